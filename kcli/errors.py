@@ -1,0 +1,38 @@
+"""The errors that reach a user, each with the exit code it ends the program with.
+
+A command never prints an error itself: it raises one of these, and `kcli.commands.runner` prints
+``error: message`` and, where there is something to do, ``hint: hint``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class KcliError(Exception):
+    """Anything refused, unreachable or broken. `message` is one line without a full stop."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(KcliError):
+    """Wrong usage, or an input file that does not say what it should."""
+
+    exit_code = 2
+
+
+class ChecksFailed(KcliError):
+    """A check ran to its end and found problems."""
+
+    exit_code = 3
+
+
+class Interrupted(KcliError):
+    """The user interrupted the work (Ctrl-C or SIGTERM)."""
+
+    exit_code = 130

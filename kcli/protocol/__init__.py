@@ -1,0 +1,1 @@
+"""The Kafka protocol: messages, frames, record formats. Pure: bytes in, values out."""
