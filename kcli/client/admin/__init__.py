@@ -1,0 +1,131 @@
+"""Typed admin calls: each is an async function that takes the client first and returns frozen values.
+
+How to use it::
+
+    from kcli.client import admin
+    from kcli.client.client import connect
+    from kcli.client.config import ClientConfig
+    from kcli.protocol.error_codes import KafkaError
+
+    async with connect("host:9092,other:9092", ClientConfig(...)) as client:
+        results = await admin.create_topics(client, [admin.NewTopic("orders", partitions=3)])
+        match results["orders"]:
+            case KafkaError() as refused: ...        # .code, .message
+            case created: ...                        # TopicCreated
+
+`connect` raises a `KcliError` with a hint when no bootstrap address answers: within about two seconds when
+all of them refuse, within `socket.connection.setup.timeout.ms` (10 s) when one is silent or speaks something
+else.
+
+**Partial results.** A call about several items returns a dict from the item to its value *or* to a
+`KafkaError` (a `KcliError` for a node that could not be reached): one refused item never hides the others.
+`None` as a value means done. A call as a whole raises `KcliError` (`KafkaError` when a broker refused it
+with a code).
+
+**Time.** `timeout_ms` bounds the call, retries included; None means `ClientConfig.default_api_timeout_ms`.
+Answers that say "later" (no leader yet, not the controller, throttled) are retried within that time. An
+unknown topic is answered at once.
+"""
+
+from __future__ import annotations
+
+from kcli.client.admin.cluster import (
+    api_versions,
+    describe_cluster,
+    describe_log_dirs,
+)
+from kcli.client.admin.configs import (
+    describe_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
+from kcli.client.admin.partitions import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    delete_records,
+    describe_producers,
+    list_offsets,
+)
+from kcli.client.admin.topics import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_topics,
+    list_topics,
+)
+from kcli.client.admin.types import (
+    ActiveProducer,
+    ApiVersionRange,
+    ClusterDescription,
+    ClusterNode,
+    ConfigAlteration,
+    ConfigEntry,
+    ConfigOperation,
+    ConfigResource,
+    ConfigResourceType,
+    ConfigSource,
+    ConfigSynonym,
+    ConfigType,
+    FeatureRange,
+    LogDirDescription,
+    NewPartitions,
+    NewTopic,
+    NodeApiVersions,
+    OffsetAndTimestamp,
+    PartitionDescription,
+    ReplicaLog,
+    TopicCreated,
+    TopicDescription,
+    TopicListing,
+)
+from kcli.client.metadata import Node, TopicPartition
+
+__all__ = [
+    "EARLIEST",
+    "EARLIEST_LOCAL",
+    "LATEST",
+    "LATEST_TIERED",
+    "MAX_TIMESTAMP",
+    "ActiveProducer",
+    "ApiVersionRange",
+    "ClusterDescription",
+    "ClusterNode",
+    "ConfigAlteration",
+    "ConfigEntry",
+    "ConfigOperation",
+    "ConfigResource",
+    "ConfigResourceType",
+    "ConfigSource",
+    "ConfigSynonym",
+    "ConfigType",
+    "FeatureRange",
+    "LogDirDescription",
+    "NewPartitions",
+    "NewTopic",
+    "Node",
+    "NodeApiVersions",
+    "OffsetAndTimestamp",
+    "PartitionDescription",
+    "ReplicaLog",
+    "TopicCreated",
+    "TopicDescription",
+    "TopicListing",
+    "TopicPartition",
+    "api_versions",
+    "create_partitions",
+    "create_topics",
+    "delete_records",
+    "delete_topics",
+    "describe_cluster",
+    "describe_configs",
+    "describe_log_dirs",
+    "describe_producers",
+    "describe_topics",
+    "incremental_alter_configs",
+    "list_config_resources",
+    "list_offsets",
+    "list_topics",
+]

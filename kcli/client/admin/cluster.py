@@ -1,0 +1,155 @@
+"""Admin calls about brokers: the cluster, what each broker speaks, its log directories."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from kcli.client.admin.partitions import by_topic
+from kcli.client.admin.retry import check, error_of
+from kcli.client.admin.types import (
+    ApiVersionRange,
+    ClusterDescription,
+    ClusterNode,
+    FeatureRange,
+    LogDirDescription,
+    NodeApiVersions,
+    ReplicaLog,
+)
+from kcli.client.routing import ANY
+from kcli.errors import KcliError
+from kcli.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
+from kcli.protocol.messages.describe_log_dirs import (
+    DescribableLogDirTopic,
+    DescribeLogDirsRequest,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+)
+from kcli.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from kcli.client.client import Client
+    from kcli.client.metadata import TopicPartition
+
+Value = TypeVar("Value")
+
+
+async def describe_cluster(
+    client: Client, *, include_fenced: bool = False, timeout_ms: int | None = None
+) -> ClusterDescription:
+    """Return the cluster's id, controller and brokers. Brokers before 2.8 are asked by Metadata.
+
+    `include_fenced` also lists brokers that are registered but fenced (KIP-1073); older brokers cannot tell.
+    """
+    if not await client.supports(DescribeClusterRequest):
+        return await _cluster_by_metadata(client, timeout_ms)
+    minimum = 2 if include_fenced else 0
+    request = DescribeClusterRequest(include_fenced_brokers=include_fenced)
+    response: DescribeClusterResponse = await client.request(
+        ANY, request, timeout_ms=timeout_ms, min_version=minimum
+    )
+    check(response.error_code, response.error_message)
+    nodes = [
+        ClusterNode(broker.broker_id, broker.host, broker.port, broker.rack, broker.is_fenced)
+        for broker in response.brokers
+    ]
+    return _description(response.cluster_id, response.controller_id, nodes)
+
+
+async def api_versions(
+    client: Client, node_ids: Iterable[int] | None = None, *, timeout_ms: int | None = None
+) -> dict[int, NodeApiVersions | KcliError]:
+    """Return what each broker advertises, of all brokers or of some."""
+
+    async def ask(node_id: int) -> NodeApiVersions:
+        node, negotiated = await client.node_versions(node_id, timeout_ms=timeout_ms)
+        return NodeApiVersions(
+            node,
+            tuple(
+                ApiVersionRange(key, negotiated.name_of(key), low, high, negotiated.usable(key))
+                for key, (low, high) in sorted(negotiated.ranges.items())
+            ),
+            tuple(FeatureRange(*feature) for feature in negotiated.supported_features),
+            tuple(FeatureRange(*feature) for feature in negotiated.finalized_features),
+            negotiated.finalized_features_epoch,
+        )
+
+    return await _ask_nodes(client, node_ids, ask)
+
+
+async def describe_log_dirs(
+    client: Client,
+    node_ids: Iterable[int] | None = None,
+    *,
+    partitions: Iterable[TopicPartition] | None = None,
+    timeout_ms: int | None = None,
+) -> dict[int, tuple[LogDirDescription, ...] | KcliError]:
+    """Return the log directories of each broker with their replicas, of all partitions or of some."""
+    topics = None
+    if partitions is not None:
+        topics = [
+            DescribableLogDirTopic(topic=topic, partitions=indexes)
+            for topic, indexes in by_topic(partitions).items()
+        ]
+
+    async def ask(node_id: int) -> tuple[LogDirDescription, ...]:
+        request = DescribeLogDirsRequest(topics=topics)
+        response: DescribeLogDirsResponse = await client.request(node_id, request, timeout_ms=timeout_ms)
+        check(response.error_code)
+        return tuple(map(_log_dir, response.results))
+
+    return await _ask_nodes(client, node_ids, ask)
+
+
+async def _ask_nodes(
+    client: Client, node_ids: Iterable[int] | None, ask: Callable[[int], Awaitable[Value]]
+) -> dict[int, Value | KcliError]:
+    """Ask brokers at the same time; one that fails fails alone."""
+    if node_ids is None:
+        node_ids = (await client.fetch_metadata(())).nodes
+    results: dict[int, Value | KcliError] = dict.fromkeys(sorted(node_ids), KcliError("not asked"))
+
+    async def ask_one(node_id: int) -> None:
+        try:
+            results[node_id] = await ask(node_id)
+        except KcliError as error:
+            results[node_id] = error
+
+    async with trio.open_nursery() as nursery:
+        for node_id in list(results):
+            nursery.start_soon(ask_one, node_id)
+    return results
+
+
+async def _cluster_by_metadata(client: Client, timeout_ms: int | None) -> ClusterDescription:
+    request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+    response: MetadataResponse = await client.request(ANY, request, timeout_ms=timeout_ms)
+    nodes = [
+        ClusterNode(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+    ]
+    return _description(response.cluster_id, response.controller_id, nodes)
+
+
+def _description(cluster_id: str | None, controller_id: int, nodes: list[ClusterNode]) -> ClusterDescription:
+    nodes.sort(key=lambda node: node.node_id)
+    return ClusterDescription(cluster_id, controller_id if controller_id >= 0 else None, tuple(nodes))
+
+
+def _log_dir(result: DescribeLogDirsResult) -> LogDirDescription:
+    return LogDirDescription(
+        path=result.log_dir,
+        replicas=tuple(
+            ReplicaLog(
+                topic.name, entry.partition_index, entry.partition_size, entry.offset_lag, entry.is_future_key
+            )
+            for topic in result.topics
+            for entry in topic.partitions
+        ),
+        error=error_of(result.error_code),
+        total_bytes=result.total_bytes,
+        usable_bytes=result.usable_bytes,
+        is_cordoned=result.is_cordoned,
+    )

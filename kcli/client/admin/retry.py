@@ -1,0 +1,94 @@
+"""Retrying the items of an admin call: each settles alone, the rest go again until the time is up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
+
+import trio
+
+from kcli.client.backoff import Backoff
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from kcli.client.client import Client
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+    }
+)
+"""Codes that say that another node has to be asked."""
+
+LATER = STALE_METADATA | {
+    ErrorCode.NETWORK_EXCEPTION,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+}
+
+
+async def retry_items(
+    client: Client,
+    items: Iterable[Item],
+    timeout_ms: int | None,
+    attempt: Callable[[list[Item], int], Awaitable[dict[Item, Value | KafkaError]]],
+) -> dict[Item, Value | KafkaError]:
+    """Call `attempt(items, remaining_ms)` until every item has a value or an error that will not pass.
+
+    When the time is up an item keeps the last error it was answered with.
+    """
+    wanted = list(dict.fromkeys(items))
+    pending = wanted
+    settled: dict[Item, Value | KafkaError] = {}
+    if timeout_ms is None:
+        timeout_ms = client.config.default_api_timeout_ms
+    deadline = trio.current_time() + timeout_ms / 1000
+    backoff = Backoff(client.config.retry_backoff_ms, client.config.retry_backoff_max_ms)
+    while pending:
+        remaining_ms = max(1, round((deadline - trio.current_time()) * 1000))
+        try:
+            results = await attempt(pending, remaining_ms)
+        except KcliError:
+            if not settled:
+                raise
+            break  # the pending items keep the errors they were answered with before
+        settled.update(results)
+        again = {item: result.code for item, result in results.items() if _is_passing(result)}
+        pending = [item for item in pending if item in again]
+        delay = backoff.next_delay()
+        if trio.current_time() + delay >= deadline:
+            break
+        if pending:
+            if STALE_METADATA.intersection(again.values()):
+                client.request_metadata_update()
+            await trio.sleep(delay)
+    return settled | {item: _omitted() for item in wanted if item not in settled}
+
+
+def error_of(code: int, message: str | None = None) -> KafkaError | None:
+    """Return the error of a response's code and text, None for no error."""
+    return KafkaError(ErrorCode.of(code), message or None) if code else None
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raise the error of a response's code, if it is one."""
+    error = error_of(code, message)
+    if error is not None:
+        raise error
+
+
+def _omitted() -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left this out of its answer")
+
+
+def _is_passing(result: object) -> TypeGuard[KafkaError]:
+    return isinstance(result, KafkaError) and result.code in LATER

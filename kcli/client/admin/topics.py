@@ -1,0 +1,291 @@
+"""Admin calls about topics: create, delete, list, describe, add partitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.client.admin.configs import config_source
+from kcli.client.admin.retry import check, error_of, retry_items
+from kcli.client.admin.types import (
+    ConfigEntry,
+    NewPartitions,
+    NewTopic,
+    PartitionDescription,
+    TopicCreated,
+    TopicDescription,
+    TopicListing,
+)
+from kcli.client.routing import ANY, CONTROLLER
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.create_partitions import (
+    CreatePartitionsAssignment,
+    CreatePartitionsRequest,
+    CreatePartitionsResponse,
+    CreatePartitionsTopic,
+)
+from kcli.protocol.messages.create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreatableTopicResult,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from kcli.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from kcli.protocol.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    DescribeTopicPartitionsResponseTopic,
+    TopicRequest,
+)
+from kcli.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseTopic,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kcli.client.client import Client
+
+TOPICS_PER_REQUEST = 500
+"""How many topics one describe request names: keeps a request of many long names small."""
+
+
+async def create_topics(
+    client: Client,
+    topics: Iterable[NewTopic],
+    *,
+    validate_only: bool = False,
+    timeout_ms: int | None = None,
+) -> dict[str, TopicCreated | KafkaError]:
+    """Create topics, or only check that they could be created."""
+    wanted = {topic.name: topic for topic in topics}
+
+    async def attempt(names: list[str], remaining_ms: int) -> dict[str, TopicCreated | KafkaError]:
+        request = CreateTopicsRequest(
+            topics=[_creatable(wanted[name]) for name in names],
+            timeout_ms=remaining_ms,
+            validate_only=validate_only,
+        )
+        response: CreateTopicsResponse = await client.request(CONTROLLER, request, timeout_ms=remaining_ms)
+        return {
+            result.name: error_of(result.error_code, result.error_message) or _created(result)
+            for result in response.topics
+        }
+
+    return await retry_items(client, wanted, timeout_ms, attempt)
+
+
+async def delete_topics(
+    client: Client, names: Iterable[str], *, timeout_ms: int | None = None
+) -> dict[str, KafkaError | None]:
+    """Delete topics by name."""
+
+    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, KafkaError | None]:
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicState(name=name) for name in pending],
+            topic_names=pending,
+            timeout_ms=remaining_ms,
+        )
+        response: DeleteTopicsResponse = await client.request(CONTROLLER, request, timeout_ms=remaining_ms)
+        return {
+            result.name: error_of(result.error_code, result.error_message)
+            for result in response.responses
+            if result.name is not None
+        }
+
+    return await retry_items(client, names, timeout_ms, attempt)
+
+
+async def create_partitions(
+    client: Client,
+    counts: Mapping[str, NewPartitions],
+    *,
+    validate_only: bool = False,
+    timeout_ms: int | None = None,
+) -> dict[str, KafkaError | None]:
+    """Raise the partition counts of topics, or only check that they could be raised."""
+
+    async def attempt(names: list[str], remaining_ms: int) -> dict[str, KafkaError | None]:
+        request = CreatePartitionsRequest(
+            topics=[_more_partitions(name, counts[name]) for name in names],
+            timeout_ms=remaining_ms,
+            validate_only=validate_only,
+        )
+        response: CreatePartitionsResponse = await client.request(
+            CONTROLLER, request, timeout_ms=remaining_ms
+        )
+        return {result.name: error_of(result.error_code, result.error_message) for result in response.results}
+
+    return await retry_items(client, counts, timeout_ms, attempt)
+
+
+async def list_topics(
+    client: Client, *, include_internal: bool = True, timeout_ms: int | None = None
+) -> list[TopicListing]:
+    """Return all topics that the client may see, by name."""
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    response: MetadataResponse = await client.request(ANY, request, timeout_ms=timeout_ms)
+    check(response.error_code)
+    listings = [
+        TopicListing(topic.name, topic.topic_id, topic.is_internal, len(topic.partitions))
+        for topic in response.topics
+        if topic.name is not None and (include_internal or not topic.is_internal)
+    ]
+    return sorted(listings, key=lambda listing: listing.name)
+
+
+async def describe_topics(
+    client: Client, names: Iterable[str] | None = None, *, timeout_ms: int | None = None
+) -> dict[str, TopicDescription | KafkaError]:
+    """Describe the named topics, or all of them, by name in ascending order.
+
+    Asks DescribeTopicPartitions where the brokers have it (KIP-966: eligible leader replicas), else Metadata.
+    """
+    if names is None:
+        names = [listing.name for listing in await list_topics(client, timeout_ms=timeout_ms)]
+
+    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, TopicDescription | KafkaError]:
+        results: dict[str, TopicDescription | KafkaError] = {}
+        for start in range(0, len(pending), TOPICS_PER_REQUEST):
+            chunk = pending[start : start + TOPICS_PER_REQUEST]
+            if await client.supports(DescribeTopicPartitionsRequest):
+                results |= await _describe_by_pages(client, chunk, remaining_ms)
+            else:
+                results |= await _describe_by_metadata(client, chunk, remaining_ms)
+        return results
+
+    return await retry_items(client, sorted(set(names)), timeout_ms, attempt)
+
+
+async def _describe_by_pages(
+    client: Client, names: list[str], remaining_ms: int
+) -> dict[str, TopicDescription | KafkaError]:
+    """Follow the cursor: a topic whose partitions do not fit one answer continues in the next."""
+    results: dict[str, TopicDescription | KafkaError] = {}
+    cursor: Cursor | None = None
+    while True:
+        request = DescribeTopicPartitionsRequest(
+            topics=[TopicRequest(name=name) for name in names], cursor=cursor
+        )
+        response: DescribeTopicPartitionsResponse = await client.request(
+            ANY, request, timeout_ms=remaining_ms
+        )
+        for topic in response.topics:
+            if topic.name is None:
+                continue
+            error = error_of(topic.error_code)
+            earlier = results.get(topic.name)
+            before = earlier.partitions if isinstance(earlier, TopicDescription) else ()
+            results[topic.name] = error or _paged_description(topic, before)
+        if response.next_cursor is None:
+            return results
+        cursor = Cursor(
+            topic_name=response.next_cursor.topic_name, partition_index=response.next_cursor.partition_index
+        )
+        names = [name for name in names if name >= cursor.topic_name]
+
+
+async def _describe_by_metadata(
+    client: Client, names: list[str], remaining_ms: int
+) -> dict[str, TopicDescription | KafkaError]:
+    request = MetadataRequest(
+        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
+    )
+    response: MetadataResponse = await client.request(ANY, request, timeout_ms=remaining_ms)
+    check(response.error_code)
+    return {
+        topic.name: error_of(topic.error_code) or _described(topic)
+        for topic in response.topics
+        if topic.name is not None
+    }
+
+
+def _paged_description(
+    topic: DescribeTopicPartitionsResponseTopic, before: tuple[PartitionDescription, ...]
+) -> TopicDescription:
+    partitions = {partition.partition: partition for partition in before}
+    for entry in topic.partitions:
+        partitions[entry.partition_index] = PartitionDescription(
+            entry.partition_index,
+            entry.leader_id if entry.leader_id >= 0 else None,
+            entry.leader_epoch,
+            tuple(entry.replica_nodes),
+            tuple(entry.isr_nodes),
+            tuple(entry.offline_replicas),
+            _optional_tuple(entry.eligible_leader_replicas),
+            _optional_tuple(entry.last_known_elr),
+        )
+    ordered = tuple(partitions[index] for index in sorted(partitions))
+    return TopicDescription(topic.name or "", topic.topic_id, topic.is_internal, ordered)
+
+
+def _described(topic: MetadataResponseTopic) -> TopicDescription:
+    partitions = [
+        PartitionDescription(
+            entry.partition_index,
+            entry.leader_id if entry.leader_id >= 0 else None,
+            entry.leader_epoch,
+            tuple(entry.replica_nodes),
+            tuple(entry.isr_nodes),
+            tuple(entry.offline_replicas),
+        )
+        for entry in topic.partitions
+    ]
+    partitions.sort(key=lambda partition: partition.partition)
+    return TopicDescription(topic.name or "", topic.topic_id, topic.is_internal, tuple(partitions))
+
+
+def _optional_tuple(values: list[int] | None) -> tuple[int, ...] | None:
+    return None if values is None else tuple(values)
+
+
+def _creatable(topic: NewTopic) -> CreatableTopic:
+    assignments = topic.assignments or {}
+    return CreatableTopic(
+        name=topic.name,
+        num_partitions=-1 if assignments else topic.partitions,
+        replication_factor=-1 if assignments else topic.replication_factor,
+        assignments=[
+            CreatableReplicaAssignment(partition_index=partition, broker_ids=list(brokers))
+            for partition, brokers in assignments.items()
+        ],
+        configs=[CreatableTopicConfig(name=name, value=value) for name, value in topic.configs.items()],
+    )
+
+
+def _created(result: CreatableTopicResult) -> TopicCreated:
+    # A broker that may not show the configs says so in a tagged field; the topic exists all the same.
+    hidden = result.configs is None or result.topic_config_error_code != ErrorCode.NONE
+    configs = (
+        None
+        if hidden
+        else tuple(
+            ConfigEntry(
+                config.name,
+                config.value,
+                config_source(config.config_source),
+                config.read_only,
+                config.is_sensitive,
+            )
+            for config in result.configs or ()
+        )
+    )
+    return TopicCreated(
+        result.name, result.topic_id, result.num_partitions, result.replication_factor, configs
+    )
+
+
+def _more_partitions(name: str, wanted: NewPartitions) -> CreatePartitionsTopic:
+    assignments = wanted.assignments
+    return CreatePartitionsTopic(
+        name=name,
+        count=wanted.total_count,
+        assignments=None
+        if assignments is None
+        else [CreatePartitionsAssignment(broker_ids=list(brokers)) for brokers in assignments],
+    )

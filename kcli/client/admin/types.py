@@ -1,0 +1,285 @@
+"""What the admin calls take and give: frozen values without behaviour.
+
+Numbers of resource types, config sources and config types are the wire's (Kafka classes `ConfigResource`,
+`ConfigEntry`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from kcli.client.metadata import Node
+    from kcli.protocol.error_codes import KafkaError
+
+AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
+"""What a broker sends when the authorized operations were not asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create. -1 leaves a number to the broker's default.
+
+    `assignments` (partition index -> broker ids, preferred leader first) excludes the two numbers.
+    """
+
+    name: str
+    partitions: int = -1
+    replication_factor: int = -1
+    assignments: Mapping[int, Sequence[int]] | None = None
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCreated:
+    """A topic that was created, or would be under `validate_only`.
+
+    `partitions` and `replication_factor` are -1, and `configs` is None, when the broker does not say
+    (older than 2.4, or describing configs is not authorized).
+    """
+
+    name: str
+    topic_id: bytes = ZERO_UUID
+    partitions: int = -1
+    replication_factor: int = -1
+    configs: tuple[ConfigEntry, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """The partition count a topic shall have, and where the added ones go (one list of brokers each)."""
+
+    total_count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicListing:
+    """A topic's name, id, whether it is internal, and its number of partitions."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partition_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDescription:
+    """One partition. `leader` is None while there is none.
+
+    `eligible_leader_replicas` and `last_known_elr` are None when the broker does not tell them (KIP-966).
+    """
+
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline_replicas: tuple[int, ...] = ()
+    eligible_leader_replicas: tuple[int, ...] | None = None
+    last_known_elr: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic and its partitions in ascending order."""
+
+    name: str
+    topic_id: bytes
+    is_internal: bool
+    partitions: tuple[PartitionDescription, ...]
+
+    @property
+    def replication_factor(self) -> int:
+        """Return the number of replicas of the first partition, as Kafka's tool reports it."""
+        return len(self.partitions[0].replicas) if self.partitions else 0
+
+
+class ConfigResourceType(IntEnum):
+    """What a configuration belongs to."""
+
+    UNKNOWN = 0
+    TOPIC = 2
+    BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
+    GROUP = 32
+
+
+class ConfigResource(NamedTuple):
+    """A resource with configs. A broker's name is its id as text; "" is the default of all brokers."""
+
+    type: ConfigResourceType
+    name: str
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from."""
+
+    UNKNOWN = 0
+    DYNAMIC_TOPIC_CONFIG = 1
+    DYNAMIC_BROKER_CONFIG = 2
+    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
+    STATIC_BROKER_CONFIG = 4
+    DEFAULT_CONFIG = 5
+    DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
+    DYNAMIC_GROUP_CONFIG = 8
+
+
+class ConfigType(IntEnum):
+    """The type of a value."""
+
+    UNKNOWN = 0
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigOperation(IntEnum):
+    """How an alteration changes a value (KIP-339). APPEND and SUBTRACT act on lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigSynonym:
+    """One of the places a value may come from, most specific first."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """One config of a resource. A sensitive value is None: a broker does not give it away."""
+
+    name: str
+    value: str | None
+    source: ConfigSource = ConfigSource.UNKNOWN
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    synonyms: tuple[ConfigSynonym, ...] = ()
+    type: ConfigType = ConfigType.UNKNOWN
+    documentation: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigAlteration:
+    """One change of one config. `value` is None for DELETE."""
+
+    name: str
+    operation: ConfigOperation
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetAndTimestamp:
+    """An answer of `list_offsets`. Offset and timestamp are -1 where the broker found none."""
+
+    offset: int
+    timestamp: int = -1
+    leader_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaLog:
+    """One replica's log in a log directory. `is_future`: being moved here from another directory."""
+
+    topic: str
+    partition: int
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirDescription:
+    """One log directory of a broker. Volume sizes are -1 when the broker does not tell them (KIP-827)."""
+
+    path: str
+    replicas: tuple[ReplicaLog, ...] = ()
+    error: KafkaError | None = None
+    total_bytes: int = -1
+    usable_bytes: int = -1
+    is_cordoned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterNode:
+    """A broker as DescribeCluster shows it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+    is_fenced: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterDescription:
+    """The cluster's id, its brokers by ascending id, and the broker that stands for the controller."""
+
+    cluster_id: str | None
+    controller_id: int | None
+    nodes: tuple[ClusterNode, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApiVersionRange:
+    """The versions of one API that a broker advertises. `name` is None for a key we do not know."""
+
+    api_key: int
+    name: str | None
+    min_version: int
+    max_version: int
+    usable: int | None
+    """The version this client would use, None if there is no common one."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureRange:
+    """The levels of one feature, as supported or as finalized."""
+
+    name: str
+    min_level: int
+    max_level: int
+
+
+@dataclass(frozen=True, slots=True)
+class NodeApiVersions:
+    """A broker and everything it advertises in ApiVersions, by ascending key."""
+
+    node: Node
+    apis: tuple[ApiVersionRange, ...]
+    supported_features: tuple[FeatureRange, ...] = ()
+    finalized_features: tuple[FeatureRange, ...] = ()
+    finalized_features_epoch: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveProducer:
+    """A producer id that a partition remembers (KIP-664). Unknown numbers are -1."""
+
+    producer_id: int
+    producer_epoch: int
+    last_sequence: int
+    last_timestamp: int
+    coordinator_epoch: int
+    current_transaction_start_offset: int

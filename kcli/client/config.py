@@ -1,0 +1,296 @@
+"""The configuration of a client, a producer and a consumer, under Kafka's property names.
+
+A field `request_timeout_ms` is the property `request.timeout.ms`, of the type and default it shows;
+defaults are those of the Java clients 4.x. Properties come from `-X name=value` options and from Java
+properties files (`read_properties`). The three classes each take their own names from one
+mapping and leave the others alone; `unknown_properties` says which names belong to none of them.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_INT32 = 2**31 - 1
+
+Flag = TypeVar("Flag", bool, bool | None)
+Config = TypeVar("Config", bound="ClientConfig | ProducerConfig | ConsumerConfig")
+
+
+def _number(default: int, minimum: int = 0, maximum: int = MAX_INT32) -> int:
+    return field(default=default, metadata={"kind": "int", "minimum": minimum, "maximum": maximum})
+
+
+def _flag(default: Flag) -> Flag:
+    return field(default=default, metadata={"kind": "bool"})
+
+
+def _text(default: str, *choices: str) -> str:
+    return field(default=default, metadata={"kind": "text", "choices": choices})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientConfig:
+    """What every client has: identity, connections, metadata, retries."""
+
+    client_id: str = _text("kcli")
+    security_protocol: str = _text("PLAINTEXT")
+    request_timeout_ms: int = _number(30_000, 1)
+    default_api_timeout_ms: int = _number(60_000, 1)
+    retry_backoff_ms: int = _number(100)
+    retry_backoff_max_ms: int = _number(1_000)
+    reconnect_backoff_ms: int = _number(50)
+    reconnect_backoff_max_ms: int = _number(1_000)
+    socket_connection_setup_timeout_ms: int = _number(10_000, 1)
+    socket_connection_setup_timeout_max_ms: int = _number(30_000, 1)
+    connections_max_idle_ms: int = _number(540_000, -1)
+    metadata_max_age_ms: int = _number(300_000)
+    metadata_max_idle_ms: int = _number(300_000, 5_000)
+    metadata_recovery_strategy: str = _text("rebootstrap", "rebootstrap", "none")
+    max_in_flight_requests_per_connection: int = _number(5, 1)
+    send_buffer_bytes: int = _number(131_072, -1)
+    receive_buffer_bytes: int = _number(65_536, -1)
+
+    def __post_init__(self) -> None:
+        if self.security_protocol.upper() != "PLAINTEXT":
+            raise UsageError(
+                f"cannot speak `security.protocol` {self.security_protocol}",
+                hint="only PLAINTEXT is supported; connect to a PLAINTEXT listener of the broker",
+            )
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> ClientConfig:
+        """Take this class's properties out of `properties`; raise `UsageError` for a bad value."""
+        return _from_properties(cls, properties)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerConfig:
+    """How records are batched, sent and acknowledged.
+
+    `enable_idempotence` None means: yes, unless `acks` or `retries` rule it out (KIP-679).
+    """
+
+    acks: str = _text("all", "all", "-1", "0", "1")
+    batch_size: int = _number(16_384)
+    linger_ms: int = _number(5)
+    buffer_memory: int = _number(33_554_432, 0, 2**63 - 1)
+    max_block_ms: int = _number(60_000)
+    max_request_size: int = _number(1_048_576)
+    delivery_timeout_ms: int = _number(120_000)
+    request_timeout_ms: int = _number(30_000, 1)
+    retry_backoff_ms: int = _number(100)
+    retry_backoff_max_ms: int = _number(1_000)
+    retries: int = _number(MAX_INT32)
+    enable_idempotence: bool | None = _flag(None)
+    max_in_flight_requests_per_connection: int = _number(5, 1)
+    compression_type: str = _text("none", "none", "gzip", "snappy", "lz4", "zstd")
+    compression_gzip_level: int = _number(-1, -1, 9)
+    compression_lz4_level: int = _number(9, 1, 17)
+    compression_zstd_level: int = _number(3, -131_072, 22)
+    partitioner: str = _text("murmur2", "murmur2", "consistent_random", "fnv1a", "sticky", "roundrobin")
+    partitioner_adaptive_partitioning_enable: bool = _flag(True)
+    partitioner_availability_timeout_ms: int = _number(0)
+    partitioner_ignore_keys: bool = _flag(False)
+    metadata_max_idle_ms: int = _number(300_000, 5_000)
+
+    def __post_init__(self) -> None:
+        if self.delivery_timeout_ms < min(self.linger_ms + self.request_timeout_ms, MAX_INT32):
+            raise UsageError(
+                "`delivery.timeout.ms` must be at least `linger.ms` plus `request.timeout.ms`: "
+                f"{self.delivery_timeout_ms} < {self.linger_ms} + {self.request_timeout_ms}"
+            )
+        if self.enable_idempotence and self.required_acks != -1:
+            raise UsageError(f"an idempotent producer needs `acks` all: {self.acks}")
+        if self.enable_idempotence and self.retries == 0:
+            raise UsageError("an idempotent producer needs `retries` above 0")
+        if self.is_idempotent and self.max_in_flight_requests_per_connection > 5:
+            raise UsageError(
+                "an idempotent producer may have at most 5 `max.in.flight.requests.per.connection`: "
+                f"{self.max_in_flight_requests_per_connection}",
+                hint="lower it, or set `enable.idempotence` to false",
+            )
+
+    @property
+    def required_acks(self) -> int:
+        """Return acks as the wire has it: -1, 0 or 1."""
+        return -1 if self.acks == "all" else int(self.acks)
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Return whether batches carry a producer id and sequence numbers."""
+        if self.enable_idempotence is not None:
+            return self.enable_idempotence
+        return self.required_acks == -1 and self.retries > 0
+
+    @property
+    def compression_level(self) -> int | None:
+        """Return the level for the codec in use, None for the codec's own default."""
+        level = {
+            "gzip": self.compression_gzip_level,
+            "lz4": self.compression_lz4_level,
+            "zstd": self.compression_zstd_level,
+        }.get(self.compression_type)
+        return None if level == -1 else level
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> ProducerConfig:
+        """Take this class's properties out of `properties`; raise `UsageError` for a bad value."""
+        return _from_properties(cls, properties)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerConfig:
+    """How records are fetched. `auto_offset_reset` may also be `by_duration:<ISO 8601>` (KIP-1106)."""
+
+    auto_offset_reset: str = _text("latest")
+    isolation_level: str = _text("read_uncommitted", "read_uncommitted", "read_committed")
+    fetch_min_bytes: int = _number(1)
+    fetch_max_wait_ms: int = _number(500)
+    fetch_max_bytes: int = _number(52_428_800)
+    max_partition_fetch_bytes: int = _number(1_048_576)
+    max_poll_records: int = _number(500, 1)
+    check_crcs: bool = _flag(True)
+    client_rack: str = _text("")
+
+    def __post_init__(self) -> None:
+        if self.auto_offset_reset not in ("latest", "earliest", "none"):
+            duration_ms(self.auto_offset_reset)
+
+    @property
+    def is_read_committed(self) -> bool:
+        """Return whether records of open and aborted transactions are withheld."""
+        return self.isolation_level == "read_committed"
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> ConsumerConfig:
+        """Take this class's properties out of `properties`; raise `UsageError` for a bad value."""
+        return _from_properties(cls, properties)
+
+
+_DURATION = re.compile(
+    r"by_duration:P(?:(?P<days>\d+)D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+)
+
+
+def duration_ms(strategy: str) -> int:
+    """Return the milliseconds of a `by_duration:P1DT2H3M4.5S` offset reset strategy."""
+    match = _DURATION.fullmatch(strategy)
+    if match is None or not any(match.groups()):
+        raise UsageError(
+            f"invalid value for `auto.offset.reset`: {strategy}",
+            hint="use earliest, latest, none or by_duration:<ISO 8601 duration>",
+        )
+    days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
+    return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
+
+
+_OTHER_NAMES = frozenset(
+    {
+        "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter",
+        "bootstrap.controllers", "bootstrap.resolve.timeout.ms", "bootstrap.servers", "client.dns.lookup",
+        "config.providers", "enable.auto.commit", "enable.metrics.push", "exclude.internal.topics",
+        "group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms",
+        "interceptor.classes", "key.deserializer", "key.serializer", "max.poll.interval.ms",
+        "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters", "metrics.num.samples",
+        "metrics.recording.level", "metrics.sample.window.ms", "partition.assignment.strategy",
+        "partitioner.class", "security.providers", "session.timeout.ms", "transaction.timeout.ms",
+        "transaction.two.phase.commit.enable", "transactional.id", "value.deserializer", "value.serializer",
+    }
+)  # fmt: skip
+"""Names that Java clients know and these classes do not act on."""
+
+_OTHER_PREFIXES = ("ssl.", "sasl.", "config.providers.")
+
+
+def unknown_properties(properties: Mapping[str, str]) -> list[str]:
+    """Return one warning line for each name that no Kafka client knows, with the nearest known name."""
+    known = _OTHER_NAMES.union(*(_names(cls) for cls in (ClientConfig, ProducerConfig, ConsumerConfig)))
+    warnings = []
+    for name in properties:
+        if name in known or name.startswith(_OTHER_PREFIXES):
+            continue
+        nearest = difflib.get_close_matches(name, known, 1)
+        suffix = f", did you mean `{nearest[0]}`?" if nearest else ""
+        warnings.append(f"unknown property `{name}`{suffix}")
+    return warnings
+
+
+def read_properties(text: str) -> dict[str, str]:
+    """Parse a Java properties file: comments, `=`, `:` or blank as separator, continued lines, escapes."""
+    properties: dict[str, str] = {}
+    for line in _logical_lines(text):
+        match = re.fullmatch(r"((?:\\.|[^\\=:\s])*)\s*(?:[=:]\s*)?(.*)", line, re.DOTALL)
+        if match is not None:
+            properties[_unescape(match[1])] = _unescape(match[2])
+    return properties
+
+
+def _logical_lines(text: str) -> list[str]:
+    lines: list[str] = []
+    continued: str | None = None
+    for raw in text.splitlines():
+        line = raw.lstrip(" \t\f")
+        if continued is None and (not line or line[0] in "#!"):
+            continue
+        whole = line if continued is None else continued + line
+        trailing_backslashes = len(line) - len(line.rstrip("\\"))
+        if trailing_backslashes % 2:
+            continued = whole[:-1]
+        else:
+            continued = None
+            lines.append(whole)
+    if continued is not None:
+        lines.append(continued)
+    return lines
+
+
+def _unescape(text: str) -> str:
+    named = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+    def replace(match: re.Match[str]) -> str:
+        return chr(int(match[1], 16)) if match[1] else named.get(match[2], match[2])
+
+    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replace, text, flags=re.DOTALL)
+
+
+def _names(cls: type[Any]) -> dict[str, Any]:
+    return {item.name.replace("_", "."): item for item in fields(cls)}
+
+
+def _from_properties(cls: type[Config], properties: Mapping[str, str]) -> Config:
+    names = _names(cls)
+    values = {
+        names[name].name: _parse(name, value.strip(), names[name].metadata)
+        for name, value in properties.items()
+        if name in names
+    }
+    return cls(**values)
+
+
+def _parse(name: str, value: str, metadata: Mapping[str, Any]) -> int | bool | str:
+    match metadata["kind"]:
+        case "bool":
+            if value.lower() not in ("true", "false"):
+                raise UsageError(f"invalid value for `{name}`: {value}", hint="use true or false")
+            return value.lower() == "true"
+        case "int":
+            low, high = metadata["minimum"], metadata["maximum"]
+            if not re.fullmatch(r"[+-]?\d+", value) or not low <= int(value) <= high:
+                raise UsageError(
+                    f"invalid value for `{name}`: {value}", hint=f"use a whole number from {low} to {high}"
+                )
+            return int(value)
+        case _:
+            choices = metadata["choices"]
+            if choices and value not in choices:
+                raise UsageError(f"invalid value for `{name}`: {value}", hint=f"use {' or '.join(choices)}")
+            return value

@@ -1,0 +1,128 @@
+"""What a client knows of the cluster: one immutable snapshot, replaced whole.
+
+A snapshot maps topics to partitions and partitions to leaders. Code that has to act consistently takes
+`client.cluster` once and works on that value; nothing in it changes underneath.
+
+`ClusterMetadata.merged` applies the one rule of KIP-951 and Kafka's `MetadataCache`: an entry with a lower
+leader epoch than the known one is stale and is ignored, unless the topic was created anew (another id).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kcli.protocol.error_codes import ErrorCode
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic. Prints as Kafka does: `orders-0`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker's id and the address it advertises. Bootstrap addresses have ids -1, -2, ..."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        """Return `host:port`, with an IPv6 host in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """One partition as the last metadata response told it. `leader` is -1 while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic: its id (all zeros from brokers older than 2.8) and its partitions by index."""
+
+    name: str
+    topic_id: bytes = ZERO_UUID
+    is_internal: bool = False
+    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+
+    @property
+    def available(self) -> tuple[int, ...]:
+        """Return the indexes of the partitions that have a leader, ascending."""
+        return tuple(index for index in sorted(self.partitions) if self.partitions[index].leader >= 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """A snapshot: brokers, the node that controls, the topics we know and those that were refused.
+
+    `errors` holds the code of each topic that was asked for and could not be described
+    (unknown, unauthorized, invalid name).
+    """
+
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    cluster_id: str | None = None
+    controller_id: int = -1
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    errors: Mapping[str, ErrorCode] = field(default_factory=dict)
+
+    def leader_of(self, partition: TopicPartition) -> PartitionMetadata | None:
+        """Return the partition's entry if it has a known, live leader, else None."""
+        topic = self.topics.get(partition.topic)
+        entry = topic.partitions.get(partition.partition) if topic is not None else None
+        return entry if entry is not None and entry.leader in self.nodes else None
+
+    def merged(self, response: ClusterMetadata, *, keep: Iterable[str] = ()) -> ClusterMetadata:
+        """Return `response` with our newer leader epochs, and with the topics of `keep` it does not name."""
+        topics = {name: self._newest(topic) for name, topic in response.topics.items()}
+        for name in keep:
+            if name in self.topics and name not in topics and name not in response.errors:
+                topics[name] = self.topics[name]
+        return replace(response, topics=topics)
+
+    def with_leader(self, partition: TopicPartition, leader: int, leader_epoch: int) -> ClusterMetadata:
+        """Return a snapshot where the partition has this leader; itself if that is not newer (KIP-951)."""
+        topic = self.topics.get(partition.topic)
+        entry = topic.partitions.get(partition.partition) if topic is not None else None
+        if topic is None or entry is None or leader < 0 or leader_epoch <= entry.leader_epoch:
+            return self
+        partitions = {
+            **topic.partitions,
+            entry.partition: replace(entry, leader=leader, leader_epoch=leader_epoch),
+        }
+        return replace(self, topics={**self.topics, topic.name: replace(topic, partitions=partitions)})
+
+    def with_nodes(self, nodes: Iterable[Node]) -> ClusterMetadata:
+        """Return a snapshot with these brokers added or moved."""
+        return replace(self, nodes={**self.nodes, **{node.node_id: node for node in nodes}})
+
+    def _newest(self, topic: TopicMetadata) -> TopicMetadata:
+        known = self.topics.get(topic.name)
+        if known is None or known.topic_id != topic.topic_id:
+            return topic
+        partitions = dict(topic.partitions)
+        for index, ours in known.partitions.items():
+            theirs = partitions.get(index)
+            if theirs is not None and -1 < theirs.leader_epoch < ours.leader_epoch:
+                partitions[index] = ours
+        return replace(topic, partitions=partitions)
