@@ -1,0 +1,69 @@
+"""Zigzag variable-length integers, as records of magic 2 hold them.
+
+A signed number is folded to an unsigned one (0, -1, 1, -2 … become 0, 1, 2, 3 …) and written in groups
+of seven bits, least significant first, the top bit of each byte saying that another follows. A varint
+(32 bits) takes 1 to 5 bytes, a varlong (64 bits) 1 to 10.
+"""
+
+from __future__ import annotations
+
+from kcli.protocol.record import CorruptRecord
+
+_LAST_GROUP_SHIFT_32 = 28
+_LAST_GROUP_SHIFT_64 = 63
+
+
+def _encode_unsigned(value: int) -> bytes:
+    encoded = bytearray()
+    while value > 0x7F:
+        encoded.append((value & 0x7F) | 0x80)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+# Small numbers, by far the most common ones, come from a table; index by the folded value.
+SMALL_VARINTS: tuple[bytes, ...] = tuple(_encode_unsigned(folded) for folded in range(8192))
+SMALL_VARINT_LIMIT = len(SMALL_VARINTS) // 2
+
+
+def encode_varint(value: int) -> bytes:
+    """`value` (at most 64 bits signed) as a zigzag varint or varlong."""
+    folded = (value << 1) ^ (value >> 63)
+    return SMALL_VARINTS[folded] if 0 <= folded < 8192 else _encode_unsigned(folded)
+
+
+def varint_size(value: int) -> int:
+    """How many bytes `encode_varint(value)` takes."""
+    folded = (value << 1) ^ (value >> 63)
+    return max(1, (folded.bit_length() + 6) // 7)
+
+
+def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
+    """The 32-bit number at `position` and the position after it; raises `CorruptRecord`."""
+    return _read(data, position, _LAST_GROUP_SHIFT_32)
+
+
+def read_varlong(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
+    """The 64-bit number at `position` and the position after it; raises `CorruptRecord`."""
+    return _read(data, position, _LAST_GROUP_SHIFT_64)
+
+
+def _read(data: bytes | bytearray | memoryview, position: int, last_shift: int) -> tuple[int, int]:
+    folded = 0
+    shift = 0
+    end = len(data)
+    while True:
+        if position >= end:
+            raise CorruptRecord("a record ends inside a number")
+        byte = data[position]
+        position += 1
+        folded |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            break
+        shift += 7
+        if shift > last_shift:
+            raise CorruptRecord("a number in a record is longer than its type")
+    # The last group of a full-length number has more bits than the type: the rest is cut, as Java does.
+    folded &= 0xFFFFFFFF if last_shift == _LAST_GROUP_SHIFT_32 else 0xFFFFFFFFFFFFFFFF
+    return (folded >> 1) ^ -(folded & 1), position
