@@ -1,0 +1,121 @@
+"""What a fetch asks of one partition, and what reading it brought.
+
+Both are plain rows, made once per partition and request: slots, no dataclass, no defaults to look up.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kcli.storage.file_records import FileSlice
+
+
+class PartitionKey(NamedTuple):
+    """A partition as its fetcher names it: by topic id, or by name with the zero id."""
+
+    topic_id: bytes
+    topic: str | None
+    index: int
+
+
+def partition_key(topic: str | None, topic_id: bytes, index: int) -> PartitionKey:
+    """Return the key of a partition: an id stands for itself, whatever its name."""
+    if topic_id != ZERO_UUID:
+        return PartitionKey(topic_id, None, index)
+    return PartitionKey(ZERO_UUID, topic, index)
+
+
+class FetchPartition:
+    """One requested partition; it lives as long as its request or its session.
+
+    `topic` is None while no topic is known by `topic_id`. `sent_high_watermark` and
+    `sent_log_start_offset` are what the session's last response said, -1 before the first.
+    """
+
+    __slots__ = (
+        "current_leader_epoch",
+        "fetch_offset",
+        "index",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "sent_high_watermark",
+        "sent_log_start_offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str | None,
+        topic_id: bytes,
+        index: int,
+        fetch_offset: int,
+        max_bytes: int,
+        current_leader_epoch: int = -1,
+        last_fetched_epoch: int = -1,
+        log_start_offset: int = -1,
+    ) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.fetch_offset = fetch_offset
+        self.max_bytes = max_bytes
+        self.current_leader_epoch = current_leader_epoch
+        self.last_fetched_epoch = last_fetched_epoch
+        self.log_start_offset = log_start_offset
+        self.sent_high_watermark = -1
+        self.sent_log_start_offset = -1
+
+    @property
+    def key(self) -> PartitionKey:
+        """What identifies the partition in a session."""
+        return partition_key(self.topic, self.topic_id, self.index)
+
+    def update(self, newer: FetchPartition) -> None:
+        """Take over what a later request says of the same partition."""
+        self.fetch_offset = newer.fetch_offset
+        self.max_bytes = newer.max_bytes
+        self.current_leader_epoch = newer.current_leader_epoch
+        self.last_fetched_epoch = newer.last_fetched_epoch
+        self.log_start_offset = newer.log_start_offset
+
+
+class FetchedPartition:
+    """What reading one partition brought: offsets and records, or an error.
+
+    `records` is a slice of a segment file, bytes after a conversion, or None; `size` its length in bytes.
+    `aborted` lists (producer id, first offset) for a read_committed reader and is None for others.
+    `diverging` is (epoch, end offset) when the fetcher must truncate (KIP-595); `current_leader` is
+    (leader id, leader epoch) when it asked the wrong broker (KIP-951).
+    """
+
+    __slots__ = (
+        "aborted",
+        "current_leader",
+        "diverging",
+        "error_code",
+        "high_watermark",
+        "last_stable_offset",
+        "log_start_offset",
+        "preferred_read_replica",
+        "records",
+        "request",
+        "size",
+    )
+
+    def __init__(self, request: FetchPartition, error_code: int = 0) -> None:
+        self.request = request
+        self.error_code = error_code
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.aborted: list[tuple[int, int]] | None = None
+        self.preferred_read_replica = -1
+        self.records: FileSlice | bytes | None = None
+        self.size = 0
+        self.diverging: tuple[int, int] | None = None
+        self.current_leader: tuple[int, int] | None = None
