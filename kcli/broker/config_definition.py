@@ -1,0 +1,310 @@
+"""ConfigDefinition: what one configuration is called, what it may be, and what it does.
+
+A definition is a row of a table (`topic_configs`, `broker_configs`). It turns text into a typed value and
+back into the text that Kafka shows (class `ConfigDef`), and carries what DescribeConfigs tells about it.
+A definition that stands in a class body is also a descriptor: on the class it reads as itself, on an
+instance as the value stored under its field name, so that `config.num_partitions` is typed and cheap.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from decimal import Decimal
+from enum import Enum, IntEnum
+from typing import Any, Generic, TypeVar, overload
+
+from kcli.errors import KcliError
+
+T = TypeVar("T")
+
+INT_MAX = 2**31 - 1
+LONG_MAX = 2**63 - 1
+
+
+class ConfigType(IntEnum):
+    """A configuration's type, numbered as in DescribeConfigs responses (KIP-569)."""
+
+    BOOLEAN = 1
+    STRING = 2
+    INT = 3
+    SHORT = 4
+    LONG = 5
+    DOUBLE = 6
+    LIST = 7
+    CLASS = 8
+    PASSWORD = 9
+
+
+class ConfigSource(IntEnum):
+    """Where a value comes from, numbered as in DescribeConfigs responses."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+
+
+class UpdateMode(Enum):
+    """How a broker configuration may change while the broker runs (KIP-226)."""
+
+    READ_ONLY = "read-only"
+    PER_BROKER = "per-broker"
+    CLUSTER_WIDE = "cluster-wide"
+
+
+class InvalidConfig(KcliError):
+    """A value that a configuration may not have, or a configuration that does not exist."""
+
+
+Check = Callable[[Any], str | None]
+"""Says what is wrong with a parsed value, or None if it is fine."""
+
+
+def at_least(minimum: float) -> Check:
+    """Accept numbers not below `minimum`."""
+
+    def check(value: float) -> str | None:
+        return None if value >= minimum else f"must be at least {minimum}"
+
+    return check
+
+
+def between(minimum: float, maximum: float) -> Check:
+    """Accept numbers from `minimum` to `maximum`, both included."""
+
+    def check(value: float) -> str | None:
+        return None if minimum <= value <= maximum else f"must be between {minimum} and {maximum}"
+
+    return check
+
+
+def between_or(minimum: int, maximum: int, special: int) -> Check:
+    """Accept a range and one number outside it."""
+
+    def check(value: float) -> str | None:
+        if value == special or minimum <= value <= maximum:
+            return None
+        return f"must be between {minimum} and {maximum}, or {special}"
+
+    return check
+
+
+def one_of(*choices: str) -> Check:
+    """Accept one of these words; of a list, any number of them."""
+
+    def check(value: str | tuple[str, ...]) -> str | None:
+        words: Iterable[str] = [value] if isinstance(value, str) else value
+        if all(word in choices for word in words):
+            return None
+        return f"must be {'one' if isinstance(value, str) else 'any'} of {', '.join(choices)}"
+
+    return check
+
+
+class ConfigDefinition(Generic[T]):
+    """One configuration. `default` is a parsed value, or None where Kafka has no value to show."""
+
+    __slots__ = ("check", "default", "doc", "field", "internal", "mode", "name", "type")
+
+    def __init__(
+        self,
+        name: str,
+        type: ConfigType,
+        default: T,
+        doc: str,
+        *,
+        check: Check | None = None,
+        mode: UpdateMode = UpdateMode.READ_ONLY,
+        internal: bool = False,
+    ) -> None:
+        self.name = name
+        self.type = type
+        self.default = default
+        self.doc = doc
+        self.check = check
+        self.mode = mode
+        self.internal = internal
+        self.field = name.replace(".", "_")
+
+    def __repr__(self) -> str:
+        return f"ConfigDefinition({self.name!r}, {self.type.name})"
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> ConfigDefinition[T]: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> ConfigDefinition[T] | T:
+        # Not a data descriptor: a value in the instance's own dict is found first, without this call.
+        return self if instance is None else self.default
+
+    @property
+    def is_sensitive(self) -> bool:
+        """True if the value must never be shown."""
+        return self.type is ConfigType.PASSWORD
+
+    @property
+    def is_list(self) -> bool:
+        """True if values may be appended and subtracted."""
+        return self.type is ConfigType.LIST
+
+    @property
+    def default_text(self) -> str | None:
+        """The default as Kafka shows it."""
+        return self.to_text(self.default)
+
+    def parse(self, text: str) -> T:
+        """Return the value that `text` stands for; raise `InvalidConfig` if it stands for none."""
+        try:
+            value = _PARSERS[self.type](text.strip())
+        except ValueError as error:
+            raise InvalidConfig(f"invalid value `{text}` for `{self.name}`: {error}") from None
+        wrong = self.check(value) if self.check is not None else None
+        if wrong is not None:
+            raise InvalidConfig(f"invalid value `{text}` for `{self.name}`: {wrong}")
+        return value  # type: ignore[no-any-return]  # the type table says which
+
+    def to_text(self, value: T | None) -> str | None:
+        """Return a parsed value as Kafka shows it (`ConfigDef.convertToString`)."""
+        match value:
+            case None:
+                return None
+            case bool():
+                return "true" if value else "false"
+            case tuple():
+                return ",".join(value)
+            case float():
+                return _double_text(value)
+            case _:
+                return str(value)
+
+
+def _parse_integer(bits: int, kind: str) -> Callable[[str], int]:
+    limit = 1 << (bits - 1)
+
+    def parse(text: str) -> int:
+        # int() alone would also accept underscores and non-ASCII digits.
+        digits = text[1:] if text[:1] in {"-", "+"} else text
+        if not (digits.isascii() and digits.isdigit() and -limit <= int(text) < limit):
+            raise ValueError(f"not a number of type {kind}")
+        return int(text)
+
+    return parse
+
+
+def _parse_boolean(text: str) -> bool:
+    match text.lower():
+        case "true":
+            return True
+        case "false":
+            return False
+    raise ValueError("expected `true` or `false`")
+
+
+def _parse_double(text: str) -> float:
+    try:
+        value = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        value = math.nan
+    if math.isnan(value):
+        raise ValueError("not a number of type DOUBLE")
+    return value
+
+
+def _parse_list(text: str) -> tuple[str, ...]:
+    """Split at commas; repeated words count once, and an empty text is an empty list."""
+    return tuple(dict.fromkeys(word.strip() for word in text.split(","))) if text else ()
+
+
+def _double_text(value: float) -> str:
+    """Return a double as Java prints it: plain from 0.001 to ten million, else with an exponent."""
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    if value == 0 or 1e-3 <= abs(value) < 1e7:
+        return repr(value)
+    shortest = Decimal(repr(value)).normalize()
+    sign, digits, _ = shortest.as_tuple()
+    fraction = "".join(map(str, digits[1:])) or "0"
+    return f"{'-' * sign}{digits[0]}.{fraction}E{shortest.adjusted()}"
+
+
+_PARSERS: dict[ConfigType, Callable[[str], Any]] = {
+    ConfigType.BOOLEAN: _parse_boolean,
+    ConfigType.STRING: str,
+    ConfigType.INT: _parse_integer(32, "INT"),
+    ConfigType.SHORT: _parse_integer(16, "SHORT"),
+    ConfigType.LONG: _parse_integer(64, "LONG"),
+    ConfigType.DOUBLE: _parse_double,
+    ConfigType.LIST: _parse_list,
+    ConfigType.CLASS: str,
+    ConfigType.PASSWORD: str,
+}
+
+
+def boolean(
+    name: str, default: bool, doc: str, *, mode: UpdateMode = UpdateMode.READ_ONLY
+) -> ConfigDefinition[bool]:
+    """Define a configuration that is true or false."""
+    return ConfigDefinition(name, ConfigType.BOOLEAN, default, doc, mode=mode)
+
+
+def integer(
+    name: str,
+    default: int,
+    doc: str,
+    *,
+    check: Check | None = None,
+    mode: UpdateMode = UpdateMode.READ_ONLY,
+    internal: bool = False,
+) -> ConfigDefinition[int]:
+    """Define a 32-bit number."""
+    return ConfigDefinition(name, ConfigType.INT, default, doc, check=check, mode=mode, internal=internal)
+
+
+def long(
+    name: str,
+    default: int,
+    doc: str,
+    *,
+    check: Check | None = None,
+    mode: UpdateMode = UpdateMode.READ_ONLY,
+    internal: bool = False,
+) -> ConfigDefinition[int]:
+    """Define a 64-bit number."""
+    return ConfigDefinition(name, ConfigType.LONG, default, doc, check=check, mode=mode, internal=internal)
+
+
+def string(
+    name: str, default: str, doc: str, *, check: Check | None = None, mode: UpdateMode = UpdateMode.READ_ONLY
+) -> ConfigDefinition[str]:
+    """Define a text."""
+    return ConfigDefinition(name, ConfigType.STRING, default, doc, check=check, mode=mode)
+
+
+def words(
+    name: str,
+    default: tuple[str, ...],
+    doc: str,
+    *,
+    check: Check | None = None,
+    mode: UpdateMode = UpdateMode.READ_ONLY,
+) -> ConfigDefinition[tuple[str, ...]]:
+    """Define a list of words."""
+    return ConfigDefinition(name, ConfigType.LIST, default, doc, check=check, mode=mode)
+
+
+def optional(definition: ConfigDefinition[T]) -> ConfigDefinition[T | None]:
+    """Make a configuration that has no value until it is given one."""
+    return ConfigDefinition(
+        definition.name,
+        definition.type,
+        None,
+        definition.doc,
+        check=definition.check,
+        mode=definition.mode,
+        internal=definition.internal,
+    )
