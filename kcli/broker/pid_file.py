@@ -1,0 +1,79 @@
+"""PidFile: how `broker stop` and `broker status` find the process that serves a data directory.
+
+`<data-dir>/kcli-broker.json` holds one JSON object: ``pid``, ``bootstrap_servers``, ``cluster_id`` and
+``started_at_ms`` (wall clock). The broker keeps an exclusive lock on it for as long as it runs, so a reader
+that can take the lock knows that the file is a leftover of a killed process, whatever runs under that
+process id today.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FILE_NAME = "kcli-broker.json"
+
+
+class RunningBroker(NamedTuple):
+    """What a ready broker says of itself."""
+
+    pid: int
+    bootstrap_servers: str
+    cluster_id: str
+    started_at_ms: int
+
+
+class PidFile:
+    """The file that names the broker process of one data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.path = data_dir / FILE_NAME
+        self._descriptor: int | None = None
+
+    def write(self, broker: RunningBroker) -> None:
+        """Publish a ready broker and hold the lock until `remove` or the end of the process."""
+        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, json.dumps(broker._asdict()).encode() + b"\n")
+        self._descriptor = descriptor
+
+    def remove(self) -> None:
+        """Withdraw it at the end of the process; a file that was never written is no error."""
+        if self._descriptor is not None:
+            self.path.unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def read(self) -> RunningBroker | None:
+        """Return the live broker of this directory, or None. Raise `KcliError` on an unreadable file."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise KcliError(f"cannot read `{self.path}`: {error.strerror}") from error
+        try:
+            if _is_unlocked(descriptor):
+                return None
+            return RunningBroker(**json.loads(os.read(descriptor, 65536)))
+        except (ValueError, TypeError) as error:
+            raise KcliError(f"`{self.path}` does not describe a broker") from error
+        finally:
+            os.close(descriptor)
+
+
+def _is_unlocked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+    return True

@@ -1,0 +1,182 @@
+"""`kcli broker`: start a development broker, stop it, and ask whether it runs."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.options import OutputFormat, parse_properties, read_properties
+from kcli.commands.runner import command
+from kcli.errors import ChecksFailed, KcliError, UsageError
+
+app = typer.Typer(name="broker", help="Start, stop and inspect a development broker", no_args_is_help=True)
+
+DataDir = Annotated[
+    Path,
+    typer.Option("--data-dir", metavar="DIR", envvar="KCLI_DATA_DIR", help="Directory of the logs of all nodes"),
+]
+ConfigFile = Annotated[
+    Path | None, typer.Option("--config", metavar="FILE", help="A server.properties file")
+]
+Override = Annotated[
+    list[str] | None,
+    typer.Option("--override", metavar="NAME=VALUE", help="A broker property; wins over the file (repeatable)"),
+]
+Nodes = Annotated[int, typer.Option("--nodes", min=1, max=100, help="How many nodes the process hosts")]
+Host = Annotated[str, typer.Option("--host", help="Address to listen on and to tell clients")]
+Port = Annotated[
+    int,
+    typer.Option("--port", min=0, max=65535, help="Port of the first node; the others follow. 0: any free port"),
+]
+Ephemeral = Annotated[
+    bool, typer.Option("--ephemeral", help="Keep the data in a temporary directory that goes at the end")
+]
+Adopt = Annotated[
+    bool,
+    typer.Option(
+        "--adopt", help="Serve topic directories that another broker wrote, under the ids that they declare"
+    ),
+]
+Daemon = Annotated[bool, typer.Option("--daemon", help="Return when the broker is ready and leave it running")]
+Timeout = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker to stop")]
+
+DEFAULT_DATA_DIR = Path("kcli-data")
+LOG_FILE = "kcli-broker.log"
+
+
+class BrokerStatus(NamedTuple):
+    """Whether a broker serves a data directory, and where."""
+
+    running: bool
+    data_dir: str
+    pid: int | None = None
+    bootstrap_servers: str | None = None
+    cluster_id: str | None = None
+    failures: tuple[KcliError, ...] = ()
+
+    def lines(self) -> list[str]:
+        """Return one line."""
+        if not self.running:
+            return [f"not running: {self.data_dir}"]
+        return [f"running: {self.bootstrap_servers} cluster {self.cluster_id} data {self.data_dir} pid {self.pid}"]
+
+
+@command(app, "start", example="kcli broker start --port 9092 --override num.partitions=3")
+async def start(
+    *,
+    config: ConfigFile = None,
+    override: Override = None,
+    nodes: Nodes = 1,
+    host: Host = "localhost",
+    port: Port = 9092,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    ephemeral: Ephemeral = False,
+    adopt: Adopt = False,
+    daemon: Daemon = False,
+    verbose: bool = False,
+) -> None:
+    """Start a broker and serve until it is interrupted.
+
+    One line on standard output says that it is ready, and where. Ctrl-C or SIGTERM stops it in order: a
+    second one ends it at once.
+    """
+    if daemon:
+        if ephemeral:
+            raise UsageError("`--daemon` and `--ephemeral` exclude each other")
+        await start_daemon(data_dir)
+        return
+    from kcli.broker.cluster import ClusterOptions
+    from kcli.broker.process import serve
+
+    properties = {**read_properties(config), **parse_properties(override, "--override")}
+    options = ClusterOptions(
+        data_dir=None if ephemeral else data_dir.absolute(),
+        nodes=nodes,
+        host=host,
+        port=port,
+        properties=properties,
+        adopt=adopt,
+    )
+    await serve(options, verbose=verbose)
+
+
+@command(app, "stop", example="kcli broker stop --data-dir kcli-data")
+async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout: Timeout = 60.0) -> None:
+    """Stop the broker of a data directory in order, and wait until it has ended."""
+    import trio
+
+    from kcli.broker.pid_file import PidFile
+
+    pid_file = PidFile(data_dir.absolute())
+    running = pid_file.read()
+    if running is None:
+        raise KcliError(f"no broker runs in `{data_dir}`", hint="name its directory with `--data-dir`")
+    try:
+        os.kill(running.pid, signal.SIGTERM)
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise KcliError(f"not allowed to stop process {running.pid}") from error
+    with trio.move_on_after(timeout):
+        while pid_file.read() is not None:
+            await trio.sleep(0.05)
+        return
+    raise KcliError(
+        f"the broker is still stopping after {timeout:g} s: process {running.pid}",
+        hint="wait longer with `--timeout`, or end it with a second signal",
+    )
+
+
+@command(app, "status", example="kcli broker status -o json")
+async def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
+    """Tell whether a broker serves a data directory; exit 3 if none does."""
+    from kcli.broker.pid_file import PidFile
+
+    directory = str(data_dir.absolute())
+    running = PidFile(data_dir.absolute()).read()
+    if running is None:
+        return BrokerStatus(False, directory, failures=(ChecksFailed(f"no broker runs in `{data_dir}`"),))
+    return BrokerStatus(True, directory, running.pid, running.bootstrap_servers, running.cluster_id)
+
+
+async def start_daemon(data_dir: Path) -> None:
+    """Start this command line again without `--daemon`, and return once the broker is ready.
+
+    The broker's own lines go to `kcli-broker.log` in the data directory. Raises `KcliError` with its last
+    line if it ends before it is ready.
+    """
+    import subprocess
+
+    import trio
+
+    arguments = [word for word in sys.argv[1:] if word != "--daemon"]
+    try:
+        data_dir.mkdir(parents=True, exist_ok=True)
+        log = (data_dir / LOG_FILE).open("ab")
+    except OSError as error:
+        raise KcliError(f"cannot write to `{data_dir}`: {error.strerror}") from error
+    with log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "kcli", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            start_new_session=True,
+        )
+    assert process.stdout is not None
+    ready = await trio.to_thread.run_sync(process.stdout.readline, abandon_on_cancel=True)
+    if not ready:
+        await trio.to_thread.run_sync(process.wait)
+        reason = (data_dir / LOG_FILE).read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        errors = [line for line in reason if line.startswith("error: ")]
+        raise KcliError(
+            f"the broker did not start: {errors[-1].removeprefix('error: ') if errors else 'no reason given'}",
+            hint=f"see {data_dir / LOG_FILE}",
+        )
+    sys.stdout.write(ready.decode())
+    process.returncode = 0  # it goes on without us: nobody will wait for it
