@@ -22,12 +22,21 @@ Constructors take keywords only. `codec(cls, version)` compiles an encoder and a
 
 from __future__ import annotations
 
-import sys
 from struct import error as StructError
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar, cast, dataclass_transform
 
 from kcli.errors import KcliError
-from kcli.protocol.schema_fields import ALWAYS, WIRES, Fresh, Ignorable, Nullable, Tag, Versions, has_records
+from kcli.protocol.schema_fields import (
+    ALWAYS,
+    LATEST,
+    WIRES,
+    Fresh,
+    Ignorable,
+    Nullable,
+    Tag,
+    Versions,
+    has_records,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -140,6 +149,7 @@ def struct(cls: type[T]) -> type[T]:
 @dataclass_transform(kw_only_default=True)
 def message(*, key: int, versions: str, flexible: str = "none") -> Callable[[type[T]], type[T]]:
     """Declare a request or a response of the API with this key, named `<Api>Request` or `<Api>Response`."""
+    _FLEXIBLE_FROM[key] = Versions(flexible).first if flexible != "none" else LATEST + 1
     return _declaration(key, versions, flexible)
 
 
@@ -154,6 +164,8 @@ def _declaration(key: int, versions: str, flexible: str) -> Callable[[type[T]], 
         made = _make(cls)
         name = cls.__name__.removesuffix("Request").removesuffix("Response")
         _INFOS[made] = (name, key, versions, flexible)
+        if cls.__name__.endswith("Response"):
+            _RESPONSES[key] = made
         return made
 
     return declare
@@ -165,10 +177,9 @@ def _declaration(key: int, versions: str, flexible: str) -> Callable[[type[T]], 
 class MessageInfo:
     """What a `@message` or `@record` declares of itself. `key` is the API key or the record's type id."""
 
-    __slots__ = ("_cls", "flexible_from", "key", "max_version", "min_version", "name")
+    __slots__ = ("flexible_from", "key", "max_version", "min_version", "name")
 
-    def __init__(self, cls: type[Any], name: str, key: int, versions: Versions, flexible: Versions) -> None:
-        self._cls = cls
+    def __init__(self, name: str, key: int, versions: Versions, flexible: Versions) -> None:
         self.name = name
         self.key = key
         self.min_version = versions.first
@@ -179,17 +190,15 @@ class MessageInfo:
     @property
     def response(self) -> type[Any]:
         """The response class of a request class."""
-        request = self._cls.__name__
-        found = getattr(sys.modules[self._cls.__module__], request.removesuffix("Request") + "Response", None)
-        if found is None or not request.endswith("Request"):
-            raise TypeError(f"{request} is not a request")
-        return cast("type[Any]", found)
+        return _RESPONSES[self.key]
 
     def is_flexible(self, version: int) -> bool:
         return self.flexible_from is not None and version >= self.flexible_from
 
 
 _INFOS: dict[type[Any], MessageInfo | tuple[str, int, str, str]] = {}
+_RESPONSES: dict[int, type[Any]] = {}
+_FLEXIBLE_FROM: dict[int, int] = {}
 
 
 def message_info(cls: type[Any]) -> MessageInfo:
@@ -199,8 +208,18 @@ def message_info(cls: type[Any]) -> MessageInfo:
         raise TypeError(f"{cls.__name__} is neither a message nor a record")
     if isinstance(found, tuple):
         name, key, versions, flexible = found
-        found = _INFOS[cls] = MessageInfo(cls, name, key, Versions(versions), Versions(flexible))
+        found = _INFOS[cls] = MessageInfo(name, key, Versions(versions), Versions(flexible))
     return found
+
+
+def response_class(api_key: int) -> type[Any]:
+    """Return the response class of an API whose module has been imported; raise `KeyError` for others."""
+    return _RESPONSES[api_key]
+
+
+def is_flexible(api_key: int, version: int) -> bool:
+    """Return whether a version of an API is flexible; False for an API that no imported module declares."""
+    return version >= _FLEXIBLE_FROM.get(api_key, LATEST + 1)
 
 
 # --- codecs ----------------------------------------------------------------------------------------
