@@ -1,0 +1,117 @@
+"""The root Typer application: it lists the commands, and imports only the ones that are named.
+
+`COMMANDS` holds every command's name, module and one-line help. A command that the command line does not
+name is a placeholder with that help, so `kcli --help` imports no command at all.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+COMMANDS = {
+    "broker": ("kcli.commands.broker", "Start, stop and inspect a development broker."),
+    "topics": ("kcli.commands.topics", "Create, list, describe, alter and delete topics."),
+    "configs": ("kcli.commands.configs", "Describe and alter the configuration of topics and brokers."),
+    "produce": ("kcli.commands.produce", "Send lines of files or standard input to a topic."),
+    "consume": ("kcli.commands.consume", "Print the records of a topic."),
+    "get-offsets": ("kcli.commands.get_offsets", "Print partition offsets: earliest, latest or by time."),
+    "delete-records": ("kcli.commands.delete_records", "Delete the records below given offsets."),
+    "log-dirs": ("kcli.commands.log_dirs", "Describe the log directories of brokers."),
+    "cluster": ("kcli.commands.cluster", "Show the cluster's id, its nodes and the APIs they speak."),
+    "completion": ("kcli.commands.completion", "Print the completion script of a shell."),
+}
+
+COMPLETE_VARIABLE = "_KCLI_COMPLETE"
+
+EPILOG = (
+    "Exit codes: 0 done, 1 failed, 2 wrong usage or invalid input file, "
+    "3 a check found problems, 130 interrupted"
+)
+
+
+def print_version(requested: bool) -> None:
+    """Print the version and end, before any command is looked at."""
+    if requested:
+        from kcli import __version__
+
+        typer.echo(f"kcli {__version__}")
+        raise typer.Exit
+
+
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit", is_eager=True, callback=print_version),
+    ] = False,
+) -> None:
+    """Run a Kafka-compatible development broker, and administer it or any Apache Kafka cluster."""
+
+
+def placeholder() -> None:
+    """Stand for a command that the command line does not name."""
+
+
+def build_app(names: Collection[str] = COMMANDS) -> typer.Typer:
+    """Return the root application, with the commands in `names` imported and all others listed only."""
+    app = typer.Typer(
+        name="kcli",
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(epilog=EPILOG)(root)
+    for name, (module, summary) in COMMANDS.items():
+        if name in names:
+            app.add_typer(import_module(module).app)
+        else:
+            app.command(name, help=summary)(placeholder)
+    return app
+
+
+def named_words(arguments: Sequence[str]) -> set[str]:
+    """Return every word that may name a command, also those of a line that a shell wants completed."""
+    line = f"{os.environ.get('COMP_WORDS', '')} {os.environ.get('_TYPER_COMPLETE_ARGS', '')}"
+    return {*arguments, *line.split()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run kcli with `arguments` (those of the process by default) and return its exit code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    app = build_app(named_words(arguments))
+    if COMPLETE_VARIABLE in os.environ:
+        import typer.completion
+
+        typer.completion.completion_init()  # type: ignore[attr-defined] - not in its `__all__`
+    try:
+        code = app(arguments, prog_name="kcli", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
+    except typer.Abort:
+        code = 130
+    except Exception as error:
+        # Typer's usage errors have no public base class in every version that kcli accepts.
+        if not hasattr(error, "format_message"):
+            raise
+        return report_usage_error(error)
+    return code if isinstance(code, int) else 0
+
+
+def report_usage_error(error: Exception) -> int:
+    """Print an error in the command line itself the way the runner prints every other error."""
+    message: str = error.format_message()  # type: ignore[attr-defined]
+    if "\n" in message:  # a group without a verb: the message is the group's help
+        print(message, file=sys.stderr)
+        return 2
+    context: typer.Context | None = getattr(error, "ctx", None)
+    print(f"error: {message[:1].lower()}{message[1:].rstrip('.')}", file=sys.stderr)
+    if context is not None:
+        print(f"hint: {context.command_path} --help", file=sys.stderr)
+    return int(getattr(error, "exit_code", 2))

@@ -1,0 +1,183 @@
+"""`kcli cluster`: the cluster's id, its nodes, and the APIs that they speak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.output import Table
+from kcli.commands.runner import command
+from kcli.errors import KcliError
+
+app = typer.Typer(
+    name="cluster",
+    help="Show the cluster's id, its nodes and the APIs they speak.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+class ClusterId(NamedTuple):
+    """The id of a cluster, None if it has none."""
+
+    cluster_id: str | None
+
+    def lines(self) -> Sequence[str]:
+        """Return the line of Kafka's `kafka-cluster cluster-id`."""
+        return [f"Cluster ID: {self.cluster_id}"]
+
+
+class NodeRow(NamedTuple):
+    """One broker."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+    is_controller: bool
+
+    def address(self) -> str:
+        """Return the broker as Kafka's tools print it."""
+        rack = "null" if self.rack is None else self.rack
+        fenced = str(self.is_fenced).lower()
+        return f"{self.host}:{self.port} (id: {self.node_id} rack: {rack} isFenced: {fenced})"
+
+
+class Nodes(NamedTuple):
+    """The brokers of a cluster."""
+
+    cluster_id: str | None
+    nodes: Sequence[NodeRow]
+
+    def lines(self) -> Iterator[str]:
+        """Return a line for each broker."""
+        return (node.address() for node in self.nodes)
+
+    def tables(self) -> Iterator[Table]:
+        """Return one table."""
+        rows = [
+            (node.node_id, node.host, node.port, node.rack, node.is_fenced, node.is_controller)
+            for node in self.nodes
+        ]
+        yield Table(("Id", "Host", "Port", "Rack", "Fenced", "Controller"), rows)
+
+
+class ApiRange(NamedTuple):
+    """The versions of one API that a broker serves, and the newest that a current client would use."""
+
+    key: int
+    name: str | None
+    min_version: int
+    max_version: int
+
+
+class NodeApis(NamedTuple):
+    """A broker and what it advertises."""
+
+    node: NodeRow
+    apis: Sequence[ApiRange]
+
+
+class ApiVersions(NamedTuple):
+    """What the brokers of a cluster advertise."""
+
+    nodes: Sequence[NodeApis]
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return the lines of Kafka's `kafka-broker-api-versions`."""
+        from kcli.commands.api_names import CLIENT_APIS, unsupported_text, version_text
+
+        for node, apis in self.nodes:
+            texts = {api.key: version_text(api.key, api.min_version, api.max_version) for api in apis}
+            for key in CLIENT_APIS:
+                texts.setdefault(key, unsupported_text(key))
+            yield f"{node.address()} -> ("
+            *most, last = (texts[key] for key in sorted(texts))
+            yield from (f"\t{text}," for text in most)
+            yield f"\t{last}"
+            yield ")"
+
+    def tables(self) -> Iterator[Table]:
+        """Return a table for each broker."""
+        for node, apis in self.nodes:
+            rows = [(api.key, api.name, api.min_version, api.max_version) for api in apis]
+            yield Table(("Key", "API", "From", "To"), rows, node.address())
+
+
+@command(app, "id", example="kcli cluster id")
+async def cluster_id(
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> ClusterId:
+    """Print the cluster's id."""
+    from kcli.client import admin
+    from kcli.commands.session import open_client
+
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        return ClusterId((await admin.describe_cluster(client)).cluster_id)
+
+
+@command(app, "nodes", example="kcli cluster nodes --output json")
+async def nodes(
+    include_fenced: Annotated[
+        bool,
+        typer.Option("--include-fenced-brokers", help="Also list brokers that are registered but fenced"),
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Nodes:
+    """List the brokers, and which of them answers for the controller."""
+    from kcli.client import admin
+    from kcli.commands.session import open_client
+
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        description = await admin.describe_cluster(client, include_fenced=include_fenced)
+    rows = [
+        NodeRow(
+            node.node_id,
+            node.host,
+            node.port,
+            node.rack,
+            node.is_fenced,
+            node.node_id == description.controller_id,
+        )
+        for node in description.nodes
+    ]
+    return Nodes(description.cluster_id, rows)
+
+
+@command(app, "api-versions", example="kcli cluster api-versions")
+async def api_versions(
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> ApiVersions:
+    """Show the versions of each API that each broker speaks."""
+    from kcli.client import admin
+    from kcli.commands.api_names import CLIENT_APIS
+    from kcli.commands.session import failure, open_client
+
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        answers = await admin.api_versions(client)
+    found, failures = [], []
+    for node_id, answer in answers.items():
+        if isinstance(answer, KcliError):
+            failures.append(failure(f"cannot ask broker {node_id}", answer))
+            continue
+        node = answer.node
+        row = NodeRow(node.node_id, node.host, node.port, node.rack, is_fenced=False, is_controller=False)
+        apis = [
+            ApiRange(
+                api.api_key, CLIENT_APIS.get(api.api_key, (api.name,))[0], api.min_version, api.max_version
+            )
+            for api in answer.apis
+        ]
+        found.append(NodeApis(row, apis))
+    return ApiVersions(found, failures)

@@ -1,0 +1,101 @@
+"""`kcli completion`: shell completion scripts, and the names that only a cluster knows.
+
+A script hands the words of the command line back to `kcli`, which answers with the candidates; the
+environment variables are those of Typer's completion. Topic names come from the cluster that the words
+name, within `TIME_LIMIT_S`, and any failure means no candidates: completion never prints an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER
+from kcli.commands.runner import command
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+app = typer.Typer(rich_markup_mode=None)
+
+TIME_LIMIT_S = 0.5
+
+SCRIPTS = {
+    "bash": """\
+# Completion of kcli for bash: write it to ~/.local/share/bash-completion/completions/kcli
+_kcli_completion() {
+    local IFS=$'\\n'
+    COMPREPLY=($(
+        COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _KCLI_COMPLETE=complete_bash "$1" 2>/dev/null
+    ))
+}
+complete -o default -F _kcli_completion kcli
+""",
+    "zsh": """\
+#compdef kcli
+# Completion of kcli for zsh: write it to a directory of $fpath as _kcli
+_kcli_completion() {
+    eval "$(_TYPER_COMPLETE_ARGS="${words[1,$CURRENT]}" _KCLI_COMPLETE=complete_zsh kcli 2>/dev/null)"
+}
+if [[ $zsh_eval_context[-1] == loadautofunc ]]; then
+    _kcli_completion "$@"
+else
+    compdef _kcli_completion kcli
+fi
+""",
+    "fish": """\
+# Completion of kcli for fish: write it to ~/.config/fish/completions/kcli.fish
+function __kcli_complete
+    _KCLI_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=$argv[1] \\
+        _TYPER_COMPLETE_ARGS=(commandline -cp) kcli 2>/dev/null
+end
+complete --command kcli --no-files \\
+    --condition '__kcli_complete is-args' --arguments '(__kcli_complete get-args)'
+""",
+}
+
+
+class Shell(StrEnum):
+    """A shell that kcli knows how to complete in."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+@command(app, "completion", example="kcli completion bash > ~/.local/share/bash-completion/completions/kcli")
+async def completion(shell: Annotated[Shell, typer.Argument(help="The shell", show_default=False)]) -> None:
+    """Print the completion script of a shell."""
+    print(SCRIPTS[shell.value], end="")
+
+
+def topic_names(parameters: Mapping[str, Any], incomplete: str) -> list[str]:
+    """Return the cluster's topics that begin with `incomplete`: none if it does not answer in time."""
+    import trio
+
+    try:
+        names = trio.run(fetch_topic_names, parameters)
+    except* Exception:
+        names = []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+async def fetch_topic_names(parameters: Mapping[str, Any]) -> list[str]:
+    """Ask the cluster that the command line names for its topics."""
+    import trio
+
+    from kcli.client import admin
+    from kcli.commands.session import open_client
+
+    command_config: Path | None = parameters.get("command_config")
+    with trio.move_on_after(TIME_LIMIT_S):
+        async with open_client(
+            parameters.get("bootstrap_server") or DEFAULT_BOOTSTRAP_SERVER,
+            command_config,
+            parameters.get("command_property"),
+        ) as client:
+            return [listing.name for listing in await admin.list_topics(client)]
+    return []

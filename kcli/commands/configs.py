@@ -1,0 +1,354 @@
+"""`kcli configs`: describe and alter the configuration of topics and brokers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    CommandConfig,
+    Property,
+    complete_topic,
+    read_properties,
+)
+from kcli.commands.output import Table
+from kcli.commands.runner import command
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.admin import ConfigAlteration, ConfigEntry, ConfigResource
+    from kcli.client.client import Client
+
+app = typer.Typer(
+    name="configs",
+    help="Describe and alter the configuration of topics and brokers.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+DOCUMENTED_TYPES = "topics or brokers"
+COMMA_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
+
+EntityType = Annotated[str | None, typer.Option(metavar="TYPE", help=DOCUMENTED_TYPES, show_default=False)]
+EntityName = Annotated[
+    str | None, typer.Option(metavar="NAME", help="The topic's name or the broker's id", show_default=False)
+]
+EntityDefault = Annotated[bool, typer.Option("--entity-default", help="The default of all brokers")]
+TopicName = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TOPIC",
+        help="The same as --entity-type topics --entity-name TOPIC",
+        autocompletion=complete_topic,
+    ),
+]
+BrokerId = Annotated[
+    str | None, typer.Option(metavar="ID", help="The same as --entity-type brokers --entity-name ID")
+]
+BrokerDefaults = Annotated[
+    bool, typer.Option("--broker-defaults", help="The same as --entity-type brokers --entity-default")
+]
+
+
+class Entity(NamedTuple):
+    """Whose configuration is meant: `kind` is `topics` or `brokers`.
+
+    The name of the default of all brokers is "".
+    """
+
+    kind: str
+    name: str | None
+
+    @property
+    def resource(self) -> ConfigResource:
+        """Return the entity as the protocol has it."""
+        from kcli.client.admin import ConfigResource, ConfigResourceType
+
+        types = {"topics": ConfigResourceType.TOPIC, "brokers": ConfigResourceType.BROKER}
+        return ConfigResource(types[self.kind], self.name or "")
+
+    def __str__(self) -> str:
+        return f"{self.kind.removesuffix('s')} {self.name}" if self.name else f"default of all {self.kind}"
+
+
+class Synonym(NamedTuple):
+    """A place a value may come from."""
+
+    source: str
+    name: str
+    value: str | None
+
+
+class ConfigRow(NamedTuple):
+    """One configuration. A sensitive value is None."""
+
+    name: str
+    value: str | None
+    source: str
+    is_sensitive: bool
+    is_read_only: bool
+    synonyms: Sequence[Synonym]
+
+    def line(self) -> str:
+        """Return the line of Kafka's `kafka-configs`."""
+        synonyms = ", ".join(f"{source}:{name}={text(value)}" for source, name, value in self.synonyms)
+        sensitive = str(self.is_sensitive).lower()
+        return f"  {self.name}={text(self.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+class EntityConfigs(NamedTuple):
+    """An entity and its configurations by name."""
+
+    entity_type: str
+    entity_name: str
+    configs: Sequence[ConfigRow]
+
+
+class Configs(NamedTuple):
+    """The result of `configs describe`. `is_all` tells whether inherited configurations are shown."""
+
+    entities: Sequence[EntityConfigs]
+    is_all: bool
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return the lines of Kafka's `kafka-configs`."""
+        for kind, name, rows in self.entities:
+            if name:
+                yield f"{'All' if self.is_all else 'Dynamic'} configs for {kind.removesuffix('s')} {name} are:"
+            else:
+                yield f"Default configs for {kind} in the cluster are:"
+            for row in rows:
+                yield row.line()
+
+    def tables(self) -> Iterator[Table]:
+        """Return a table for each entity."""
+        for kind, name, rows in self.entities:
+            yield Table(
+                ("Name", "Value", "Source", "Read only"),
+                [(row.name, text(row.value), row.source, row.is_read_only) for row in rows],
+                str(Entity(kind, name)),
+            )
+
+
+class Altered(NamedTuple):
+    """The entity whose configuration was altered."""
+
+    entity: Entity
+
+    def lines(self) -> Sequence[str]:
+        """Return the line of Kafka's `kafka-configs`."""
+        if self.entity.name:
+            return [f"Completed updating config for {self.entity}."]
+        return [f"Completed updating default config for {self.entity.kind} in the cluster."]
+
+
+@command(app, "describe", example="kcli configs describe --topic orders --all")
+async def describe(
+    topic: TopicName = None,
+    broker: BrokerId = None,
+    broker_defaults: BrokerDefaults = False,
+    entity_type: EntityType = None,
+    entity_name: EntityName = None,
+    entity_default: EntityDefault = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Also inherited and default values")] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Configs:
+    """Show the configuration of a topic, a broker, or of all of them if only a type is given."""
+    from kcli.client import admin
+    from kcli.commands.session import failure, open_client
+
+    entity = chosen_entity(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        entities = [entity] if entity.name is not None else await all_entities(client, entity.kind)
+        answers = await admin.describe_configs(
+            client, [each.resource for each in entities], include_synonyms=True
+        )
+    found, failures = [], []
+    for each in entities:
+        answer = answers[each.resource]
+        if isinstance(answer, KcliError):
+            failures.append(failure(f"cannot describe the configuration of {each}", answer))
+        else:
+            rows = [config_row(entry) for entry in sorted(answer, key=lambda entry: entry.name)]
+            own = own_source(each)
+            found.append(
+                EntityConfigs(
+                    each.kind, each.name or "", [row for row in rows if show_all or row.source == own]
+                )
+            )
+    return Configs(found, show_all, failures)
+
+
+@command(
+    app,
+    "alter",
+    example="kcli configs alter --topic orders --add retention.ms=60000,cleanup.policy=compact",
+)
+async def alter(
+    topic: TopicName = None,
+    broker: BrokerId = None,
+    broker_defaults: BrokerDefaults = False,
+    entity_type: EntityType = None,
+    entity_name: EntityName = None,
+    entity_default: EntityDefault = False,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add",
+            "--add-config",
+            metavar="NAME=VALUE,...",
+            help="Values to set; a list in brackets: name=[a,b]",
+        ),
+    ] = None,
+    add_config_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A properties file of values to set", show_default=False),
+    ] = None,
+    delete: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete", "--delete-config", metavar="NAME,...", help="Names to return to their default"
+        ),
+    ] = None,
+    append: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE,...", help="Items to add to lists")
+    ] = None,
+    subtract: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE,...", help="Items to take from lists")
+    ] = None,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Let the broker check, but change nothing")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Altered | None:
+    """Set, reset, extend or shorten configurations of a topic, a broker, or of all brokers."""
+    from kcli.client import admin
+    from kcli.commands.session import failure, open_client
+
+    entity = chosen_entity(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
+    if entity.name is None:
+        raise UsageError("`--entity-name` or `--entity-default` is missing")
+    operations = alterations(
+        {**read_properties(add_config_file), **parse_pairs(add, "--add")},
+        parse_names(delete),
+        parse_pairs(append, "--append"),
+        parse_pairs(subtract, "--subtract"),
+    )
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        results = await admin.incremental_alter_configs(
+            client, {entity.resource: operations}, validate_only=validate_only
+        )
+    refused = results[entity.resource]
+    if refused is not None:
+        raise failure(f"cannot alter the configuration of {entity}", refused)
+    return None if validate_only else Altered(entity)
+
+
+def text(value: str | None) -> str:
+    """Return a value as Java prints it."""
+    return "null" if value is None else value
+
+
+def chosen_entity(
+    topic: str | None,
+    broker: str | None,
+    broker_defaults: bool,
+    entity_type: str | None,
+    entity_name: str | None,
+    entity_default: bool,
+) -> Entity:
+    """Return the entity that the options name in one of their spellings."""
+    spellings = {
+        "--topic": (topic is not None, Entity("topics", topic)),
+        "--broker": (broker is not None, Entity("brokers", broker)),
+        "--broker-defaults": (broker_defaults, Entity("brokers", "")),
+        "--entity-type": (entity_type is not None, Entity(entity_type or "", entity_name)),
+    }
+    given = [entity for is_given, entity in spellings.values() if is_given]
+    if len(given) != 1:
+        raise UsageError(
+            "exactly one entity must be given",
+            hint="--topic NAME, --broker ID, --broker-defaults, or --entity-type with --entity-name",
+        )
+    [entity] = given
+    if entity.kind not in ("topics", "brokers"):
+        raise UsageError(f"`--entity-type` cannot be {entity.kind}", hint=DOCUMENTED_TYPES)
+    if entity_default:
+        if entity.kind != "brokers" or entity.name:
+            raise UsageError("`--entity-default` goes with `--entity-type brokers` alone")
+        return Entity("brokers", "")
+    if entity.name and entity.kind == "brokers" and not entity.name.isdecimal():
+        raise UsageError(f"a broker's name is its id: {entity.name}")
+    return entity
+
+
+async def all_entities(client: Client, kind: str) -> list[Entity]:
+    """Return all topics, or all brokers and their default."""
+    from kcli.client import admin
+
+    if kind == "topics":
+        return [Entity(kind, listing.name) for listing in await admin.list_topics(client)]
+    nodes = (await admin.describe_cluster(client)).nodes
+    return [*(Entity(kind, str(node.node_id)) for node in nodes), Entity(kind, "")]
+
+
+def own_source(entity: Entity) -> str:
+    """Return the source of the values that were set for this entity itself."""
+    if entity.kind == "topics":
+        return "DYNAMIC_TOPIC_CONFIG"
+    return "DYNAMIC_BROKER_CONFIG" if entity.name else "DYNAMIC_DEFAULT_BROKER_CONFIG"
+
+
+def config_row(entry: ConfigEntry) -> ConfigRow:
+    """Return a described configuration with the names of its sources."""
+    synonyms = [Synonym(synonym.source.name, synonym.name, synonym.value) for synonym in entry.synonyms]
+    return ConfigRow(
+        entry.name, entry.value, entry.source.name, entry.is_sensitive, entry.is_read_only, synonyms
+    )
+
+
+def parse_pairs(options: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Return `a=1,b=[2,3]` strings as a dict: commas inside brackets belong to the value."""
+    pairs = {}
+    for item in options or ():
+        for pair in COMMA_OUTSIDE_BRACKETS.split(item):
+            name, equals, value = pair.partition("=")
+            if not equals or not name.strip():
+                raise UsageError(f"`{option}` wants name=value: {pair}")
+            pairs[name.strip()] = value.replace("[", "").replace("]", "").strip()
+    return pairs
+
+
+def parse_names(options: Sequence[str] | None) -> list[str]:
+    """Return the names in comma-separated strings."""
+    return [name.strip() for item in options or () for name in item.split(",") if name.strip()]
+
+
+def alterations(
+    added: dict[str, str], deleted: Sequence[str], appended: dict[str, str], subtracted: dict[str, str]
+) -> list[ConfigAlteration]:
+    """Return the changes in the order set, delete, append, subtract; there must be one."""
+    from kcli.client.admin import ConfigAlteration, ConfigOperation
+
+    operations = [
+        *(ConfigAlteration(name, ConfigOperation.SET, value) for name, value in added.items()),
+        *(ConfigAlteration(name, ConfigOperation.DELETE) for name in deleted),
+        *(ConfigAlteration(name, ConfigOperation.APPEND, value) for name, value in appended.items()),
+        *(ConfigAlteration(name, ConfigOperation.SUBTRACT, value) for name, value in subtracted.items()),
+    ]
+    if not operations:
+        raise UsageError(
+            "nothing to alter", hint="`--add name=value`, `--delete name`, `--append`, `--subtract`"
+        )
+    return operations

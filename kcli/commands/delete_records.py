@@ -1,0 +1,149 @@
+"""`kcli delete-records`: delete the records below given offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.output import Table
+from kcli.commands.runner import command
+from kcli.errors import KcliError, UsageError
+
+app = typer.Typer(rich_markup_mode=None)
+
+FORMAT_HINT = '{"partitions": [{"topic": "orders", "partition": 0, "offset": 100}], "version": 1}'
+
+
+class Target(NamedTuple):
+    """A partition and the first offset to keep; -1 is the high watermark."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class LowWatermark(NamedTuple):
+    """A partition and the first offset that it still holds."""
+
+    topic: str
+    partition: int
+    low_watermark: int
+
+
+class DeletedRecords(NamedTuple):
+    """The result of `delete-records`."""
+
+    partitions: Sequence[LowWatermark]
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return the lines of Kafka's `kafka-delete-records`."""
+        yield "Executing records delete operation"
+        yield "Records delete operation completed:"
+        for topic, partition, low_watermark in self.partitions:
+            yield f"partition: {topic}-{partition}\tlow_watermark: {low_watermark}"
+
+    def tables(self) -> Iterator[Table]:
+        """Return one table."""
+        yield Table(("Topic", "Partition", "Low watermark"), self.partitions)
+
+
+@command(app, "delete-records", example="kcli delete-records orders:0:100 orders:1:250")
+async def delete_records(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC:PARTITION:OFFSET...",
+            help="The first offset to keep of each partition; -1 keeps nothing",
+            show_default=False,
+        ),
+    ] = None,
+    offset_json_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The offsets as JSON", show_default=False)
+    ] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> DeletedRecords:
+    """Delete the records below an offset of each given partition."""
+    from kcli.client import admin
+    from kcli.commands.session import failure, open_client
+
+    wanted = [parse_target(text) for text in targets or ()]
+    if offset_json_file is not None:
+        wanted += read_targets(offset_json_file)
+    if not wanted:
+        raise UsageError("no offsets given", hint="TOPIC:PARTITION:OFFSET, or `--offset-json-file FILE`")
+    refuse_duplicates(wanted)
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        results = await admin.delete_records(
+            client, {admin.TopicPartition(target.topic, target.partition): target.offset for target in wanted}
+        )
+    rows, failures = [], []
+    for partition, result in results.items():
+        if isinstance(result, KcliError):
+            failures.append(failure(f"cannot delete records of {partition}", result))
+        else:
+            rows.append(LowWatermark(partition.topic, partition.partition, result))
+    return DeletedRecords(rows, failures)
+
+
+def parse_target(text: str) -> Target:
+    """Return `topic:partition:offset` as a target."""
+    topic, *numbers = text.rsplit(":", 2)
+    try:
+        partition, offset = (int(number) for number in numbers)
+    except ValueError:
+        raise UsageError(f"not TOPIC:PARTITION:OFFSET: {text}") from None
+    return checked(Target(topic, partition, offset))
+
+
+def read_targets(path: Path) -> list[Target]:
+    """Return the targets in a JSON file of the format of Kafka's tool, version 1."""
+    import json
+
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
+    except ValueError as error:
+        raise UsageError(f"`{path}` is not JSON: {error}", hint=FORMAT_HINT) from error
+    match document:
+        case {"partitions": list(entries), **others} if others.get("version", 1) == 1:
+            return [target_of(entry, path) for entry in entries]
+        case {"partitions": _, "version": version}:
+            raise UsageError(f"`{path}` has a version that is not known: {version}", hint=FORMAT_HINT)
+        case _:
+            raise UsageError(f"`{path}` holds no list of `partitions`", hint=FORMAT_HINT)
+
+
+def target_of(entry: object, path: Path) -> Target:
+    """Return one entry of the JSON file's list."""
+    match entry:
+        case {"topic": str(topic), "partition": int(partition), "offset": int(offset)}:
+            return checked(Target(topic, partition, offset))
+        case _:
+            raise UsageError(f"`{path}` holds an entry without topic, partition and offset", hint=FORMAT_HINT)
+
+
+def checked(target: Target) -> Target:
+    """Return a target whose numbers can be meant."""
+    if target.partition < 0 or target.offset < -1:
+        raise UsageError(
+            f"a partition or offset is negative: {target.topic}:{target.partition}:{target.offset}"
+        )
+    return target
+
+
+def refuse_duplicates(targets: Sequence[Target]) -> None:
+    """Refuse a partition that is named twice."""
+    seen = set()
+    for target in targets:
+        partition = target[:2]
+        if partition in seen:
+            raise UsageError(f"a partition is named twice: {target.topic}-{target.partition}")
+        seen.add(partition)

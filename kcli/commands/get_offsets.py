@@ -1,0 +1,149 @@
+"""`kcli get-offsets`: the earliest, latest or timed offsets of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    CommandConfig,
+    Property,
+    TopicArgument,
+    TopicOption,
+    one_topic_or_none,
+)
+from kcli.commands.output import Table
+from kcli.commands.runner import command
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.admin import TopicPartition
+    from kcli.client.client import Client
+    from kcli.commands.topic_filter import PartitionFilter
+
+app = typer.Typer(rich_markup_mode=None)
+
+TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
+"""The words for special timestamps, and the numbers they stand for on the wire."""
+
+
+class PartitionOffset(NamedTuple):
+    """The offset that was found in one partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Offsets(NamedTuple):
+    """The result of `get-offsets`. A partition without such an offset is left out."""
+
+    offsets: Sequence[PartitionOffset]
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return a line `topic:partition:offset` for each partition."""
+        return (":".join(map(str, row)) for row in self.offsets)
+
+    def tables(self) -> Iterator[Table]:
+        """Return one table."""
+        yield Table(("Topic", "Partition", "Offset"), self.offsets)
+
+
+@command(app, "get-offsets", example="kcli get-offsets orders --time earliest")
+async def get_offsets(
+    topic: TopicArgument = None,
+    topic_option: TopicOption = None,
+    partitions: Annotated[
+        str | None, typer.Option(metavar="IDS", help="Partitions, separated by commas", show_default=False)
+    ] = None,
+    topic_partitions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERNS", help="Topics and partitions: orders:1,clicks:0-3,logs:5-", show_default=False
+        ),
+    ] = None,
+    time: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4), latest-tiered (-5), "
+            "or milliseconds since 1970: the first offset at or after them",
+        ),
+    ] = "latest",
+    exclude_internal_topics: Annotated[
+        bool, typer.Option("--exclude-internal-topics", help="Leave out internal topics")
+    ] = False,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Offsets:
+    """Print the offsets of partitions: the latest, the earliest, or by time.
+
+    TOPIC may be a regular expression.
+    """
+    from kcli.client import admin
+    from kcli.commands.session import failure, open_client
+
+    pattern = one_topic_or_none(topic, topic_option)
+    accepts = chosen_partitions(pattern, partitions, topic_partitions)
+    timestamp = parse_time(time)
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        wanted = await matching_partitions(client, accepts, exclude_internal=exclude_internal_topics)
+        if not wanted:
+            raise KcliError(
+                "no topic or partition matches", hint="`kcli topics list` shows the topics there are"
+            )
+        results = await admin.list_offsets(client, dict.fromkeys(wanted, timestamp))
+    rows, failures = [], []
+    for partition in sorted(wanted, key=str):
+        result = results[partition]
+        if isinstance(result, KcliError):
+            failures.append(failure(f"cannot get the offset of {partition}", result))
+        elif result.offset >= 0:
+            rows.append(PartitionOffset(partition.topic, partition.partition, result.offset))
+    return Offsets(rows, failures)
+
+
+def parse_time(text: str) -> int:
+    """Return the timestamp that a word or a number stands for."""
+    if text in TIMES:
+        return TIMES[text]
+    try:
+        timestamp = int(text)
+    except ValueError:
+        timestamp = None
+    if timestamp is None or timestamp < min(TIMES.values()):
+        raise UsageError(f"`--time` cannot be {text}", hint=f"{', '.join(TIMES)} or milliseconds since 1970")
+    return timestamp
+
+
+def chosen_partitions(topics: str | None, partitions: str | None, patterns: str | None) -> PartitionFilter:
+    """Return the filter that the options describe."""
+    from kcli.commands.topic_filter import parse_ids, partition_filter, topic_pattern
+
+    if patterns is not None:
+        if topics is not None or partitions is not None:
+            raise UsageError("`--topic-partitions` excludes `TOPIC` and `--partitions`")
+        return partition_filter(patterns)
+    ids = set(parse_ids(partitions or "", "--partitions"))
+    expression = topic_pattern(topics or ".*")
+    return lambda topic, partition: (not ids or partition in ids) and expression.fullmatch(topic) is not None
+
+
+async def matching_partitions(
+    client: Client, accepts: PartitionFilter, *, exclude_internal: bool
+) -> list[TopicPartition]:
+    """Return the partitions of the cluster that a filter accepts."""
+    from kcli.client import admin
+
+    return [
+        admin.TopicPartition(listing.name, partition)
+        for listing in await admin.list_topics(client, include_internal=not exclude_internal)
+        for partition in range(listing.partition_count)
+        if accepts(listing.name, partition)
+    ]

@@ -1,0 +1,42 @@
+"""The order in which a Java `HashMap` lists its keys.
+
+Some of Kafka's tools print maps as they come. To print the same text, kcli orders the same way: by bucket,
+which is the key's hash, folded, modulo a table that doubles whenever it is three quarters full.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import TypeVar
+
+Key = TypeVar("Key")
+
+SMALLEST_TABLE = 16
+
+
+def string_hash(text: str) -> int:
+    """Return `String.hashCode()` as an unsigned 32-bit number: it runs over UTF-16 units."""
+    result = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for index in range(0, len(units), 2):
+        result = (31 * result + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
+    return result
+
+
+def partition_hash(topic_partition: tuple[str, int]) -> int:
+    """Return `TopicPartition.hashCode()` as an unsigned 32-bit number."""
+    topic, partition = topic_partition
+    return (31 * (31 + partition) + string_hash(topic)) & 0xFFFFFFFF
+
+
+def hash_map_order(keys: Collection[Key], hash_code: Callable[[Key], int]) -> list[Key]:
+    """Return `keys`, given in the order they are put, as a `HashMap` of default size lists them."""
+    table = SMALLEST_TABLE
+    while len(keys) > table * 3 // 4:
+        table *= 2
+
+    def bucket(key: Key) -> int:
+        code = hash_code(key)
+        return (code ^ code >> 16) & (table - 1)
+
+    return sorted(keys, key=bucket)

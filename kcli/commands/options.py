@@ -1,0 +1,108 @@
+"""The options that several commands share, each named as in Kafka's tools and declared once.
+
+They are `Annotated` aliases: a command lists those that it uses as parameters. `--output` and
+`--verbose` belong to every command and are added by `kcli.commands.runner.command`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kcli.errors import UsageError
+
+DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
+
+
+class OutputFormat(StrEnum):
+    """How a result is printed."""
+
+    TABLE = "table"
+    TEXT = "text"
+    JSON = "json"
+
+
+def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete a topic name from the cluster, see `kcli.commands.completion`."""
+    from kcli.commands.completion import topic_names
+
+    return topic_names(context.params, incomplete)
+
+
+BootstrapServer = Annotated[
+    str,
+    typer.Option(
+        "--bootstrap-server",
+        "-b",
+        envvar="KCLI_BOOTSTRAP_SERVER",
+        metavar="HOST:PORT,...",
+        help="Brokers to connect to first",
+    ),
+]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option("--command-config", metavar="FILE", help="A Java client properties file"),
+]
+Property = Annotated[
+    list[str] | None,
+    typer.Option("-X", "--command-property", metavar="NAME=VALUE", help="A client property (repeatable)"),
+]
+Output = Annotated[
+    OutputFormat | None,
+    typer.Option(
+        "--output", "-o", help="Format of the result: table on a terminal, text otherwise", show_default=False
+    ),
+]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show the traceback of an error")]
+TopicArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="TOPIC", help="The topic", autocompletion=complete_topic, show_default=False),
+]
+TopicOption = Annotated[
+    str | None,
+    typer.Option("--topic", metavar="TOPIC", hidden=True, autocompletion=complete_topic),
+]
+
+
+def one_topic(argument: str | None, option: str | None) -> str:
+    """Return the topic given as an argument or with Kafka's `--topic`; exactly one of them must be."""
+    topic = one_topic_or_none(argument, option)
+    if not topic:
+        raise UsageError("missing argument `TOPIC`")
+    return topic
+
+
+def one_topic_or_none(argument: str | None, option: str | None) -> str | None:
+    """Return the topic given as an argument or with `--topic`, or None; both is an error."""
+    if argument is not None and option is not None:
+        raise UsageError("`TOPIC` and `--topic` exclude each other")
+    return option if argument is None else argument
+
+
+def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Return `name=value` strings as a dict; `option` is named in the error."""
+    properties = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"`{option}` wants name=value: {pair}")
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def read_properties(path: Path | None) -> dict[str, str]:
+    """Read a Java properties file; None is an empty one."""
+    if path is None:
+        return {}
+    from kcli.client import config
+
+    try:
+        return config.read_properties(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"`{path}` is not a text file in UTF-8") from error

@@ -1,0 +1,145 @@
+"""Printing: results as a table, as the text of Kafka's own tools or as JSON; notes and errors on stderr.
+
+A result is a `NamedTuple` of plain values with a method `lines()`, and, where columns help, `tables()`.
+Data goes to stdout and nothing else does. rich is imported only for a table.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO, runtime_checkable
+
+from kcli.commands.options import OutputFormat
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+class Result(Protocol):
+    """What a command returns. A `failures` attribute holds the errors of the parts that failed."""
+
+    def lines(self) -> Iterable[str]:
+        """Return the lines that Kafka's own tool prints."""
+        ...
+
+
+@runtime_checkable
+class Tabular(Protocol):
+    """A result that is easier to read in columns."""
+
+    def tables(self) -> Iterable[Table]:
+        """Return the same facts as tables."""
+        ...
+
+
+class Table(NamedTuple):
+    """Columns and rows; a column whose cells are all numbers is aligned to the right."""
+
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    title: str | None = None
+
+
+def chosen_format(output: OutputFormat | None) -> OutputFormat:
+    """Return the format that was asked for: by default a table on a terminal, text elsewhere."""
+    if output is not None:
+        return output
+    return OutputFormat.TABLE if sys.stdout.isatty() else OutputFormat.TEXT
+
+
+def print_result(result: Result, output: OutputFormat | None) -> None:
+    """Print a command's result on stdout."""
+    match chosen_format(output):
+        case OutputFormat.JSON:
+            print_json(result)
+        case OutputFormat.TABLE if isinstance(result, Tabular):
+            print_tables(result.tables())
+        case _:
+            for line in result.lines():
+                print(line)
+    sys.stdout.flush()
+
+
+def print_json(value: object) -> None:
+    """Print one JSON document, indented on a terminal and on one line elsewhere."""
+    import json
+
+    json.dump(plain(value), sys.stdout, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
+    print()
+
+
+def plain(value: object) -> object:
+    """Return a value as JSON knows them: named tuples by field, errors by message, other tuples as lists."""
+    match value:
+        case KcliError():
+            return {"error": value.message, "hint": value.hint}
+        case tuple() if hasattr(value, "_fields"):
+            return {name: plain(getattr(value, name)) for name in value._fields}
+        case Mapping():
+            return {str(name): plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case _:
+            return value
+
+
+def print_tables(tables: Iterable[Table]) -> None:
+    """Print tables with rich, one after the other."""
+    import os
+
+    from rich.console import Console
+
+    # A table in a file or a pipe is as wide as its cells.
+    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 1_000
+    console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+    for table in tables:
+        print_table(console, table)
+
+
+def print_table(console: Console, table: Table) -> None:
+    """Print one table: a title, a header, and rows without vertical lines."""
+    from rich import box
+    from rich.table import Table as RichTable
+    from rich.text import Text
+
+    if table.title is not None:
+        console.print(Text(table.title, style="bold"))
+    shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
+    for index, name in enumerate(table.columns):
+        numeric = bool(table.rows) and all(isinstance(row[index], int) for row in table.rows)
+        shown.add_column(name, justify="right" if numeric else "left", overflow="fold")
+    for row in table.rows:
+        shown.add_row(*(Text(cell_text(cell)) for cell in row))
+    console.print(shown)
+
+
+def cell_text(cell: object) -> str:
+    """Return the text of a table's cell: lists with commas, nothing as a dash."""
+    match cell:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if cell else "no"
+        case list() | tuple():
+            return ",".join(map(str, cell))
+        case _:
+            return str(cell)
+
+
+def note(message: str, stream: TextIO | None = None) -> None:
+    """Tell the user something that is no data: on stderr."""
+    print(message, file=stream or sys.stderr)
+
+
+def print_error(error: KcliError) -> None:
+    """Print an error and its hint, each on one line of stderr."""
+    note(f"error: {one_line(error.message)}")
+    if error.hint:
+        note(f"hint: {one_line(error.hint)}")
+
+
+def one_line(message: str) -> str:
+    """Return a message without the line breaks that a broker's text may hold."""
+    return " ".join(message.split())

@@ -1,0 +1,135 @@
+"""`@command`: registers an async function as a command, runs it, prints its result and its errors.
+
+This is the one place that turns errors into exit codes: the table stands in `kcli.errors`. An error that
+is not a `KcliError` is a bug and says so; `--verbose` shows its traceback.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import typer
+
+from kcli.commands.options import Output, OutputFormat, Verbose
+from kcli.errors import Interrupted, KcliError
+
+Body = Callable[..., Awaitable[Any]]
+
+
+def command(app: typer.Typer, name: str, *, example: str) -> Callable[[Body], Body]:
+    """Register an async function as the command `name` of `app`; its help ends with `example`.
+
+    The function returns a result (see `kcli.commands.output`) or None when it printed its own. A function
+    with a parameter `output` or `verbose` is also told what was asked for.
+    """
+
+    def register(body: Body) -> Body:
+        own_parameters = inspect.signature(body).parameters
+
+        @functools.wraps(body)
+        def run_command(*, output: OutputFormat | None, verbose: bool, **arguments: object) -> None:
+            common = {"output": output, "verbose": verbose}
+            arguments.update((name, value) for name, value in common.items() if name in own_parameters)
+            run(lambda: body(**arguments), output=output, verbose=verbose)
+
+        add_common_options(run_command, body)
+        app.command(name, epilog=f"Example: {example}")(run_command)
+        return body
+
+    return register
+
+
+def add_common_options(run_command: Callable[..., None], body: Body) -> None:
+    """Give a command `--output` and `--verbose` besides the options of its own signature."""
+    added = {"output": (Output, None), "verbose": (Verbose, False)}
+    signature = inspect.signature(body, eval_str=True)
+    own = [parameter for name, parameter in signature.parameters.items() if name not in added]
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in added.items()
+    ]
+    run_command.__signature__ = signature.replace(parameters=[*own, *common])  # type: ignore[attr-defined]
+    run_command.__annotations__ = {
+        **body.__annotations__,
+        **{name: annotation for name, (annotation, _) in added.items()},
+    }
+
+
+def run(body: Callable[[], Awaitable[Any]], *, output: OutputFormat | None, verbose: bool) -> None:
+    """Run an async body under trio and print what it returns; end by `typer.Exit` unless all went well."""
+    import trio
+
+    from kcli.commands.output import print_error, print_result
+
+    failures: list[BaseException] = []
+    try:
+        result = trio.run(body)
+        if result is not None:
+            print_result(result, output)
+            failures.extend(getattr(result, "failures", ()))
+        sys.stdout.flush()
+    except* BaseException as group:
+        failures.extend(flatten(group))
+    if not failures:
+        return
+    exit_code, shown = judge(failures)
+    if verbose:
+        print_tracebacks(failures)
+    for error in shown:
+        print_error(error)
+    raise typer.Exit(exit_code)
+
+
+def flatten(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the exceptions inside nested groups, in order."""
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found.extend(flatten(error) if isinstance(error, BaseExceptionGroup) else [error])
+    return found
+
+
+def judge(failures: list[BaseException]) -> tuple[int, list[KcliError]]:
+    """Return the exit code of a set of failures, and those to print.
+
+    A closed pipe ends the command quietly, an interrupt outranks what it provoked, and a command's own
+    errors outrank a bug that they may have uncovered.
+    """
+    exits = [error.exit_code for error in failures if isinstance(error, typer.Exit)]
+    known = [error for error in failures if isinstance(error, KcliError)]
+    if any(isinstance(error, BrokenPipeError) for error in failures):
+        discard_stdout()
+        return 0, []
+    if exits:
+        return max(exits), known
+    if any(isinstance(error, KeyboardInterrupt) for error in failures):
+        reported = [error for error in known if isinstance(error, Interrupted)]
+        return Interrupted.exit_code, [*reported] or [Interrupted("interrupted")]
+    if known:
+        return max(error.exit_code for error in known), known
+    bug = failures[0]
+    message = f"unexpected {type(bug).__name__}: {bug}"
+    return 1, [KcliError(message, hint="run it again with `--verbose` for a traceback")]
+
+
+def discard_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's own flush at exit does not fail again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, ValueError):  # stdout is closed or is no file
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - it lives as long as the process
+    finally:
+        os.close(nowhere)
+
+
+def print_tracebacks(failures: list[BaseException]) -> None:
+    """Print the traceback of every failure on stderr."""
+    import traceback
+
+    for error in failures:
+        traceback.print_exception(error)

@@ -1,0 +1,62 @@
+"""What every command that talks to a cluster does first: read its client properties and connect.
+
+Also the wording of a refusal: `failure` says what was attempted, what the broker answered, and what can be
+done about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kcli.commands.options import parse_properties, read_properties
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from kcli.client.client import Client
+
+HINTS = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`kcli topics list` shows the topics there are",
+    "TOPIC_ALREADY_EXISTS": "`--if-not-exists` accepts a topic that exists",
+    "INVALID_REPLICATION_FACTOR": "`kcli cluster nodes` shows the brokers there are",
+    "INVALID_TOPIC_EXCEPTION": "a name is 1 to 249 of the characters a-z A-Z 0-9 . _ -",
+    "INVALID_PARTITIONS": "partitions can be added, never removed",
+    "INVALID_CONFIG": "`kcli configs describe --all` shows names and values",
+    "OFFSET_OUT_OF_RANGE": "`kcli get-offsets --time earliest` and `--time latest` show the range",
+}
+
+
+def client_properties(
+    command_config: Path | None,
+    command_property: Sequence[str] | None,
+    defaults: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the client properties of a command: the file's, overridden by those of the command line."""
+    return {
+        **(defaults or {}),
+        **read_properties(command_config),
+        **parse_properties(command_property, "--command-property"),
+    }
+
+
+def open_client(
+    bootstrap_server: str, command_config: Path | None = None, command_property: Sequence[str] | None = None
+) -> AbstractAsyncContextManager[Client]:
+    """Return a context manager that connects on entry and closes the client on exit."""
+    from kcli.client.client import connect
+    from kcli.client.config import ClientConfig, unknown_properties
+    from kcli.commands.output import note
+
+    properties = client_properties(command_config, command_property, {"client.id": "kcli"})
+    for warning in unknown_properties(properties):
+        note(f"warning: {warning}")
+    return connect(bootstrap_server, ClientConfig.from_properties(properties))
+
+
+def failure(attempt: str, error: KcliError) -> KcliError:
+    """Return the error a user sees when `attempt` ("cannot create topic `x`") was answered by `error`."""
+    code = getattr(error, "code", None)
+    hint = error.hint or HINTS.get(getattr(code, "name", ""))
+    return KcliError(f"{attempt}: {error.message.rstrip('.')}", hint=hint)

@@ -1,0 +1,91 @@
+"""Which topics and partitions a command means: Kafka's topic lists and partition patterns.
+
+A topic list is a regular expression in which a comma means "or", and it must match the whole name
+(Kafka class `IncludeList`). A partition pattern is `[topic regex][:partitions]` where partitions is `N`,
+`N-M` (M excluded), `N-` or `-M` (KIP-815, Kafka class `TopicPartitionFilter`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
+
+from kcli.errors import UsageError
+
+INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+COLLISION_WARNING = (
+    "warning: metric names cannot tell `.` from `_` in topic names: use either of them, but not both"
+)
+PARTITION_PATTERN = re.compile(r"([^:,]*)(?::(?:(\d+)|(?:(\d+)-(\d*))|-(\d+))?)?")
+
+PartitionFilter = Callable[[str, int], bool]
+
+
+class PartitionRange(NamedTuple):
+    """Topics that match a pattern, partitions from `first` up to and without `end`."""
+
+    topics: re.Pattern[str]
+    first: int = 0
+    end: int | None = None
+
+    def accepts(self, topic: str, partition: int) -> bool:
+        """Tell whether this partition is meant."""
+        in_range = self.first <= partition and (self.end is None or partition < self.end)
+        return in_range and self.topics.fullmatch(topic) is not None
+
+
+def topic_pattern(topic_list: str) -> re.Pattern[str]:
+    """Compile a topic list; blanks and surrounding quotes do not count."""
+    expression = topic_list.replace(",", "|").replace(" ", "").strip("\"'")
+    try:
+        return re.compile(expression)
+    except re.error as error:
+        raise UsageError(f"`{topic_list}` is not a regular expression: {error.msg}") from error
+
+
+def select_topics(
+    names: Iterable[str], topic_list: str | None, *, exclude_internal: bool = False
+) -> list[str]:
+    """Return, sorted, the names that a topic list matches; None matches all."""
+    pattern = None if topic_list is None else topic_pattern(topic_list)
+    return sorted(
+        name
+        for name in names
+        if (pattern is None or pattern.fullmatch(name)) and not (exclude_internal and name in INTERNAL_TOPICS)
+    )
+
+
+def partition_filter(patterns: str) -> PartitionFilter:
+    """Compile a comma-separated list of partition patterns: a partition is meant if one accepts it."""
+    ranges = [parse_pattern(pattern) for pattern in patterns.split(",")]
+    return lambda topic, partition: any(entry.accepts(topic, partition) for entry in ranges)
+
+
+def parse_pattern(pattern: str) -> PartitionRange:
+    """Return one partition pattern as a range."""
+    match = PARTITION_PATTERN.fullmatch(pattern)
+    if match is None:
+        raise UsageError(
+            f"`{pattern}` is not a partition pattern", hint="topic, topic:0, topic:0-3, topic:5- or topic:-3"
+        )
+    topic, only, first, end, before = match.groups()
+    topics = topic_pattern(topic or ".*")
+    if only is not None:
+        return PartitionRange(topics, int(only), int(only) + 1)
+    if before is not None:
+        return PartitionRange(topics, 0, int(before))
+    return PartitionRange(topics, int(first or 0), int(end) if end else None)
+
+
+def parse_ids(text: str, option: str) -> list[int]:
+    """Return a comma-separated list of numbers; `option` is named in the error."""
+    try:
+        return [int(item) for item in text.split(",") if item.strip()]
+    except ValueError:
+        raise UsageError(f"`{option}` wants numbers separated by commas: {text}") from None
+
+
+def has_collision_characters(name: str) -> bool:
+    """Tell whether the name holds a character that metric names fold together (Kafka class `Topic`)."""
+    return "." in name or "_" in name

@@ -1,0 +1,102 @@
+"""What every test may use: async tests under trio, a clock that jumps, goldens, and the command line.
+
+An `async def` test runs in trio; with the `autojump_clock` fixture its sleeps take no time.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import trio.testing
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--update-golden", action="store_true", help="rewrite the golden files that tests compare with"
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
+    """Let trio run a test that is a coroutine function, under the clock that the test asked for."""
+    if inspect.iscoroutinefunction(pyfuncitem.obj):
+        test = pyfuncitem.obj
+
+        @functools.wraps(test)
+        def run(**arguments: object) -> None:
+            clocks = [value for value in arguments.values() if isinstance(value, trio.abc.Clock)]
+            trio.run(functools.partial(test, **arguments), clock=clocks[0] if clocks else None)
+
+        pyfuncitem.obj = run
+
+
+@pytest.fixture
+def autojump_clock() -> trio.testing.MockClock:
+    """A clock that jumps to the next deadline as soon as every task waits."""
+    return trio.testing.MockClock(autojump_threshold=0)
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare text with a file under tests/golden; `--update-golden` writes it instead."""
+
+    def compare(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        assert text == path.read_text(encoding="utf-8")
+
+    return compare
+
+
+class Finished(NamedTuple):
+    """What a run of the command line left."""
+
+    exit_code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def kcli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finished]:
+    """Run kcli in this process, its terminal 80 columns wide and without colour."""
+    from kcli.cli import main
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("KCLI_BOOTSTRAP_SERVER", raising=False)
+
+    def run(*arguments: str, input: bytes = b"") -> Finished:
+        with standard_input(input):
+            exit_code = main(arguments)
+        captured = capfd.readouterr()
+        return Finished(exit_code, captured.out, captured.err)
+
+    return run
+
+
+class standard_input:
+    """Make file descriptor 0 a pipe that holds `data` while inside."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __enter__(self) -> None:
+        self.saved = os.dup(0)
+        with os.fdopen(os.memfd_create("stdin"), "w+b", buffering=0) as file:
+            file.write(self.data)
+            file.seek(0)
+            os.dup2(file.fileno(), 0)
+
+    def __exit__(self, *_: object) -> None:
+        os.dup2(self.saved, 0)
+        os.close(self.saved)

@@ -1,0 +1,91 @@
+"""Imports point down: every module's syntax tree is held against the table of rooms.
+
+Imports for type checking count as well: a room that names another's types depends on it.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "kcli").rglob("*.py"))
+
+PURE = ("kcli.errors", "kcli.assignors", "kcli.metrics")
+PURE_BROKER = (
+    "kcli.broker.controller",
+    "kcli.broker.coordinator",
+    "kcli.broker.metadata_image",
+    "kcli.broker.authorizer",
+    "kcli.broker.sasl",
+    "kcli.broker.quotas",
+    "kcli.broker.timing_wheel",
+)
+ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
+    # room: (kcli modules it may import, third-party packages); the longest room that holds a module counts
+    "kcli": ((), set()),
+    "kcli.__main__": (("kcli.cli",), set()),
+    "kcli.cli": (("kcli.__version__", "kcli.commands"), {"typer"}),
+    "kcli.errors": ((), set()),
+    "kcli.assignors": (("kcli.errors",), set()),
+    "kcli.metrics": (("kcli.errors",), set()),
+    "kcli.protocol": (("kcli.errors", "kcli.protocol"), {"crc32c", "lz4", "snappy", "cramjam"}),
+    "kcli.storage": (("kcli.errors", "kcli.protocol", "kcli.storage"), set()),
+    "kcli.client": ((*PURE, "kcli.protocol", "kcli.client", "kcli.__version__"), {"trio"}),
+    "kcli.broker": ((*PURE, "kcli.protocol", "kcli.storage", "kcli.broker"), {"trio"}),
+    **{
+        room: (("kcli.errors", "kcli.assignors", "kcli.protocol", *PURE_BROKER), set())
+        for room in PURE_BROKER
+    },
+    "kcli.broker.coordinator.runtime": ((*PURE, "kcli.protocol", "kcli.storage", "kcli.broker"), {"trio"}),
+    "kcli.commands": ((*PURE, "kcli.protocol", "kcli.client", "kcli.commands"), {"typer", "rich", "trio"}),
+    "kcli.commands.broker": (("kcli.errors", "kcli.broker", "kcli.commands"), {"typer", "trio"}),
+}
+
+
+def module_name(path: Path) -> str:
+    """Return the dotted name of a source file."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def within(name: str, room: str) -> bool:
+    return name == room or name.startswith(room + ".")
+
+
+def imported(tree: ast.AST) -> Iterator[str]:
+    """Yield the dotted name of everything a module imports, as deep as it names it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports hide the room"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=module_name)
+def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
+    name = module_name(path)
+    room = max((room for room in ROOMS if within(name, room)), key=len)
+    rooms, third_party = ROOMS[room]
+    wrong = []
+    for target in imported(ast.parse(path.read_text(encoding="utf-8"))):
+        package = target.partition(".")[0]
+        if package == "kcli":
+            allowed = any(within(target, other) for other in rooms)
+        else:
+            allowed = package in sys.stdlib_module_names or package in third_party
+        if not allowed:
+            wrong.append(target)
+    assert not wrong, f"{name} is in room {room}, which may not import {', '.join(wrong)}"
+
+
+def test_storage_and_protocol_open_no_sockets_and_know_no_event_loop() -> None:
+    for path in SOURCES:
+        if within(module_name(path), "kcli.storage") or within(module_name(path), "kcli.protocol"):
+            targets = set(imported(ast.parse(path.read_text(encoding="utf-8"))))
+            assert not targets & {"socket", "asyncio", "trio", "selectors"}, path

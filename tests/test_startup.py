@@ -1,0 +1,61 @@
+"""Starting is fast: what help must not import, and how much time it may take.
+
+The time is CPU time, measured against `import typer` in the same run, so that a busy machine counts for
+both.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import statistics
+import subprocess
+import sys
+
+HEAVY = (
+    "pyspark",
+    "trio",
+    "rich",
+    "dataclasses",
+    "asyncio",
+    "logging",
+    "kcli.broker",
+    "kcli.client",
+    "crc32c",
+)
+
+
+def loaded_by(code: str) -> set[str]:
+    """Return the modules that are loaded after running `code` in a fresh interpreter."""
+    script = f"import json, sys\n{code}\nprint(json.dumps(sorted(sys.modules)))"
+    output = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+    return set(json.loads(output.splitlines()[-1]))
+
+
+def test_importing_the_command_line_loads_nothing_heavy() -> None:
+    assert not loaded_by("import kcli.cli") & set(HEAVY)
+
+
+def test_help_imports_no_command() -> None:
+    loaded = loaded_by("from kcli.cli import main\nmain(['--help'])")
+    assert not [name for name in loaded if name.startswith("kcli.commands.")]
+
+
+def test_the_help_of_a_command_loads_nothing_heavy() -> None:
+    loaded = loaded_by("from kcli.cli import main\nmain(['topics', 'create', '--help'])")
+    assert "kcli.commands.topics" in loaded
+    assert not loaded & set(HEAVY)
+
+
+def cpu_seconds(*arguments: str) -> float:
+    """Return the CPU time that a Python process takes."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, *arguments], stdout=subprocess.DEVNULL, check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_help_costs_less_than_three_and_a_half_times_importing_typer() -> None:
+    runs = [(cpu_seconds("-m", "kcli", "--help"), cpu_seconds("-c", "import typer")) for _ in range(5)]
+    helps, typers = zip(*runs, strict=True)
+    assert statistics.median(helps) <= 3.5 * statistics.median(typers)
