@@ -9,14 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.errors import KcliError
 from kcli.protocol.metadata_records import (
     LEADER_UNCHANGED,
     NO_LEADER,
+    AbortTransactionRecord,
+    BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ConfigRecord,
+    EndTransactionRecord,
     FeatureLevelRecord,
     FenceBrokerRecord,
     NoOpRecord,
@@ -32,7 +35,7 @@ from kcli.protocol.metadata_records import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from kcli.protocol.metadata_records import MetadataRecord
 
@@ -56,6 +59,14 @@ class LeaderRecoveryState(IntEnum):
 
     RECOVERED = 0
     RECOVERING = 1
+
+
+class MetadataBatch(NamedTuple):
+    """One batch of the metadata log: the records of one decision, none for a control record."""
+
+    last_offset: int
+    epoch: int
+    records: Sequence[MetadataRecord]
 
 
 class InvalidMetadata(KcliError):
@@ -184,6 +195,10 @@ class TopicImage:
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
 
+def _nothing() -> Mapping[Any, Any]:
+    return _NOTHING
+
+
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
     """The cluster at `offset`, the last one applied (-1 for none), of the term `epoch`.
@@ -192,11 +207,11 @@ class MetadataImage:
     the finalized levels above 0; the next block of producer ids begins at `next_producer_id`.
     """
 
-    brokers: Mapping[int, BrokerRegistration] = field(default=_NOTHING)
-    topics: Mapping[str, TopicImage] = field(default=_NOTHING)
-    topics_by_id: Mapping[bytes, TopicImage] = field(default=_NOTHING)
-    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default=_NOTHING)
-    features: Mapping[str, int] = field(default=_NOTHING)
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=_nothing)
+    topics: Mapping[str, TopicImage] = field(default_factory=_nothing)
+    topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=_nothing)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=_nothing)
+    features: Mapping[str, int] = field(default_factory=_nothing)
     next_producer_id: int = 0
     offset: int = -1
     epoch: int = 0
@@ -229,7 +244,7 @@ class MetadataDelta:
     created_topics: tuple[TopicImage, ...] = ()
     changed_topics: tuple[TopicImage, ...] = ()
     deleted_topics: tuple[TopicImage, ...] = ()
-    changed_partitions: Mapping[bytes, frozenset[int]] = field(default=_NOTHING)
+    changed_partitions: Mapping[bytes, frozenset[int]] = field(default_factory=_nothing)
     changed_configs: frozenset[ConfigResource] = frozenset()
     changed_brokers: frozenset[int] = frozenset()
     changed_features: frozenset[str] = frozenset()
@@ -266,6 +281,33 @@ def apply(
         offset=image.offset + count if last_offset is None else last_offset,
         epoch=image.epoch if epoch is None else epoch,
     )
+
+
+def replay(batches: Iterable[MetadataBatch]) -> MetadataImage:
+    """Return the image that a whole log makes, transactions (KIP-868) included.
+
+    What an unfinished transaction holds has no effect. Raises `InvalidMetadata` for a log that cannot be.
+    """
+    draft = _Draft(EMPTY_IMAGE)
+    offset, epoch = -1, 0
+    transaction: list[MetadataRecord] | None = None
+    for batch in batches:
+        for record in batch.records:
+            match record:
+                case BeginTransactionRecord():
+                    transaction = []
+                case AbortTransactionRecord():
+                    transaction = None
+                case EndTransactionRecord():
+                    for held in transaction or ():
+                        draft.apply(held)
+                    transaction = None
+                case _ if transaction is not None:
+                    transaction.append(record)
+                case _:
+                    draft.apply(record)
+        offset, epoch = batch.last_offset, batch.epoch
+    return draft.finish(offset=offset, epoch=epoch)[0]
 
 
 def delta_between(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
