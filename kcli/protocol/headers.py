@@ -3,7 +3,7 @@
 | frame | fields |
 |---|---|
 | both | size int32 (of what follows) |
-| request header 0 (ControlledShutdown 0 only, never read here) | api key int16, version int16, correlation id int32 |
+| request header 0 | api key int16, version int16, correlation id int32 |
 | request header 1 | header 0, client id nullable string (int16 length) |
 | request header 2, flexible versions | header 1, tagged fields; the client id keeps its int16 length |
 | response header 0 | correlation id int32 |
