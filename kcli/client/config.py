@@ -1,9 +1,9 @@
 """The configuration of a client, a producer and a consumer, under Kafka's property names.
 
 A field `request_timeout_ms` is the property `request.timeout.ms`, of the type and default it shows;
-defaults are those of the Java clients 4.x. Properties come from `-X name=value` options and from Java
-properties files (`read_properties`). The three classes each take their own names from one
-mapping and leave the others alone; `unknown_properties` says which names belong to none of them.
+defaults are those of the Java clients 4.x but where a comment says so. Properties come from `-X name=value`
+options and from Java properties files (`read_properties`). The three classes each take their own names from
+one mapping and leave the others alone; `unknown_properties` says which names belong to none of them.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ class ClientConfig:
     metadata_max_idle_ms: int = _number(300_000, 5_000)
     metadata_recovery_strategy: str = _text("rebootstrap", "rebootstrap", "none")
     max_in_flight_requests_per_connection: int = _number(5, 1)
-    send_buffer_bytes: int = _number(131_072, -1)
-    receive_buffer_bytes: int = _number(65_536, -1)
+    # Left to the operating system, unlike Java's 128 and 64 KiB: a fixed size switches its tuning off.
+    send_buffer_bytes: int = _number(-1, -1)
+    receive_buffer_bytes: int = _number(-1, -1)
 
     def __post_init__(self) -> None:
         if self.security_protocol.upper() != "PLAINTEXT":
@@ -268,7 +269,7 @@ def _names(cls: type[Any]) -> dict[str, Any]:
 
 def _from_properties(cls: type[Config], properties: Mapping[str, str]) -> Config:
     names = _names(cls)
-    values = {
+    values: dict[str, Any] = {
         names[name].name: _parse(name, value.strip(), names[name].metadata)
         for name, value in properties.items()
         if name in names

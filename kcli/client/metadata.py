@@ -12,12 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kcli.protocol.error_codes import ErrorCode
+    from kcli.protocol.messages.metadata import MetadataResponse
 
 
 class TopicPartition(NamedTuple):
@@ -116,6 +117,10 @@ class ClusterMetadata:
         """Return a snapshot with these brokers added or moved."""
         return replace(self, nodes={**self.nodes, **{node.node_id: node for node in nodes}})
 
+    def with_topics_of(self, other: ClusterMetadata) -> ClusterMetadata:
+        """Return a snapshot with another one's topics and errors added."""
+        return replace(self, topics={**other.topics, **self.topics}, errors={**other.errors, **self.errors})
+
     def _newest(self, topic: TopicMetadata) -> TopicMetadata:
         known = self.topics.get(topic.name)
         if known is None or known.topic_id != topic.topic_id:
@@ -126,3 +131,35 @@ class ClusterMetadata:
             if theirs is not None and -1 < theirs.leader_epoch < ours.leader_epoch:
                 partitions[index] = ours
         return replace(topic, partitions=partitions)
+
+
+def cluster_of(response: MetadataResponse) -> ClusterMetadata:
+    """Read a metadata response. Topics with an error have no entry but one in `errors`.
+
+    A topic whose only trouble is a missing leader or replica keeps its partitions.
+    """
+    topics: dict[str, TopicMetadata] = {}
+    errors: dict[str, ErrorCode] = {}
+    for topic in response.topics:
+        if topic.name is None:
+            continue
+        if topic.error_code != ErrorCode.NONE:
+            errors[topic.name] = ErrorCode.of(topic.error_code)
+            continue
+        partitions = {
+            entry.partition_index: PartitionMetadata(
+                entry.partition_index,
+                entry.leader_id,
+                entry.leader_epoch,
+                tuple(entry.replica_nodes),
+                tuple(entry.isr_nodes),
+                tuple(entry.offline_replicas),
+            )
+            for entry in topic.partitions
+        }
+        topics[topic.name] = TopicMetadata(topic.name, topic.topic_id, topic.is_internal, partitions)
+    nodes = {
+        broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
+        for broker in response.brokers
+    }
+    return ClusterMetadata(nodes, response.cluster_id, response.controller_id, topics, errors)

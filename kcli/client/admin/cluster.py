@@ -17,6 +17,7 @@ from kcli.client.admin.types import (
     NodeApiVersions,
     ReplicaLog,
 )
+from kcli.client.api_names import api_name, usable_version
 from kcli.client.routing import ANY
 from kcli.errors import KcliError
 from kcli.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
@@ -26,7 +27,6 @@ from kcli.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
-from kcli.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -47,7 +47,9 @@ async def describe_cluster(
     if not await client.supports(DescribeClusterRequest):
         return await _cluster_by_metadata(client, timeout_ms)
     minimum = 2 if include_fenced else 0
-    request = DescribeClusterRequest(include_fenced_brokers=include_fenced)
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=False, include_fenced_brokers=include_fenced
+    )
     response: DescribeClusterResponse = await client.request(
         ANY, request, timeout_ms=timeout_ms, min_version=minimum
     )
@@ -69,7 +71,7 @@ async def api_versions(
         return NodeApiVersions(
             node,
             tuple(
-                ApiVersionRange(key, negotiated.name_of(key), low, high, negotiated.usable(key))
+                ApiVersionRange(key, api_name(key), low, high, usable_version(key, low, high))
                 for key, (low, high) in sorted(negotiated.ranges.items())
             ),
             tuple(FeatureRange(*feature) for feature in negotiated.supported_features),
@@ -109,7 +111,7 @@ async def _ask_nodes(
 ) -> dict[int, Value | KcliError]:
     """Ask brokers at the same time; one that fails fails alone."""
     if node_ids is None:
-        node_ids = (await client.fetch_metadata(())).nodes
+        node_ids = (await client.metadata(())).nodes
     results: dict[int, Value | KcliError] = dict.fromkeys(sorted(node_ids), KcliError("not asked"))
 
     async def ask_one(node_id: int) -> None:
@@ -125,12 +127,9 @@ async def _ask_nodes(
 
 
 async def _cluster_by_metadata(client: Client, timeout_ms: int | None) -> ClusterDescription:
-    request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-    response: MetadataResponse = await client.request(ANY, request, timeout_ms=timeout_ms)
-    nodes = [
-        ClusterNode(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
-    ]
-    return _description(response.cluster_id, response.controller_id, nodes)
+    cluster = await client.metadata((), timeout_ms=timeout_ms)
+    nodes = [ClusterNode(node.node_id, node.host, node.port, node.rack) for node in cluster.nodes.values()]
+    return _description(cluster.cluster_id, cluster.controller_id, nodes)
 
 
 def _description(cluster_id: str | None, controller_id: int, nodes: list[ClusterNode]) -> ClusterDescription:

@@ -194,7 +194,7 @@ async def ask_leaders(
 
     A partition without a leader, or without an answer, gets an error of its own.
     """
-    cluster = await client.fetch_metadata({partition.topic for partition in partitions})
+    cluster = await client.metadata({partition.topic for partition in partitions})
     results: dict[TopicPartition, Value | KafkaError] = {}
     groups: dict[int, list[TopicPartition]] = {}
     for partition in partitions:

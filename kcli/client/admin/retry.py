@@ -71,7 +71,7 @@ async def retry_items(
             if STALE_METADATA.intersection(again.values()):
                 client.request_metadata_update()
             await trio.sleep(delay)
-    return settled | {item: _omitted() for item in wanted if item not in settled}
+    return {item: settled[item] if item in settled else _omitted() for item in wanted}
 
 
 def error_of(code: int, message: str | None = None) -> KafkaError | None:

@@ -15,6 +15,7 @@ from kcli.client.admin.types import (
     TopicDescription,
     TopicListing,
 )
+from kcli.client.client import metadata_request
 from kcli.client.routing import ANY, CONTROLLER
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.create_partitions import (
@@ -41,10 +42,10 @@ from kcli.protocol.messages.describe_topic_partitions import (
 )
 from kcli.protocol.messages.metadata import (
     MetadataRequest,
-    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseTopic,
 )
+from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -86,12 +87,15 @@ async def delete_topics(
     """Delete topics by name."""
 
     async def attempt(pending: list[str], remaining_ms: int) -> dict[str, KafkaError | None]:
-        request = DeleteTopicsRequest(
-            topics=[DeleteTopicState(name=name) for name in pending],
-            topic_names=pending,
-            timeout_ms=remaining_ms,
+        def build(version: int) -> DeleteTopicsRequest:
+            if version < 6:
+                return DeleteTopicsRequest(topic_names=pending, timeout_ms=remaining_ms)
+            states = [DeleteTopicState(name=name, topic_id=ZERO_UUID) for name in pending]
+            return DeleteTopicsRequest(topics=states, timeout_ms=remaining_ms)
+
+        response: DeleteTopicsResponse = await client.request_by_version(
+            CONTROLLER, DeleteTopicsRequest, build, timeout_ms=remaining_ms
         )
-        response: DeleteTopicsResponse = await client.request(CONTROLLER, request, timeout_ms=remaining_ms)
         return {
             result.name: error_of(result.error_code, result.error_message)
             for result in response.responses
@@ -128,9 +132,7 @@ async def list_topics(
     client: Client, *, include_internal: bool = True, timeout_ms: int | None = None
 ) -> list[TopicListing]:
     """Return all topics that the client may see, by name."""
-    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-    response: MetadataResponse = await client.request(ANY, request, timeout_ms=timeout_ms)
-    check(response.error_code)
+    response = await _metadata(client, None, timeout_ms)
     listings = [
         TopicListing(topic.name, topic.topic_id, topic.is_internal, len(topic.partitions))
         for topic in response.topics
@@ -193,16 +195,23 @@ async def _describe_by_pages(
 async def _describe_by_metadata(
     client: Client, names: list[str], remaining_ms: int
 ) -> dict[str, TopicDescription | KafkaError]:
-    request = MetadataRequest(
-        topics=[MetadataRequestTopic(name=name) for name in names], allow_auto_topic_creation=False
-    )
-    response: MetadataResponse = await client.request(ANY, request, timeout_ms=remaining_ms)
-    check(response.error_code)
+    response = await _metadata(client, names, remaining_ms)
     return {
         topic.name: error_of(topic.error_code) or _described(topic)
         for topic in response.topics
         if topic.name is not None
     }
+
+
+async def _metadata(client: Client, names: list[str] | None, timeout_ms: int | None) -> MetadataResponse:
+    response: MetadataResponse = await client.request_by_version(
+        ANY,
+        MetadataRequest,
+        lambda version: metadata_request(names, version, auto_create=False),
+        timeout_ms=timeout_ms,
+    )
+    check(response.error_code)
+    return response
 
 
 def _paged_description(

@@ -1,0 +1,453 @@
+"""Client: the brokers of a cluster behind one object that routes, retries and keeps metadata fresh.
+
+    async with connect("localhost:9092") as client:
+        response = await client.request(ANY, DescribeClusterRequest())
+
+One nursery holds the connections and one refresher task. A request goes to a broker by id, to the controller
+or to the least-loaded broker, in the highest version both sides know, and is sent again after a lost
+connection until `default.api.timeout.ms` is over. When no known broker can be reached the client starts over
+from its bootstrap addresses (KIP-899).
+"""
+
+from __future__ import annotations
+
+import random
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from kcli.client.backoff import Backoff
+from kcli.client.bootstrap import UnknownHost, Unreachable, open_tcp, parse_bootstrap
+from kcli.client.config import ClientConfig
+from kcli.client.connection import Disconnected, NotKafka, RequestTimedOut
+from kcli.client.metadata import cluster_of
+from kcli.client.metadata_cache import MetadataCache
+from kcli.client.node_link import LinkState, NodeLink
+from kcli.client.routing import ANY, CONTROLLER, Target
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Collection
+
+    from kcli.client.bootstrap import OpenStream
+    from kcli.client.connection import Connection
+    from kcli.client.metadata import ClusterMetadata, Node, TopicMetadata
+    from kcli.client.versions import NodeVersions
+
+REFUSED_SECONDS = 2.0
+"""How long `connect` goes on trying while every bootstrap address refuses."""
+
+STAGGER_SECONDS = 0.25
+"""The head start that one bootstrap address has over the next."""
+
+
+@asynccontextmanager
+async def connect(
+    bootstrap: str, config: ClientConfig | None = None, *, open_stream: OpenStream = open_tcp
+) -> AsyncIterator[Client]:
+    """Open a client to the cluster behind `host:port,host:port`.
+
+    Raises `KcliError` naming the addresses when none of them answers as a broker: after about two seconds if
+    they refuse, at once for an unknown host, within the setup timeout for a silent one.
+    """
+    config = config or ClientConfig()
+    nodes = parse_bootstrap(bootstrap)
+    try:
+        async with trio.open_nursery() as nursery:
+            client = Client(nodes, config, nursery, open_stream)
+            try:
+                await client.start()
+                yield client
+            finally:
+                nursery.cancel_scope.cancel()
+    except BaseExceptionGroup as group:
+        # The nursery wraps what the caller's own block raised; one exception needs no group around it.
+        raise _only(group) from None
+
+
+def _only(group: BaseException) -> BaseException:
+    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
+        group = group.exceptions[0]
+    return group
+
+
+class Client:
+    """Connections to the brokers of one cluster. Made by `connect`; shareable by many tasks."""
+
+    def __init__(
+        self, bootstrap: list[Node], config: ClientConfig, nursery: trio.Nursery, open_stream: OpenStream
+    ) -> None:
+        self.config = config
+        self.nursery = nursery
+        self.cache = MetadataCache(config)
+        self._bootstrap = bootstrap
+        self._open_stream = open_stream
+        self._links: dict[tuple[int, str], NodeLink] = {}
+        self._random = random.Random()
+        self._refresh_wanted = trio.Event()
+        self._refreshed = trio.Event()
+
+    @property
+    def cluster(self) -> ClusterMetadata:
+        """Return the current metadata snapshot."""
+        return self.cache.cluster
+
+    async def start(self) -> None:
+        """Reach one bootstrap address, take the first metadata, and begin to refresh it."""
+        await self._reach_bootstrap()
+        await self.metadata(())
+        self.nursery.start_soon(self._keep_fresh)
+
+    # --- requests --------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        target: Target,
+        request: Any,  # noqa: ANN401  # any request class
+        *,
+        timeout_ms: int | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> Any:  # noqa: ANN401  # the type follows from the request
+        """Send a request and return its response.
+
+        Raises `UnsupportedVersion`, or after the time is up what stood in the way last.
+        """
+        return await self.request_by_version(
+            target,
+            type(request),
+            lambda version: request,
+            timeout_ms=timeout_ms,
+            min_version=min_version,
+            max_version=max_version,
+        )
+
+    async def request_by_version(
+        self,
+        target: Target,
+        request_class: type[Any],
+        build: Callable[[int], Any],
+        *,
+        timeout_ms: int | None = None,
+        min_version: int = 0,
+        max_version: int | None = None,
+    ) -> Any:  # noqa: ANN401  # the type follows from the request
+        """As `request`, for a request whose content depends on the version it travels in."""
+        if timeout_ms is None:
+            timeout_ms = self.config.default_api_timeout_ms
+        attempts = _Attempts(self, target, timeout_ms / 1000)
+        while True:
+            try:
+                with trio.move_on_at(attempts.deadline):
+                    connection = await attempts.connection()
+                    version = connection.versions.choose(
+                        request_class, min_version=min_version, max_version=max_version
+                    )
+                    return await connection.request(
+                        build(version), version, seconds=attempts.request_seconds()
+                    )
+                raise attempts.timed_out()
+            except Disconnected as error:
+                attempts.failed(error)
+            except Unreachable as error:
+                attempts.failed(error)
+            await attempts.wait()
+
+    async def supports(self, request_class: type[Any], *, min_version: int = 0) -> bool:
+        """Return whether a broker knows a version of this API that we know too, of at least `min_version`."""
+        connection = await self._any_connection()
+        return connection.versions.supports(request_class, min_version=min_version)
+
+    async def node_versions(
+        self, node_id: int, *, timeout_ms: int | None = None
+    ) -> tuple[Node, NodeVersions]:
+        """Return a broker and what it advertises."""
+        seconds = (self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        attempts = _Attempts(self, node_id, seconds)
+        while True:
+            try:
+                with trio.move_on_at(attempts.deadline):
+                    connection = await attempts.connection()
+                    return self.cluster.nodes[node_id], connection.versions
+                raise attempts.timed_out()
+            except (Disconnected, Unreachable) as error:
+                attempts.failed(error)
+            await attempts.wait()
+
+    # --- metadata --------------------------------------------------------------------------------------
+
+    async def metadata(
+        self, topics: Collection[str] | None = None, *, timeout_ms: int | None = None
+    ) -> ClusterMetadata:
+        """Ask for metadata now and return the answer: of all topics, or of some; the snapshot takes it too.
+
+        Never creates a topic. What is wrong with a topic is in `errors`.
+        """
+        response: MetadataResponse = await self.request_by_version(
+            ANY,
+            MetadataRequest,
+            lambda version: metadata_request(topics, version, auto_create=False),
+            timeout_ms=timeout_ms,
+        )
+        if response.error_code:
+            raise KafkaError(ErrorCode.of(response.error_code))
+        answer = cluster_of(response)
+        known = self.cluster
+        self.cache.update_nodes(answer)
+        self._replace_moved_links()
+        return known.merged(answer)
+
+    def request_metadata_update(self) -> None:
+        """Have the snapshot refreshed soon."""
+        self.cache.request_update()
+        self._refresh_wanted.set()
+
+    def want_topic(self, topic: str, *, auto_create: bool = False, pinned: bool = False) -> None:
+        """Keep a topic in the snapshot, and have it created if the broker does that."""
+        if self.cache.want(topic, trio.current_time(), auto_create=auto_create, pinned=pinned):
+            self._refresh_wanted.set()
+
+    async def wait_for_topic(self, topic: str, *, auto_create: bool = False) -> TopicMetadata:
+        """Return a topic's metadata, waiting for a first answer that knows it.
+
+        Raises `KafkaError` at once if the topic is refused (not authorized, invalid name). A topic that does
+        not exist is waited for: bound the wait with a cancel scope.
+        """
+        while True:
+            self.want_topic(topic, auto_create=auto_create)
+            found = self.cluster.topics.get(topic)
+            if found is not None and found.partitions:
+                return found
+            error = self.cluster.errors.get(topic)
+            if error is not None and not error.retriable:
+                raise KafkaError(error, f"{error.description}: {topic}")
+            await self.wait_for_refresh()
+
+    async def wait_for_refresh(self) -> None:
+        """Have the snapshot refreshed and wait until it was."""
+        self.request_metadata_update()
+        await self._refreshed.wait()
+
+    def apply_new_leaders(self, leaders: list[Any], nodes: list[Node]) -> None:
+        """Apply (partition, leader, leader epoch) entries that a response carried (KIP-951)."""
+        self.cache.update_leaders(leaders, nodes)
+        self._replace_moved_links()
+
+    # --- links -----------------------------------------------------------------------------------------
+
+    def link(self, node_id: int, purpose: str = "") -> NodeLink:
+        """Return the link to a known broker for one purpose; raise `KafkaError` 8 for an unknown broker."""
+        node = self.cluster.nodes.get(node_id)
+        if node is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster")
+        return self._link(node, purpose)
+
+    def _link(self, node: Node, purpose: str = "") -> NodeLink:
+        link = self._links.get((node.node_id, purpose))
+        if link is None:
+            link = self._links[node.node_id, purpose] = NodeLink(
+                node,
+                self.config,
+                nursery=self.nursery,
+                open_stream=self._open_stream,
+                on_lost=self.request_metadata_update,
+            )
+        return link
+
+    def _replace_moved_links(self) -> None:
+        """Drop links to brokers that moved to another address or left."""
+        nodes = self.cluster.nodes
+        for (node_id, purpose), link in list(self._links.items()):
+            if node_id < 0:
+                # The first metadata names the brokers: the bootstrap links have done their duty.
+                if nodes and link.connection is not None and not link.connection.load:
+                    link.close()
+                    del self._links[node_id, purpose]
+                continue
+            node = nodes.get(node_id)
+            if node is None or (node.host, node.port) != (link.node.host, link.node.port):
+                link.close()
+                del self._links[node_id, purpose]
+
+    def least_loaded(self) -> NodeLink:
+        """Return the link for requests that any broker answers.
+
+        From a random start: a ready one with nothing in flight, else the ready one with least; else one that
+        is connecting; else the one tried longest ago, those not backing off first.
+        """
+        nodes = list(self.cluster.nodes.values()) or self._bootstrap
+        start = self._random.randrange(len(nodes))
+        links = [self._link(node) for node in nodes[start:] + nodes[:start]]
+        ready = [link for link in links if link.is_ready]
+        if ready:
+            return min(ready, key=lambda link: link.connection.load if link.connection else 0)
+        connecting = [link for link in links if link.state is LinkState.CONNECTING]
+        if connecting:
+            return connecting[0]
+        now = trio.current_time()
+        return min(links, key=lambda link: (max(0.0, link.retry_at - now), link.last_attempt))
+
+    async def _any_connection(self) -> Connection:
+        attempts = _Attempts(self, ANY, self.config.default_api_timeout_ms / 1000)
+        while True:
+            try:
+                return await attempts.connection()
+            except (Disconnected, Unreachable) as error:
+                attempts.failed(error)
+            await attempts.wait()
+
+    # --- bootstrap and refresh -------------------------------------------------------------------------
+
+    async def _reach_bootstrap(self) -> None:
+        """Try the bootstrap addresses, each a little after the one before, until one is ready."""
+        give_up_at = trio.current_time() + REFUSED_SECONDS
+        errors: dict[int, KcliError] = {}
+
+        async def attempt(index: int, node: Node, scope: trio.CancelScope) -> None:
+            await trio.sleep(index * STAGGER_SECONDS)
+            link = self._link(node)
+            while True:
+                try:
+                    await link.ready()
+                except KcliError as error:
+                    errors[node.node_id] = error
+                    hopeless = isinstance(error, (UnknownHost, NotKafka))
+                    if hopeless or trio.current_time() >= give_up_at:
+                        return
+                else:
+                    scope.cancel()
+                    return
+
+        async with trio.open_nursery() as nursery:
+            for index, node in enumerate(self._bootstrap):
+                nursery.start_soon(attempt, index, node, nursery.cancel_scope)
+        if not any(self._link(node).is_ready for node in self._bootstrap):
+            raise _nobody_answers(self._bootstrap, errors)
+
+    async def _keep_fresh(self) -> None:
+        while True:
+            self._refresh_wanted = trio.Event()
+            with trio.move_on_at(self.cache.next_refresh()):
+                await self._refresh_wanted.wait()
+            if self.cache.next_refresh() > trio.current_time():
+                continue
+            self.cache.begin(trio.current_time())
+            try:
+                answer = await self._wanted_metadata()
+            except KcliError:
+                # Nobody answers just now. Who waits for news has a time limit and an error of its own.
+                self.cache.failed(trio.current_time())
+                self._rebootstrap_if_lost()
+                continue
+            self.cache.succeeded(answer, trio.current_time())
+            self._replace_moved_links()
+            self._refreshed.set()
+            self._refreshed = trio.Event()
+
+    async def _wanted_metadata(self) -> ClusterMetadata:
+        """Ask once about the wanted topics: those to be created apart from those that are not."""
+        answers: list[ClusterMetadata] = []
+        wanted = self.cache.wanted
+        for auto_create in (False, True):
+            names = [name for name, entry in wanted.items() if entry.auto_create is auto_create]
+            if names or (not auto_create and not wanted):
+                answers.append(await self._metadata_once(names, auto_create=auto_create))
+        answer = answers[-1]
+        for other in answers[:-1]:
+            answer = answer.with_topics_of(other)
+        return answer
+
+    async def _metadata_once(self, names: list[str], *, auto_create: bool) -> ClusterMetadata:
+        connection = await self.least_loaded().ready()
+        version = connection.versions.choose(MetadataRequest)
+        request = metadata_request(names, version, auto_create=auto_create)
+        response: MetadataResponse = await connection.request(request, version)
+        if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
+            self._rebootstrap()
+        if response.error_code:
+            raise KafkaError(ErrorCode.of(response.error_code))
+        if not response.brokers:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata names no broker")
+        return cluster_of(response)
+
+    def _rebootstrap_if_lost(self) -> None:
+        nodes = self.cluster.nodes.values()
+        if nodes and all(self._link(node).is_failing for node in nodes):
+            self._rebootstrap()
+
+    def _rebootstrap(self) -> None:
+        if self.config.metadata_recovery_strategy == "rebootstrap":
+            self.cache.forget_nodes()
+            self._replace_moved_links()
+
+
+class _Attempts:
+    """The attempts of one request: where it goes, how long it may take, when the next try is due."""
+
+    def __init__(self, client: Client, target: Target, seconds: float) -> None:
+        now = trio.current_time()
+        config = client.config
+        self.deadline = now + seconds
+        # Whoever cannot be reached at all is given up earlier than whoever answers slowly.
+        self._unreachable_at = min(self.deadline, now + config.socket_connection_setup_timeout_ms / 1000)
+        self._client = client
+        self._target = target
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._last_error: KcliError | None = None
+        self._was_connected = False
+
+    async def connection(self) -> Connection:
+        """Return an open connection to the target."""
+        connection = await self._link().ready()
+        self._was_connected = True
+        return connection
+
+    def request_seconds(self) -> float:
+        """Return the timeout for one attempt."""
+        remaining = self.deadline - trio.current_time()
+        return min(self._client.config.request_timeout_ms / 1000, max(remaining, 0.001))
+
+    def failed(self, error: KcliError) -> None:
+        """Note an error; raise it if the time is up."""
+        self._last_error = error
+        self._client.request_metadata_update()
+        now = trio.current_time()
+        if now >= self.deadline or (not self._was_connected and now >= self._unreachable_at):
+            raise error
+
+    async def wait(self) -> None:
+        """Sleep the backoff, and no longer than there is time."""
+        delay = self._backoff.next_delay()
+        await trio.sleep(min(delay, max(0.0, self.deadline - trio.current_time())))
+
+    def timed_out(self) -> KcliError:
+        """Return the error for a request that got no answer within its whole time."""
+        if self._last_error is not None:
+            return self._last_error
+        return RequestTimedOut("the broker did not answer in time")
+
+    def _link(self) -> NodeLink:
+        target = self._target
+        if target is CONTROLLER:
+            controller = self._client.cluster.controller_id
+            target = controller if controller in self._client.cluster.nodes else ANY
+        return self._client.link(target) if isinstance(target, int) else self._client.least_loaded()
+
+
+def metadata_request(topics: Collection[str] | None, version: int, *, auto_create: bool) -> MetadataRequest:
+    """Build a metadata request about all topics (None), or about some."""
+    entries = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    if version == 0 and topics is None:
+        entries = []
+    # Brokers before 0.11 create topics as they please; the field is not theirs.
+    return MetadataRequest(topics=entries, allow_auto_topic_creation=auto_create or version < 4)
+
+
+def _nobody_answers(nodes: list[Node], errors: dict[int, KcliError]) -> KcliError:
+    if len(nodes) == 1:
+        return errors[nodes[0].node_id]
+    reasons = "; ".join(errors[node.node_id].message for node in nodes if node.node_id in errors)
+    return Unreachable(f"no bootstrap server answers: {reasons}", hint="check the addresses and the brokers")
