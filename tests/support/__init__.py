@@ -1,0 +1,1 @@
+"""What tests share: toolchains, processes, brokers, records and a bare wire client."""
