@@ -26,6 +26,9 @@ from kcli.protocol.unsigned_varint import decode_unsigned_varint
 
 _MAX_CACHED_LENGTH = 256
 
+_FEW_ROWS = 7
+"""Up to so many rows a plain loop is faster than setting up the quick way."""
+
 
 class Unpackers(dict[int, Callable[..., tuple[Any, ...]]]):
     """Array length -> unpacker of that many integers and the fixed fields that follow them."""
@@ -113,25 +116,35 @@ class _DecoderWriter:
 
     def flush(self) -> None:
         """Write the one read that fills all pending targets."""
+        if self.pending_array is None:
+            self.read_fixed()
+            return
+        item, array, length = self.pending_array
+        self.pending_array = None
+        letters = "".join(letter for letter, _ in self.pending)
+        targets = "".join(f", {target}" for _, target in self.pending) or ","
+        family = self.constant(("ints", item, letters), lambda: Unpackers(item, letters))
+        self.emit(f"if {length}:")
+        self.emit(f"    *{array}{targets} = {family}[{length}](b, p)")
+        self.emit(f"    p += {Struct('>' + item).size} * {length} + {Struct('>' + letters).size}")
+        self.emit("else:")
+        self.depth += 1
+        self.emit(f"{array} = []")
+        self.read_fixed()
+        self.depth -= 1
+
+    def read_fixed(self) -> None:
         letters = "".join(letter for letter, _ in self.pending)
         targets = ", ".join(target for _, target in self.pending)
-        size = Struct(">" + letters).size
-        if self.pending_array is not None:
-            item, array, length = self.pending_array
-            family = self.constant(("ints", item, letters), lambda: Unpackers(item, letters))
-            self.emit(f"*{array}, {targets} = {family}[{length}](b, p)" if targets
-                      else f"*{array}, = {family}[{length}](b, p)")  # fmt: skip
-            self.emit(f"p += {Struct('>' + item).size} * {length} + {size}")
-        elif letters == "B":
+        if letters == "B":
             self.emit(f"{targets} = b[p]")
             self.emit("p += 1")
         elif letters:
             unpack = self.constant(("unpack", letters), lambda: Struct(">" + letters).unpack_from)
             comma = "," if len(self.pending) == 1 else ""
             self.emit(f"{targets}{comma} = {unpack}(b, p)")
-            self.emit(f"p += {size}")
+            self.emit(f"p += {Struct('>' + letters).size}")
         self.pending = []
-        self.pending_array = None
 
     # --- structs ---
 
@@ -220,13 +233,16 @@ class _DecoderWriter:
         self.flush()
         self.depth -= 1
 
-    def length(self, letter: str) -> str:
+    def length(self, letter: str, *, is_text: bool = False) -> str:
         """Write the reading of a length or count, and return the variable: -1 for null."""
         length = self.fresh_name("n")
         self.pending.append(("B" if self.flexible else letter, length))
         self.flush()
         if self.flexible:
-            self.emit(f"if {length} > 127: {length}, p = varint(b, p - 1)")
+            self.emit(f"if {length} > 127:")
+            self.emit(f"    {length}, p = varint(b, p - 1)")
+            if is_text:
+                self.emit(f"    if {length} > 32768: raise ValueError('a string longer than 32767 bytes')")
             self.emit(f"{length} -= 1")
         return length
 
@@ -234,7 +250,7 @@ class _DecoderWriter:
         """Write the reading of a string, of bytes or of record data."""
         assert field.wire is not None
         kind = field.wire.kind
-        length = self.length("h" if kind == "string" else "i")
+        length = self.length("h", is_text=True) if kind == "string" else self.length("i")
         stop = self.fresh_name("e")
         self.emit(f"if {length} < 0:")
         if self.version in field.nullable:
@@ -303,49 +319,52 @@ class _DecoderWriter:
         """Write the reading of an array of structs."""
         struct = field.struct
         assert struct is not None
-        size = minimum_size(struct, self.version, self.flexible)
+        size = max(1, minimum_size(struct, self.version, self.flexible))
         self.check_count(field, length, size)
         rows, row = self.fresh_name("x"), self.fresh_name("o")
-        self.emit(f"{target} = {rows} = list(map(new, repeat({self.class_name(struct)}, {length})))")
-        is_fixed = self.fixed_rows(struct, rows, row, length, size)
-        if is_fixed and not self.flexible:
-            return
+        is_fixed = self.fixed_rows(struct, f"{target} = {rows}", row, length, size)
         if is_fixed:
             self.emit("else:")
             self.depth += 1
-        self.emit(f"for {row} in {rows}:")
+        self.emit(f"{target} = {rows} = []")
+        self.emit(f"for _ in repeat(None, {length}):")
         self.depth += 1
+        self.emit(f"{row} = new({self.class_name(struct)})")
+        self.emit(f"{rows}.append({row})")
         self.struct(struct, row)
         self.flush()
         self.depth -= 2 if is_fixed else 1
 
-    def fixed_rows(self, struct: type[Any], rows: str, row: str, length: str, size: int) -> bool:
-        """Write the quick way for rows of fixed size, if these are: all at once, no tags anywhere.
+    def fixed_rows(self, struct: type[Any], target: str, row: str, length: str, size: int) -> bool:
+        """Write the quick way for many rows of fixed size, if these are: all by one `iter_unpack`.
 
-        In a flexible version each row ends with a byte that counts its tags; the quick way is open when
-        all of these bytes are zero, and an `else` has to follow.
+        In a flexible version each row ends with a byte that counts its tags, and the quick way is open when
+        all of these bytes are zero. An `else` has to follow.
         """
-        letters, targets, others = "", [], []
+        letters, values, others = "", [], []
         for field in fields_of(struct):
             if self.version not in field.versions or (self.flexible and field.is_tagged(self.version)):
                 others.append(field)
             elif field.wire is not None and field.wire.format and not field.is_array:
                 letters += field.wire.format
-                targets.append(f"{row}.{field.name}")
+                values.append(f"{row}.{field.name}")
             else:
                 return False
-        if not targets:
+        if not values:
             return False
+        stop, rows = self.fresh_name("e"), target.rpartition(" ")[2]
+        condition = f"{length} > {_FEW_ROWS}"
         if self.flexible:
             letters += "x"
-            tag_counts = f"b[p + {size - 1}:p + {size} * {length}:{size}]"
-            self.emit(f"if p + {size} * {length} <= end and not any({tag_counts}):")
-            self.depth += 1
+            condition += f" and p + {size} * {length} <= end"
+            condition += f" and not any(b[p + {size - 1}:p + {size} * {length}:{size}])"
         unpack = self.constant(("rows", letters), lambda: Struct(">" + letters).iter_unpack)
-        comma = "," if len(targets) == 1 else ""
-        stop = self.fresh_name("e")
+        comma = "," if len(values) == 1 else ""
+        self.emit(f"if {condition}:")
+        self.depth += 1
         self.emit(f"{stop} = p + {size} * {length}")
-        self.emit(f"for {row}, ({', '.join(targets)}{comma}) in zip({rows}, {unpack}(b[p:{stop}])):")
+        self.emit(f"{target} = list(map(new, repeat({self.class_name(struct)}, {length})))")
+        self.emit(f"for {row}, ({', '.join(values)}{comma}) in zip({rows}, {unpack}(b[p:{stop}])):")
         self.depth += 1
         for field in others:
             self.set_default(field, f"{row}.{field.name}")
@@ -353,8 +372,7 @@ class _DecoderWriter:
             self.emit("pass")
         self.depth -= 1
         self.emit(f"p = {stop}")
-        if self.flexible:
-            self.depth -= 1
+        self.depth -= 1
         return True
 
 

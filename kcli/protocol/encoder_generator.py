@@ -208,7 +208,7 @@ class _EncoderWriter:
         self.flush()
         self.depth -= 1
 
-    def length(self, letter: str, length: str) -> None:
+    def length(self, letter: str, length: str, *, is_text: bool = False) -> None:
         """Write a length or count; `length` is -1 for null."""
         if not self.flexible:
             self.pending.append((letter, length))
@@ -216,7 +216,10 @@ class _EncoderWriter:
             return
         self.pending.append(("B", f"{length} + 1 if {length} < 127 else ({length} + 1) & 127 | 128"))
         self.flush()
-        self.emit(f"if {length} > 126: {self.add}(varint(({length} + 1) >> 7))")
+        self.emit(f"if {length} > 126:")
+        if is_text:
+            self.emit(f"    if {length} > 32767: raise ValueError('a string longer than 32767 bytes')")
+        self.emit(f"    {self.add}(varint(({length} + 1) >> 7))")
 
     def blob(self, field: Field, value: str) -> None:
         """Write a string, bytes or record data."""
@@ -234,7 +237,7 @@ class _EncoderWriter:
         self.emit(f"{length} = len({content})")
         if self.version in field.nullable:
             self.depth -= 1
-        self.length("h" if kind == "string" else "i", length)
+        self.length("h" if kind == "string" else "i", length, is_text=kind == "string")
         self.emit(f"{self.add}({content})")
 
     # --- arrays ---

@@ -251,7 +251,10 @@ class Codec(Generic[T]):
         try:
             return self._encode(value)
         except (StructError, ValueError, TypeError, AttributeError, OverflowError) as error:
-            raise EncodeError(f"{self.cls.__name__} does not fit version {self.version}: {error}") from error
+            from kcli.protocol.misfits import find_misfit
+
+            reason = find_misfit(self.cls, value, self.version) or str(error)
+            raise EncodeError(f"{self.cls.__name__} does not fit version {self.version}: {reason}") from error
 
     def decode(self, buffer: Buffer, offset: int = 0, end: int | None = None) -> tuple[T, int]:
         """Return the object that starts at `offset` and the offset behind it.
