@@ -18,6 +18,7 @@ from kcli.protocol.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
+    ClearElrRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -364,6 +365,8 @@ class _Draft:
                 partitions[record.partition_id] = PartitionRegistration.from_record(record)
             case PartitionChangeRecord():
                 self._change_partition(record)
+            case ClearElrRecord():
+                self._clear_elr(record.topic_name)
             case RemoveTopicRecord():
                 self._remove_topic(record.topic_id)
             case ConfigRecord():
@@ -442,6 +445,15 @@ class _Draft:
         if record.partition_id not in partitions:
             raise InvalidMetadata(f"a record is about partition {record.partition_id}, which its topic lacks")
         partitions[record.partition_id] = partitions[record.partition_id].merge(record)
+
+    def _clear_elr(self, topic_name: str) -> None:
+        names = {topic_id: topic.name for topic_id, topic in self._image.topics_by_id.items()}
+        names |= {topic_id: name for topic_id, (name, _) in self._topics.items()}
+        for topic_id in names.keys() - self._removed:
+            if topic_name in {"", names[topic_id]}:
+                partitions = self._partitions(topic_id)
+                for index, partition in partitions.items():
+                    partitions[index] = replace(partition, elr=(), last_known_elr=())
 
     def _remove_topic(self, topic_id: bytes) -> None:
         self._partitions(topic_id)

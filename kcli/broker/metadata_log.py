@@ -21,8 +21,8 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.metadata_image import InvalidMetadata, MetadataBatch
-from kcli.errors import KcliError
 from kcli.protocol.control_records import ControlRecordType, control_batch
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
 from kcli.protocol.record_batch import HEADER_SIZE, CorruptRecord, RecordBatch, RecordBatchBuilder
 from kcli.storage.checkpoints import write_atomically, write_partition_metadata
@@ -49,8 +49,11 @@ _CONFIG = LogConfig()
 _LEADER_CHANGE = Struct(">hibibbibb")
 
 
-class MetadataLogFailed(KcliError):
+class MetadataLogFailed(KafkaError):
     """The metadata log cannot be written any more; no decision can be taken until the next start."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
 
 
 class MetadataLog:

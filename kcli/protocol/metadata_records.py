@@ -35,7 +35,7 @@ from kcli.protocol.schema import (
     uuid,
     v,
 )
-from kcli.protocol.unsigned_varint import encode_unsigned_varint, decode_unsigned_varint
+from kcli.protocol.unsigned_varint import decode_unsigned_varint, encode_unsigned_varint
 
 FRAME_VERSION = 1
 
@@ -233,6 +233,13 @@ class RegisterControllerRecord:
     features: list[BrokerFeature] = fresh(list)
 
 
+@record(type=28, versions="0", flexible="0+")
+class ClearElrRecord:
+    """The eligible leader replicas of a topic, or with an empty name of all topics, are forgotten."""
+
+    topic_name: string
+
+
 MetadataRecord = (
     RegisterBrokerRecord
     | UnregisterBrokerRecord
@@ -251,6 +258,7 @@ MetadataRecord = (
     | EndTransactionRecord
     | AbortTransactionRecord
     | RegisterControllerRecord
+    | ClearElrRecord
 )
 """Any record of the metadata log."""
 

@@ -1,0 +1,1 @@
+"""The controller: the only writer of metadata. Decisions are pure; one class commits them."""

@@ -1,0 +1,217 @@
+"""Configurations of topics and brokers: what may be set, and the records that set it.
+
+A resource changes as a whole or not at all. Only its own values are checked here against each other and
+against the defaults of the node that received the request; what is not configurable at all, or not while a
+broker runs, is refused (KIP-226, KIP-339).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.broker_configs import BROKER_CONFIGS, broker_config
+from kcli.broker.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
+from kcli.broker.controller.result import ControllerResult
+from kcli.broker.controller.topic_names import check_topic_name
+from kcli.broker.metadata_image import ConfigResourceType
+from kcli.broker.topic_configs import TOPIC_CONFIGS, check_topic_configs
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.metadata_records import ConfigRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from kcli.broker.metadata_image import ConfigResource, MetadataImage
+    from kcli.protocol.metadata_records import MetadataRecord
+
+
+class ConfigOperation(IntEnum):
+    """What IncrementalAlterConfigs does with a value, numbered as on the wire."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One change to one configuration; `value` is None only for DELETE."""
+
+    name: str
+    operation: int
+    value: str | None = None
+
+
+def topic_config_records(
+    name: str, configs: Mapping[str, str | None], *, defaults: Mapping[str, Any]
+) -> list[MetadataRecord]:
+    """Return the records that give a new topic its configuration; raise `KafkaError` INVALID_CONFIG."""
+    nulls = [key for key, value in configs.items() if value is None]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"null value for topic configs: {', '.join(nulls)}")
+    values = {key: value for key, value in configs.items() if value is not None}
+    _check_topic(values, defaults)
+    return _records((ConfigResourceType.TOPIC, name), {}, values)
+
+
+def incremental_alter_configs(
+    image: MetadataImage,
+    changes: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]],
+    *,
+    defaults: Mapping[str, Any],
+) -> ControllerResult[list[KafkaError | None]]:
+    """Change single values of resources; the response has an error or None for each, in order.
+
+    `defaults` is the typed configuration of a topic without overrides.
+    """
+    records: list[MetadataRecord] = []
+    outcomes: list[KafkaError | None] = []
+    for resource, operations in changes:
+        try:
+            _check_resource(image, resource)
+            current = image.configs.get(resource, {})
+            values = _operate(resource, current, operations)
+            _check_values(resource, values, {each.name for each in operations}, defaults)
+        except KafkaError as error:
+            outcomes.append(error)
+            continue
+        records.extend(_records(resource, current, values))
+        outcomes.append(None)
+    return ControllerResult(tuple(records), outcomes)
+
+
+def alter_configs(
+    image: MetadataImage,
+    changes: Sequence[tuple[ConfigResource, Mapping[str, str]]],
+    *,
+    defaults: Mapping[str, Any],
+) -> ControllerResult[list[KafkaError | None]]:
+    """Replace whole configurations, in the old way: a value not given is deleted."""
+    records: list[MetadataRecord] = []
+    outcomes: list[KafkaError | None] = []
+    for resource, values in changes:
+        try:
+            _check_resource(image, resource)
+            _check_values(resource, values, values.keys(), defaults)
+        except KafkaError as error:
+            outcomes.append(error)
+            continue
+        records.extend(_records(resource, image.configs.get(resource, {}), values))
+        outcomes.append(None)
+    return ControllerResult(tuple(records), outcomes)
+
+
+def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
+    type, name = resource
+    match type:
+        case ConfigResourceType.TOPIC if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no configuration in common")
+        case ConfigResourceType.TOPIC:
+            check_topic_name(name)
+            if name not in image.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic `{name}` does not exist")
+        case ConfigResourceType.BROKER:
+            if name and not (name.isascii() and name.isdigit()):
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"not a node id: `{name}`")
+        case _:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {type} have no configuration")
+
+
+def _operate(
+    resource: ConfigResource, current: Mapping[str, str], operations: Sequence[ConfigChange]
+) -> dict[str, str]:
+    """Return a resource's values after some changes."""
+    values = dict(current)
+    for change in operations:
+        match change.operation:
+            case ConfigOperation.DELETE:
+                values.pop(change.name, None)
+            case ConfigOperation.SET:
+                values[change.name] = change.value or ""
+            case ConfigOperation.APPEND | ConfigOperation.SUBTRACT:
+                values[change.name] = _edit_list(resource, values.get(change.name), change)
+            case _:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown operation: {change.operation}")
+    return values
+
+
+def _edit_list(resource: ConfigResource, current: str | None, change: ConfigChange) -> str:
+    definition = _definition(resource, change.name)
+    if not definition.is_list:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"`{change.name}` is not a list")
+    words = _words(definition.default_text if current is None else current)
+    for word in _words(change.value):
+        if change.operation == ConfigOperation.APPEND and word not in words:
+            words.append(word)
+        elif change.operation == ConfigOperation.SUBTRACT and word in words:
+            words.remove(word)
+    return ",".join(words)
+
+
+def _words(text: str | None) -> list[str]:
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def _definition(resource: ConfigResource, name: str) -> ConfigDefinition[Any]:
+    try:
+        if resource[0] == ConfigResourceType.TOPIC:
+            return TOPIC_CONFIGS[name].definition
+        return BROKER_CONFIGS[name]
+    except KeyError:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown config name: {name}") from None
+
+
+def _check_values(
+    resource: ConfigResource,
+    values: Mapping[str, str],
+    changed: Collection[str],
+    defaults: Mapping[str, Any],
+) -> None:
+    if resource[0] == ConfigResourceType.TOPIC:
+        _check_topic(values, defaults)
+    else:
+        _check_broker(values, changed, is_default=not resource[1])
+
+
+def _check_topic(values: Mapping[str, str], defaults: Mapping[str, Any]) -> None:
+    try:
+        check_topic_configs(values, defaults)
+    except InvalidConfig as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
+
+
+def _check_broker(values: Mapping[str, str], changed: Collection[str], *, is_default: bool) -> None:
+    """Check the changed values: others may have been set by another release and stay as they are.
+
+    As in Kafka, a value that is wrong, or fixed while the broker runs, is an invalid request rather than
+    an invalid configuration. A name that nobody knows is refused; Kafka would store it without effect.
+    """
+    for name in changed:
+        if name not in values:
+            continue
+        try:
+            definition = broker_config(name)
+        except InvalidConfig as error:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
+        if definition.mode is UpdateMode.READ_ONLY:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"`{name}` cannot change while a broker runs")
+        if definition.mode is UpdateMode.PER_BROKER and is_default:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"`{name}` can only be set for one broker")
+        try:
+            definition.parse(values[name])
+        except InvalidConfig as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
+
+
+def _records(
+    resource: ConfigResource, before: Mapping[str, str], after: Mapping[str, str]
+) -> list[MetadataRecord]:
+    type, name = resource
+    changed = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    return [
+        ConfigRecord(resource_type=type, resource_name=name, name=key, value=after.get(key))
+        for key in changed
+    ]

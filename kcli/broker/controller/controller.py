@@ -1,0 +1,198 @@
+"""Controller: the only writer of metadata. It decides, appends to the metadata log, then applies.
+
+Every method is one event and runs to its end without a pause, so nothing comes between reading the image and
+writing what was decided on it. What a method returns is on the disk and in the image, and every subscriber
+has seen it. An append that fails leaves the image as it was.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from kcli.broker.controller import (
+    cluster_control,
+    configuration_control,
+    feature_control,
+    producer_id_control,
+    replication_control,
+)
+from kcli.broker.metadata_image import apply
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.uuids import random_uuid
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from random import Random
+
+    from kcli.broker.controller.configuration_control import ConfigChange
+    from kcli.broker.controller.producer_id_control import ProducerIdBlock
+    from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
+    from kcli.broker.controller.result import ControllerResult
+    from kcli.broker.metadata_image import ConfigResource, Endpoint, MetadataDelta, MetadataImage, TopicImage
+    from kcli.protocol.metadata_records import MetadataRecord
+
+R = TypeVar("R")
+
+
+class Journal(Protocol):
+    """What the controller needs of the metadata log."""
+
+    epoch: int
+    end_offset: int
+
+    def begin_term(self) -> int:
+        """Begin the next epoch."""
+        ...
+
+    def append(self, records: Sequence[MetadataRecord]) -> int:
+        """Write one batch durably; return the offset of its last record."""
+        ...
+
+
+class Controller:
+    """The controller of a cluster, in office from `begin_term` on."""
+
+    def __init__(
+        self,
+        log: Journal,
+        image: MetadataImage,
+        *,
+        random: Random,
+        new_topic_id: Callable[[], bytes] = random_uuid,
+    ) -> None:
+        self.image = image
+        self._log = log
+        self._random = random
+        self._new_topic_id = new_topic_id
+        self._subscribers: list[Callable[[MetadataImage, MetadataDelta], None]] = []
+
+    def subscribe(self, subscriber: Callable[[MetadataImage, MetadataDelta], None]) -> None:
+        """Have `subscriber` told of every change from now on, in order, before whoever asked for it."""
+        self._subscribers.append(subscriber)
+
+    def commit(self, result: ControllerResult[R]) -> R:
+        """Make a decision true and return its response; raise `KafkaError` KAFKA_STORAGE_ERROR if that fails."""
+        if result.records:
+            try:
+                last_offset = self._log.append(result.records)
+            except OSError as error:
+                raise KafkaError(
+                    ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {error.strerror}"
+                ) from error
+            self.image, delta = apply(
+                self.image, result.records, last_offset=last_offset, epoch=self._log.epoch
+            )
+            for subscriber in self._subscribers:
+                subscriber(self.image, delta)
+        return result.response
+
+    # --- the controller itself and its brokers
+
+    def begin_term(self) -> None:
+        """Take office: begin a new epoch of the log and bring the cluster to this program's features."""
+        self._log.begin_term()
+        # The record that opens the term took an offset; broker epochs are offsets.
+        self.image, _ = apply(self.image, (), last_offset=self._log.end_offset - 1, epoch=self._log.epoch)
+        self.commit(feature_control.finalize_features(self.image))
+
+    def register_broker(
+        self,
+        *,
+        node_id: int,
+        incarnation: bytes,
+        endpoints: Sequence[Endpoint],
+        directories: Sequence[bytes],
+        rack: str | None = None,
+    ) -> int:
+        """Register a node that starts, fenced, and return its broker epoch."""
+        return self.commit(
+            cluster_control.register_broker(
+                self.image,
+                node_id=node_id,
+                incarnation=incarnation,
+                endpoints=endpoints,
+                directories=directories,
+                features=feature_control.SUPPORTED_FEATURES,
+                rack=rack,
+            )
+        )
+
+    def unfence_broker(self, *, node_id: int, epoch: int) -> None:
+        """Let a node that has caught up lead."""
+        self.commit(cluster_control.unfence_broker(self.image, node_id=node_id, epoch=epoch))
+
+    def fence_broker(self, *, node_id: int, epoch: int) -> None:
+        """Take a node that is not there any more out of everything."""
+        self.commit(cluster_control.fence_broker(self.image, node_id=node_id, epoch=epoch))
+
+    def allocate_producer_ids(self, *, node_id: int, broker_epoch: int) -> ProducerIdBlock:
+        """Give a node the next block of producer ids."""
+        return self.commit(
+            producer_id_control.allocate_producer_ids(self.image, node_id=node_id, broker_epoch=broker_epoch)
+        )
+
+    # --- topics
+
+    def create_topics(
+        self, topics: Sequence[NewTopic], *, defaults: TopicDefaults, validate_only: bool = False
+    ) -> list[TopicImage | KafkaError]:
+        """Create topics; return for each the topic or why not. `validate_only` changes nothing."""
+        return self._commit_unless(
+            validate_only,
+            replication_control.create_topics(
+                self.image,
+                topics,
+                defaults=defaults,
+                random=self._random,
+                new_topic_id=self._new_topic_id,
+            ),
+        )
+
+    def delete_topics(self, topic_ids: Iterable[bytes]) -> list[TopicImage | KafkaError]:
+        """Delete topics by id; return for each the topic as it was, or why not."""
+        return self.commit(replication_control.delete_topics(self.image, topic_ids))
+
+    def create_partitions(
+        self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
+    ) -> list[int | KafkaError]:
+        """Grow topics; return for each how many partitions were added, or why none."""
+        return self._commit_unless(validate_only, replication_control.create_partitions(self.image, wanted))
+
+    def adopt_topic(self, *, name: str, topic_id: bytes, partitions: int, node_id: int) -> TopicImage:
+        """Register a topic whose data already lies in a node's directories."""
+        return self.commit(
+            replication_control.adopt_topic(
+                self.image, name=name, topic_id=topic_id, partitions=partitions, node_id=node_id
+            )
+        )
+
+    # --- configurations
+
+    def incremental_alter_configs(
+        self,
+        changes: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]],
+        *,
+        defaults: TopicDefaults,
+        validate_only: bool = False,
+    ) -> list[KafkaError | None]:
+        """Change single values of resources; return for each None or why not."""
+        return self._commit_unless(
+            validate_only,
+            configuration_control.incremental_alter_configs(self.image, changes, defaults=defaults.configs),
+        )
+
+    def alter_configs(
+        self,
+        changes: Sequence[tuple[ConfigResource, Mapping[str, str]]],
+        *,
+        defaults: TopicDefaults,
+        validate_only: bool = False,
+    ) -> list[KafkaError | None]:
+        """Replace the configurations of resources; return for each None or why not."""
+        return self._commit_unless(
+            validate_only,
+            configuration_control.alter_configs(self.image, changes, defaults=defaults.configs),
+        )
+
+    def _commit_unless(self, validate_only: bool, result: ControllerResult[R]) -> R:
+        return result.response if validate_only else self.commit(result)

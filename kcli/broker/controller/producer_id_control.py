@@ -1,0 +1,39 @@
+"""Producer ids: a broker takes them from the controller a block at a time (KIP-730).
+
+A block is in the log before its first id is used, so that no id is ever given twice; what is left of a block
+when a broker stops is lost.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.broker.controller.result import ControllerResult
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.metadata_records import ProducerIdsRecord
+
+if TYPE_CHECKING:
+    from kcli.broker.metadata_image import MetadataImage
+
+BLOCK_SIZE = 1000
+_LAST_PRODUCER_ID = 2**63 - 1
+
+
+class ProducerIdBlock(NamedTuple):
+    """The ids from `first` to `first + size - 1`."""
+
+    first: int
+    size: int
+
+
+def allocate_producer_ids(
+    image: MetadataImage, *, node_id: int, broker_epoch: int
+) -> ControllerResult[ProducerIdBlock]:
+    """Give a broker the next block."""
+    first = image.next_producer_id
+    if first > _LAST_PRODUCER_ID - BLOCK_SIZE:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "all producer ids have been given away")
+    record = ProducerIdsRecord(
+        broker_id=node_id, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE
+    )
+    return ControllerResult((record,), ProducerIdBlock(first, BLOCK_SIZE))

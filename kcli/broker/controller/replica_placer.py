@@ -1,0 +1,100 @@
+"""Which brokers get a new partition's replicas: the placement that Kafka's tools use.
+
+Brokers stand in a row, ordered by id. The first replica of partition k goes to broker (k + start) mod n, so
+leaders spread evenly; the others follow at a distance that `shift` sets and that grows by one each time the
+row was gone through, so that followers of one broker's partitions spread as well. With racks, the row takes
+one broker of each rack in turn, and a candidate is passed over while its rack (or itself) already has a
+replica of the partition and another has none (class `AdminUtils`, KIP-36).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A broker that may hold replicas."""
+
+    node_id: int
+    rack: str | None = None
+
+
+def place_replicas(
+    candidates: Sequence[Candidate],
+    *,
+    partitions: int,
+    replication_factor: int,
+    start_index: int,
+    shift: int,
+    first_partition: int = 0,
+) -> list[tuple[int, ...]]:
+    """Return the replicas of each partition from `first_partition` on, the preferred leader first.
+
+    Racks count when every candidate has one. Raises `ValueError` for fewer candidates than replicas.
+    """
+    if replication_factor > len(candidates):
+        raise ValueError(f"{replication_factor} replicas, but only {len(candidates)} brokers")
+    racks = {candidate.node_id: candidate.rack for candidate in candidates}
+    with_racks = bool(racks) and None not in racks.values()
+    row = _alternate_racks(candidates) if with_racks else sorted(racks)
+    placed = []
+    for partition in range(first_partition, first_partition + partitions):
+        if partition > 0 and partition % len(row) == 0:
+            shift += 1
+        first = (partition + start_index) % len(row)
+        if with_racks:
+            placed.append(_place_over_racks(row, racks, replication_factor, first, shift))
+        else:
+            followers = range(replication_factor - 1)
+            placed.append((row[first], *(row[_follower(first, shift + j, len(row))] for j in followers)))
+    return placed
+
+
+def growth_start(candidates: Sequence[Candidate], first_leader: int) -> int:
+    """Return the index that new partitions of a topic start at (and shift by).
+
+    It is that of the first broker at or above the leader preferred by partition 0, so that growth goes on
+    as creation began.
+    """
+    with_racks = bool(candidates) and all(candidate.rack is not None for candidate in candidates)
+    row = (
+        _alternate_racks(candidates) if with_racks else sorted(candidate.node_id for candidate in candidates)
+    )
+    return next((index for index, node_id in enumerate(row) if node_id >= first_leader), 0)
+
+
+def _follower(first: int, distance: int, count: int) -> int:
+    """Return an index other than `first`, which for count - 1 distances in a row is a new one each."""
+    return (first + 1 + distance % (count - 1)) % count
+
+
+def _alternate_racks(candidates: Sequence[Candidate]) -> list[int]:
+    """Return the brokers taking one of each rack in turn; racks by name, brokers by id."""
+    by_rack: dict[str, list[int]] = {}
+    for candidate in sorted(candidates, key=lambda each: (each.rack or "", each.node_id)):
+        by_rack.setdefault(candidate.rack or "", []).append(candidate.node_id)
+    longest = max(map(len, by_rack.values()))
+    return [brokers[turn] for turn in range(longest) for brokers in by_rack.values() if turn < len(brokers)]
+
+
+def _place_over_racks(
+    row: list[int], racks: dict[int, str | None], replication_factor: int, first: int, shift: int
+) -> tuple[int, ...]:
+    rack_count = len(set(racks.values()))
+    replicas = [row[first]]
+    used_racks = {racks[row[first]]}
+    attempt = 0
+    while len(replicas) < replication_factor:
+        broker = row[_follower(first, shift * rack_count + attempt, len(row))]
+        attempt += 1
+        repeats_rack = racks[broker] in used_racks and len(used_racks) < rack_count
+        repeats_broker = broker in replicas and len(replicas) < len(row)
+        if not (repeats_rack or repeats_broker):
+            replicas.append(broker)
+            used_racks.add(racks[broker])
+    return tuple(replicas)

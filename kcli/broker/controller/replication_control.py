@@ -1,0 +1,371 @@
+"""Topics and their partitions: creation, growth, deletion, adoption.
+
+Each function decides about a list of items and fails them one by one: the response has, in the order of the
+request, what was decided or the `KafkaError` that item gets. All records of a call are one batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.controller.configuration_control import topic_config_records
+from kcli.broker.controller.replica_placer import Candidate, growth_start, place_replicas
+from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
+from kcli.broker.controller.topic_names import check_topic_name, collision_key
+from kcli.broker.metadata_image import PartitionRegistration, TopicImage
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.metadata_records import RemoveTopicRecord, TopicRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from random import Random
+
+    from kcli.broker.metadata_image import MetadataImage
+    from kcli.protocol.metadata_records import MetadataRecord
+
+UNASSIGNED_DIRECTORY = (1).to_bytes(16, "big")
+"""Stands for the log directory of a replica whose broker has not said which one it is (KIP-858)."""
+
+BROKER_DEFAULT = -1
+"""As a number of partitions or replicas: what the broker's configuration says."""
+
+MAX_PARTITIONS_PER_TOPIC = MAX_RECORDS_PER_OPERATION
+
+
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic to create: counts, or for each partition its index and replicas; and its configuration.
+
+    `topic_id` is given only for a topic whose data is there already.
+    """
+
+    name: str
+    partitions: int = BROKER_DEFAULT
+    replication_factor: int = BROKER_DEFAULT
+    assignments: Sequence[tuple[int, Sequence[int]]] = ()
+    configs: Mapping[str, str | None] = field(default_factory=dict)
+    topic_id: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NewPartitions:
+    """A topic to grow to `count` partitions; `assignments` has the replicas of the new ones, if given."""
+
+    topic: str
+    count: int
+    assignments: Sequence[Sequence[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDefaults:
+    """What the node that received a request gives topics: its configuration decides, not the controller's.
+
+    `configs` has the typed configuration of a topic without overrides.
+    """
+
+    partitions: int = 1
+    replication_factor: int = 1
+    configs: Mapping[str, Any] = field(default_factory=dict)
+
+
+def create_topics(
+    image: MetadataImage,
+    topics: Sequence[NewTopic],
+    *,
+    defaults: TopicDefaults,
+    random: Random,
+    new_topic_id: Callable[[], bytes],
+) -> ControllerResult[list[TopicImage | KafkaError]]:
+    """Create topics; each response is the topic as it begins.
+
+    Error codes are those of `ReplicationControlManager`: 17 name, 36 exists, 37 and 38 counts, 39 and 42
+    assignments, 40 configuration, 44 more than one batch can hold.
+    """
+    taken = _TakenNames(image)
+    records: list[MetadataRecord] = []
+    outcomes: list[TopicImage | KafkaError] = []
+    for wanted in topics:
+        try:
+            taken.check(wanted.name)
+            topic, own = _decide_topic(image, wanted, defaults, random, new_topic_id)
+            _check_batch_size(len(records) + len(own))
+        except KafkaError as error:
+            outcomes.append(error)
+            continue
+        taken.add(topic.name)
+        records.extend(own)
+        outcomes.append(topic)
+    return ControllerResult(tuple(records), outcomes)
+
+
+def delete_topics(
+    image: MetadataImage, topic_ids: Iterable[bytes]
+) -> ControllerResult[list[TopicImage | KafkaError]]:
+    """Delete topics by id; each response is the topic as it was."""
+    records: list[MetadataRecord] = []
+    outcomes: list[TopicImage | KafkaError] = []
+    for topic_id in topic_ids:
+        topic = image.topics_by_id.get(topic_id)
+        if topic is None:
+            outcomes.append(KafkaError(ErrorCode.UNKNOWN_TOPIC_ID))
+            continue
+        records.append(RemoveTopicRecord(topic_id=topic_id))
+        outcomes.append(topic)
+    return ControllerResult(tuple(records), outcomes)
+
+
+def create_partitions(
+    image: MetadataImage, wanted: Sequence[NewPartitions]
+) -> ControllerResult[list[int | KafkaError]]:
+    """Grow topics; each response is the number of partitions added."""
+    records: list[MetadataRecord] = []
+    outcomes: list[int | KafkaError] = []
+    for growth in wanted:
+        try:
+            topic = _known_topic(image, growth.topic)
+            added = _decide_growth(image, topic, growth)
+            _check_batch_size(len(records) + len(added))
+        except KafkaError as error:
+            outcomes.append(error)
+            continue
+        first = len(topic.partitions)
+        records.extend(each.to_record(topic.topic_id, first + i) for i, each in enumerate(added))
+        outcomes.append(len(added))
+    return ControllerResult(tuple(records), outcomes)
+
+
+def adopt_topic(
+    image: MetadataImage, *, name: str, topic_id: bytes, partitions: int, node_id: int
+) -> ControllerResult[TopicImage]:
+    """Register a topic whose data lies in a node's directories, under the id that is written there.
+
+    Raises `KafkaError` if the name or the id is taken, or the name is none.
+    """
+    if topic_id in image.topics_by_id:
+        other = image.topics_by_id[topic_id].name
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic `{other}` already has this id")
+    _TakenNames(image).check(name)
+    replicas = [_new_partition(image, (node_id,)) for _ in range(partitions)]
+    topic = TopicImage(name, topic_id, tuple(replicas))
+    _check_batch_size(1 + partitions)
+    return ControllerResult(tuple(_topic_records(topic, ())), topic)
+
+
+def _decide_topic(
+    image: MetadataImage,
+    wanted: NewTopic,
+    defaults: TopicDefaults,
+    random: Random,
+    new_topic_id: Callable[[], bytes],
+) -> tuple[TopicImage, list[MetadataRecord]]:
+    config_records = topic_config_records(wanted.name, wanted.configs, defaults=defaults.configs)
+    if wanted.assignments:
+        assigned = _check_assignments(image, wanted)
+    else:
+        assigned = _place_new_topic(image, wanted, defaults, random)
+    partitions = tuple(_new_partition(image, replicas) for replicas in assigned)
+    topic = TopicImage(wanted.name, wanted.topic_id or new_topic_id(), partitions)
+    return topic, _topic_records(topic, config_records)
+
+
+def _topic_records(topic: TopicImage, configs: Iterable[MetadataRecord]) -> list[MetadataRecord]:
+    records: list[MetadataRecord] = [TopicRecord(name=topic.name, topic_id=topic.topic_id)]
+    records.extend(configs)
+    records.extend(each.to_record(topic.topic_id, index) for index, each in enumerate(topic.partitions))
+    return records
+
+
+class _TakenNames:
+    """The names that a new topic cannot have."""
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._names = set(image.topics)
+        self._by_key: dict[str, str] | None = None
+
+    def check(self, name: str) -> None:
+        """Raise `KafkaError` unless a topic may begin under this name."""
+        check_topic_name(name)
+        if name in self._names:
+            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic `{name}` already exists")
+        if "." not in name and "_" not in name:
+            return
+        if self._by_key is None:
+            self._by_key = {collision_key(each): each for each in self._names if "." in each or "_" in each}
+        if (other := self._by_key.get(collision_key(name))) is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_TOPIC_EXCEPTION,
+                f"topic name `{name}` differs from `{other}` only in `.` and `_`",
+            )
+
+    def add(self, name: str) -> None:
+        self._names.add(name)
+        self._by_key = None
+
+
+def _check_batch_size(records: int) -> None:
+    if records > MAX_RECORDS_PER_OPERATION:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"one request may not make more than {MAX_RECORDS_PER_OPERATION} metadata records",
+        )
+
+
+def _place_new_topic(
+    image: MetadataImage, wanted: NewTopic, defaults: TopicDefaults, random: Random
+) -> list[tuple[int, ...]]:
+    replicas = wanted.replication_factor
+    partitions = wanted.partitions
+    if replicas < BROKER_DEFAULT or replicas == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"invalid replication factor: {replicas}; it must be above 0, or -1 for the default",
+        )
+    if partitions < BROKER_DEFAULT or partitions == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"invalid number of partitions: {partitions}; it must be above 0, or -1 for the default",
+        )
+    partitions = defaults.partitions if partitions == BROKER_DEFAULT else partitions
+    # Before placing: a number beyond all bounds must not cost memory.
+    _check_batch_size(partitions)
+    candidates = _candidates(image)
+    count = max(len(candidates), 1)
+    return _place(
+        candidates,
+        partitions=partitions,
+        replication_factor=defaults.replication_factor if replicas == BROKER_DEFAULT else replicas,
+        start_index=random.randrange(count),
+        shift=random.randrange(count),
+    )
+
+
+def _place(
+    candidates: Sequence[Candidate],
+    *,
+    partitions: int,
+    replication_factor: int,
+    start_index: int,
+    shift: int,
+    first_partition: int = 0,
+) -> list[tuple[int, ...]]:
+    if replication_factor > len(candidates):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"replication factor {replication_factor} is larger than the number of available brokers: "
+            f"{len(candidates)}",
+        )
+    return place_replicas(
+        candidates,
+        partitions=partitions,
+        replication_factor=replication_factor,
+        start_index=start_index,
+        shift=shift,
+        first_partition=first_partition,
+    )
+
+
+def _candidates(image: MetadataImage) -> list[Candidate]:
+    return [Candidate(each.node_id, each.rack) for each in image.brokers.values() if each.is_active]
+
+
+def _check_assignments(image: MetadataImage, wanted: NewTopic) -> list[tuple[int, ...]]:
+    """Return the replicas of each partition in order, if the given ones are a whole topic."""
+    if wanted.replication_factor != BROKER_DEFAULT or wanted.partitions != BROKER_DEFAULT:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "with an assignment, the numbers of partitions and replicas must both be -1",
+        )
+    assigned: dict[int, tuple[int, ...]] = {}
+    expected: int | None = None
+    for index, replicas in wanted.assignments:
+        if index in assigned:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} is assigned more than once"
+            )
+        _check_replicas(image, index, replicas, expected)
+        assigned[index] = tuple(replicas)
+        expected = len(replicas)
+    if set(assigned) != set(range(len(assigned))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must be numbered from 0 without a gap"
+        )
+    return [assigned[index] for index in range(len(assigned))]
+
+
+def _check_replicas(image: MetadataImage, index: int, replicas: Sequence[int], expected: int | None) -> None:
+    wrong = None
+    unknown = [replica for replica in replicas if replica not in image.brokers]
+    if not replicas:
+        wrong = "has no replicas"
+    elif unknown:
+        wrong = f"is assigned to broker {unknown[0]}, which is not registered"
+    elif len(set(replicas)) != len(replicas):
+        wrong = "is assigned to a broker more than once"
+    elif expected is not None and len(replicas) != expected:
+        wrong = f"has {len(replicas)} replicas where others have {expected}"
+    elif not any(image.broker_is_active(replica) for replica in replicas):
+        wrong = "is assigned only to brokers that are fenced or shutting down"
+    if wrong is not None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} {wrong}")
+
+
+def _new_partition(image: MetadataImage, replicas: Sequence[int]) -> PartitionRegistration:
+    """Return a partition as it begins: led by the first replica that is there."""
+    isr = tuple(replica for replica in replicas if image.broker_is_active(replica))
+    return PartitionRegistration(
+        replicas=tuple(replicas),
+        isr=isr or tuple(replicas[:1]),
+        leader=isr[0] if isr else -1,
+        directories=tuple(_directory(image, replica) for replica in replicas),
+    )
+
+
+def _directory(image: MetadataImage, node_id: int) -> bytes:
+    """Return the log directory of a new replica: only a broker with a single one leaves no choice."""
+    broker = image.brokers.get(node_id)
+    if broker is not None and len(broker.directories) == 1:
+        return broker.directories[0]
+    return UNASSIGNED_DIRECTORY
+
+
+def _known_topic(image: MetadataImage, name: str) -> TopicImage:
+    topic = image.topics.get(name)
+    if topic is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic `{name}` does not exist")
+    return topic
+
+
+def _decide_growth(
+    image: MetadataImage, topic: TopicImage, growth: NewPartitions
+) -> list[PartitionRegistration]:
+    current = len(topic.partitions)
+    if growth.count <= current:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"topic `{topic.name}` already has {current} partitions, {growth.count} is not more",
+        )
+    additional = growth.count - current
+    _check_batch_size(additional)
+    replication_factor = len(topic.partitions[0].replicas)
+    if growth.assignments is None:
+        candidates = _candidates(image)
+        start = growth_start(candidates, topic.partitions[0].replicas[0])
+        assigned = _place(
+            candidates,
+            partitions=additional,
+            replication_factor=replication_factor,
+            start_index=start,
+            shift=start,
+            first_partition=current,
+        )
+    else:
+        if len(growth.assignments) != additional:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"{additional} partitions to add, but {len(growth.assignments)} assignments",
+            )
+        for index, replicas in enumerate(growth.assignments, current):
+            _check_replicas(image, index, replicas, replication_factor)
+        assigned = [tuple(replicas) for replicas in growth.assignments]
+    return [_new_partition(image, replicas) for replicas in assigned]

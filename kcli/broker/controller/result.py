@@ -1,0 +1,22 @@
+"""ControllerResult: a decision, not yet taken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from kcli.protocol.metadata_records import MetadataRecord
+
+R_co = TypeVar("R_co", covariant=True)
+
+MAX_RECORDS_PER_OPERATION = 10_000
+"""Most records that one user's operation may write, as it is one batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerResult(Generic[R_co]):
+    """The records that make a decision true, and what its author is told once they are in the log."""
+
+    records: tuple[MetadataRecord, ...]
+    response: R_co
