@@ -89,9 +89,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     app = build_app(named_words(arguments))
     if COMPLETE_VARIABLE in os.environ:
-        import typer.completion
+        from typer.completion import get_completion_inspect_parameters
 
-        typer.completion.completion_init()  # type: ignore[attr-defined] - not in its `__all__`
+        get_completion_inspect_parameters()  # its effect is that the shells are known
     try:
         code = app(arguments, prog_name="kcli", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     except typer.Abort:

@@ -119,13 +119,18 @@ class Configs(NamedTuple):
 
     def lines(self) -> Iterator[str]:
         """Return the lines of Kafka's `kafka-configs`."""
+        scope = "All" if self.is_all else "Dynamic"
         for kind, name, rows in self.entities:
             if name:
-                yield f"{'All' if self.is_all else 'Dynamic'} configs for {kind.removesuffix('s')} {name} are:"
+                yield f"{scope} configs for {kind.removesuffix('s')} {name} are:"
             else:
                 yield f"Default configs for {kind} in the cluster are:"
             for row in rows:
                 yield row.line()
+
+    def document(self) -> object:
+        """Return the entities and the errors."""
+        return {"entities": self.entities, "failures": self.failures}
 
     def tables(self) -> Iterator[Table]:
         """Return a table for each entity."""
@@ -147,6 +152,10 @@ class Altered(NamedTuple):
         if self.entity.name:
             return [f"Completed updating config for {self.entity}."]
         return [f"Completed updating default config for {self.entity.kind} in the cluster."]
+
+    def document(self) -> object:
+        """Return the entity."""
+        return {"entity_type": self.entity.kind, "entity_name": self.entity.name or ""}
 
 
 @command(app, "describe", example="kcli configs describe --topic orders --all")

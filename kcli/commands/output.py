@@ -34,6 +34,15 @@ class Tabular(Protocol):
         ...
 
 
+@runtime_checkable
+class Document(Protocol):
+    """A result whose JSON differs from its fields."""
+
+    def document(self) -> object:
+        """Return the JSON document; errors and named tuples in it are converted."""
+        ...
+
+
 class Table(NamedTuple):
     """Columns and rows; a column whose cells are all numbers is aligned to the right."""
 
@@ -75,6 +84,8 @@ def plain(value: object) -> object:
     match value:
         case KcliError():
             return {"error": value.message, "hint": value.hint}
+        case Document():
+            return plain(value.document())
         case tuple() if hasattr(value, "_fields"):
             return {name: plain(getattr(value, name)) for name in value._fields}
         case Mapping():

@@ -79,6 +79,10 @@ class TopicReport(NamedTuple):
                 for partition in topic.partitions:
                     yield partition_line(topic.topic, partition)
 
+    def document(self) -> object:
+        """Return the topics and the errors."""
+        return {"topics": self.topics, "failures": self.failures}
+
     def tables(self) -> Iterator[Table]:
         """Return a table for each topic, or one for all when only partitions or only topics are asked for."""
         columns = ("Partition", "Leader", "Replicas", "Isr", "Elr", "LastKnownElr")

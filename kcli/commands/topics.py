@@ -18,11 +18,13 @@ from kcli.commands.options import (
     one_topic_or_none,
     parse_properties,
 )
+from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.commands.topic_report import ReportOptions, TopicReport
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
+    from kcli.client.admin import TopicCreated
     from kcli.client.client import Client
 
 app = typer.Typer(
@@ -45,15 +47,53 @@ ReplicaAssignment = Annotated[
 ]
 
 
-class Lines(NamedTuple):
-    """A result that is one line for each thing done, and the errors of the things not done."""
+class CreatedTopic(NamedTuple):
+    """A topic as it was created; what the broker does not tell is None."""
 
-    done: Sequence[str]
+    topic: str
+    topic_id: str | None
+    partitions: int | None
+    replication_factor: int | None
+
+
+class Created(NamedTuple):
+    """The result of `topics create`: nothing, if the topic existed and was allowed to."""
+
+    created: Sequence[CreatedTopic]
+
+    def lines(self) -> Sequence[str]:
+        """Return Kafka's line."""
+        return [f"Created topic {topic.topic}." for topic in self.created]
+
+
+class Altered(NamedTuple):
+    """The result of `topics alter`. Kafka's tool prints nothing."""
+
+    altered: Sequence[str]
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Sequence[str]:
-        """Return the lines."""
-        return self.done
+        """Return no line."""
+        return ()
+
+    def tables(self) -> Sequence[Table]:
+        """Return one table."""
+        return [Table(("Altered",), [(name,) for name in self.altered])] if self.altered else []
+
+
+class Deleted(NamedTuple):
+    """The result of `topics delete`. Kafka's tool prints nothing."""
+
+    deleted: Sequence[str]
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Sequence[str]:
+        """Return no line."""
+        return ()
+
+    def tables(self) -> Sequence[Table]:
+        """Return one table."""
+        return [Table(("Deleted",), [(name,) for name in self.deleted])] if self.deleted else []
 
 
 class TopicNames(NamedTuple):
@@ -95,7 +135,7 @@ async def create(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     command_property: Property = None,
-) -> Lines:
+) -> Created:
     """Create a topic."""
     from kcli.client import admin
     from kcli.commands.output import note
@@ -120,9 +160,9 @@ async def create(
         result = (await admin.create_topics(client, [new_topic]))[name]
     if isinstance(result, KafkaError):
         if if_not_exists and result.code == ErrorCode.TOPIC_ALREADY_EXISTS:
-            return Lines([])
+            return Created([])
         raise failure(f"cannot create topic `{name}`", result)
-    return Lines([f"Created topic {name}."])
+    return Created([created_topic(result)])
 
 
 @command(app, "list", example="kcli topics list 'orders.*' --exclude-internal")
@@ -221,7 +261,7 @@ async def alter(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     command_property: Property = None,
-) -> Lines:
+) -> Altered:
     """Add partitions to topics, or change their configuration."""
     from kcli.commands.output import note
     from kcli.commands.session import open_client
@@ -240,14 +280,14 @@ async def alter(
         names = await matching_topics(client, pattern)
         if not names and not if_exists:
             raise unknown_topic(pattern)
-        failures: list[KcliError] = []
+        refused: dict[str, KcliError] = {}
         if partitions is not None and names:
             if not force:
                 note("warning: with more partitions, records with keys go to other partitions than before")
-            failures += await add_partitions(client, names, partitions, assignments)
+            refused |= await add_partitions(client, names, partitions, assignments)
         if (settings or delete_config) and names:
-            failures += await alter_configs(client, names, settings, delete_config or ())
-    return Lines([], failures)
+            refused |= await alter_configs(client, names, settings, delete_config or ())
+    return Altered([name for name in names if name not in refused], list(refused.values()))
 
 
 @command(app, "delete", example="kcli topics delete orders")
@@ -262,7 +302,7 @@ async def delete(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     command_property: Property = None,
-) -> Lines:
+) -> Deleted:
     """Delete topics and everything in them."""
     from kcli.client import admin
     from kcli.commands.session import failure, open_client
@@ -284,7 +324,19 @@ async def delete(
         for name, result in results.items()
         if result is not None
     ]
-    return Lines([], failures)
+    return Deleted([name for name, result in results.items() if result is None], failures)
+
+
+def created_topic(topic: TopicCreated) -> CreatedTopic:
+    """Return what the broker told of a new topic."""
+    from kcli.protocol.uuids import ZERO_UUID, uuid_to_text
+
+    return CreatedTopic(
+        topic.name,
+        None if topic.topic_id == ZERO_UUID else uuid_to_text(topic.topic_id),
+        topic.partitions if topic.partitions >= 0 else None,
+        topic.replication_factor if topic.replication_factor >= 0 else None,
+    )
 
 
 def unknown_topic(pattern: str | None) -> KcliError:
@@ -332,7 +384,7 @@ async def topics_with_id(client: Client, topic_id: str) -> list[str]:
 
 async def add_partitions(
     client: Client, names: Sequence[str], total: int, assignments: list[list[int]] | None
-) -> list[KcliError]:
+) -> dict[str, KcliError]:
     """Raise the partition counts of topics to `total`; return the refusals.
 
     `assignments` lists all partitions: each topic's existing ones are skipped.
@@ -348,16 +400,16 @@ async def add_partitions(
         for name in names
     }
     results = await admin.create_partitions(client, counts)
-    return [
-        failure(f"cannot add partitions to topic `{name}`", result)
+    return {
+        name: failure(f"cannot add partitions to topic `{name}`", result)
         for name, result in results.items()
         if result is not None
-    ]
+    }
 
 
 async def alter_configs(
     client: Client, names: Sequence[str], settings: dict[str, str], deleted: Sequence[str]
-) -> list[KcliError]:
+) -> dict[str, KcliError]:
     """Set and reset configurations of topics; return the refusals."""
     from kcli.client import admin
     from kcli.commands.session import failure
@@ -368,8 +420,8 @@ async def alter_configs(
     ]
     resources = {admin.ConfigResource(admin.ConfigResourceType.TOPIC, name): operations for name in names}
     results = await admin.incremental_alter_configs(client, resources)
-    return [
-        failure(f"cannot alter the configuration of topic `{resource.name}`", result)
+    return {
+        resource.name: failure(f"cannot alter the configuration of topic `{resource.name}`", result)
         for resource, result in results.items()
         if result is not None
-    ]
+    }

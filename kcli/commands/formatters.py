@@ -1,0 +1,218 @@
+"""Formatters: how `consume` prints a record, with the properties of Kafka's console consumer.
+
+A formatter is made from properties and turns a record into bytes for stdout, and perhaps text for stderr.
+The names are short ones or those of Kafka's Java classes. `FORMATTERS` lists them all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import isfinite
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.commands.serdes import Convert, Decode, decoder, deserializer, java_text
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.consumer import ConsumerRecord
+
+Format = Callable[["ConsumerRecord"], bytes]
+
+COLUMNS = ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value")
+SEPARATORS = {"key.separator": "\t", "line.separator": "\n", "headers.separator": ",", "null.literal": "null"}
+DESERIALIZERS = ("key.deserializer", "value.deserializer", "headers.deserializer")
+TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
+
+
+class DefaultFormat(NamedTuple):
+    """The default formatter's properties: which columns, in their fixed order, and what separates them."""
+
+    columns: tuple[str, ...]
+    key_separator: bytes
+    line_separator: bytes
+    headers_separator: bytes
+    null_literal: bytes
+    deserialize_key: Convert | None
+    deserialize_value: Convert | None
+    deserialize_header: Convert | None
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> DefaultFormat:
+        """Return the format that formatter properties describe."""
+        prints = {f"print.{column}": "false" for column in COLUMNS} | {"print.value": "true"}
+        known = {**prints, **SEPARATORS}
+        for name in properties:
+            if name not in known and not name.startswith(DESERIALIZERS):
+                raise UsageError(
+                    f"there is no formatter property `{name}`", hint=", ".join((*known, *DESERIALIZERS))
+                )
+        values = {**known, **properties}
+        columns = tuple(column for column in COLUMNS if values[f"print.{column}"].strip().lower() == "true")
+        key_separator, line_separator, headers_separator, null = (
+            values[name].encode() for name in SEPARATORS
+        )
+        key, value, header = (deserializer(values.get(name, "bytes")) for name in DESERIALIZERS)
+        return cls(columns, key_separator, line_separator, headers_separator, null, key, value, header)
+
+    def format(self, record: ConsumerRecord) -> bytes:
+        """Return one record's columns. What the line separator follows is the value, or the last column."""
+        cells = [CELLS[column](self, record) for column in self.columns]
+        return self.key_separator.join(cells) + self.line_separator if cells else b""
+
+    def text(self, data: bytes | None, deserialize: Convert | None) -> bytes:
+        """Return a key, value or header value as it is printed."""
+        if data is None:
+            return self.null_literal
+        return data if deserialize is None else deserialize(data)
+
+    def headers(self, record: ConsumerRecord) -> bytes:
+        """Return the headers as `name:value` pairs."""
+        if not record.headers:
+            return b"NO_HEADERS"
+        return self.headers_separator.join(
+            name.encode() + b":" + self.text(value, self.deserialize_header) for name, value in record.headers
+        )
+
+
+CELLS: dict[str, Callable[[DefaultFormat, ConsumerRecord], bytes]] = {
+    "timestamp": lambda _, record: timestamp_text(record).encode(),
+    "partition": lambda _, record: b"Partition:%d" % record.partition,
+    "offset": lambda _, record: b"Offset:%d" % record.offset,
+    "delivery": lambda _, record: b"Delivery:NOT_PRESENT",  # only share groups count deliveries
+    "epoch": lambda _, record: b"Epoch:" + epoch_text(record.leader_epoch),
+    "headers": lambda form, record: form.headers(record),
+    "key": lambda form, record: form.text(record.key, form.deserialize_key),
+    "value": lambda form, record: form.text(record.value, form.deserialize_value),
+}
+
+
+def timestamp_text(record: ConsumerRecord) -> str:
+    """Return `CreateTime:1700000000000`, or `NO_TIMESTAMP` for records of magic 0."""
+    kind = TIMESTAMP_TYPES.get(record.timestamp_type)
+    return "NO_TIMESTAMP" if kind is None else f"{kind}:{record.timestamp}"
+
+
+def epoch_text(epoch: int) -> bytes:
+    """Return the leader epoch of a record's batch."""
+    return b"NOT_PRESENT" if epoch < 0 else b"%d" % epoch
+
+
+def default_formatter(properties: Mapping[str, str]) -> Format:
+    """Return the default formatter; when it prints plain values only, the short way."""
+    form = DefaultFormat.from_properties(properties)
+    if form.columns == ("value",) and form.deserialize_value is None:
+        null, end = form.null_literal, form.line_separator
+        return lambda record: (null if record.value is None else record.value) + end
+    return form.format
+
+
+def logging_formatter(properties: Mapping[str, str]) -> Format:
+    """Return the default formatter with a line of log on stderr for each record."""
+    import sys
+
+    write = DefaultFormat.from_properties(properties).format
+
+    def format_and_log(record: ConsumerRecord) -> bytes:
+        kind = TIMESTAMP_TYPES.get(record.timestamp_type)
+        stamp = "" if kind is None else f"{kind}:{record.timestamp}, "
+        key = "key:null " if record.key is None else f"key:{readable(record.key)}, "
+        value = f"value:{'null' if record.value is None else readable(record.value)}"
+        print(f"{stamp}{key}{value}", file=sys.stderr)
+        return write(record)
+
+    return format_and_log
+
+
+def json_formatter(properties: Mapping[str, str]) -> Format:
+    """Return a formatter of one JSON object a line.
+
+    Fields: topic, partition, offset, timestamp, timestamp_type, leader_epoch, headers (a list of
+    [name, value]), key, value. Bytes are text where they are UTF-8, else `{"base64": "..."}`; a
+    deserializer makes them a number, a boolean or a string.
+    """
+    import json
+
+    DefaultFormat.from_properties(properties)
+    key, value, header = (decoder(properties.get(name, "bytes")) for name in DESERIALIZERS)
+    encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+
+    def to_json(record: ConsumerRecord) -> bytes:
+        kind = TIMESTAMP_TYPES.get(record.timestamp_type)
+        fields = {
+            "topic": record.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "timestamp": None if kind is None else record.timestamp,
+            "timestamp_type": kind,
+            "leader_epoch": None if record.leader_epoch < 0 else record.leader_epoch,
+            "headers": [[name, json_value(data, header)] for name, data in record.headers],
+            "key": json_value(record.key, key),
+            "value": json_value(record.value, value),
+        }
+        return encode(fields).encode() + b"\n"
+
+    return to_json
+
+
+def json_value(data: bytes | None, decode: Decode | None) -> object:
+    """Return a key or value as JSON shows it; numbers that JSON does not have are text."""
+    if data is None:
+        return None
+    if decode is not None:
+        value = decode(data)
+        return java_text(value) if isinstance(value, float) and not isfinite(value) else value
+    try:
+        return bytes(data).decode()
+    except UnicodeDecodeError:
+        import base64
+
+        return {"base64": base64.b64encode(data).decode()}
+
+
+def noop_formatter(properties: Mapping[str, str]) -> Format:
+    """Return a formatter that prints nothing: to count or to measure."""
+    return lambda record: b""
+
+
+def checksum_formatter(properties: Mapping[str, str]) -> Format:
+    """Return a formatter of `topic:checksum:N`, N the CRC-32C of key and value; `print.topic=false` omits it.
+
+    Records have had no checksum of their own since magic 2: this one serves comparing copies of a topic.
+    """
+    from kcli.protocol.checksums import crc32c
+
+    with_topic = properties.get("print.topic", "true") != "false"
+
+    def format_checksum(record: ConsumerRecord) -> bytes:
+        checksum = crc32c((record.key or b"") + (record.value or b""))
+        return (f"{record.topic}:" if with_topic else "").encode() + b"checksum:%d\n" % checksum
+
+    return format_checksum
+
+
+def readable(data: bytes) -> str:
+    """Return bytes as text, whatever they hold."""
+    return bytes(data).decode("utf-8", "replace")
+
+
+FORMATTERS: dict[str, Callable[[Mapping[str, str]], Format]] = {
+    "default": default_formatter,
+    "json": json_formatter,
+    "logging": logging_formatter,
+    "noop": noop_formatter,
+    "checksum": checksum_formatter,
+}
+
+
+def make_formatter(name: str, properties: Mapping[str, str]) -> Format:
+    """Return a formatter by its short name or its Java class name."""
+    short = name.rpartition(".")[2].removesuffix("MessageFormatter").lower() or name
+    factory = FORMATTERS.get(short)
+    if factory is None:
+        raise UsageError(f"there is no formatter `{name}`", hint=", ".join(FORMATTERS))
+    return factory(properties)
+
+
+def describe(record: ConsumerRecord, error: KcliError) -> KcliError:
+    """Return the error of a record that cannot be printed, with its place."""
+    return KcliError(f"record {record.topic}-{record.partition}@{record.offset}: {error.message}")
