@@ -12,10 +12,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import hypothesis
 import pytest
 import trio.testing
 
 GOLDEN = Path(__file__).parent / "golden"
+
+# A busy machine must not fail a test.
+hypothesis.settings.register_profile("kcli", deadline=None)
+hypothesis.settings.load_profile("kcli")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
