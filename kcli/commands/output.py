@@ -44,7 +44,7 @@ class Document(Protocol):
 
 
 class Table(NamedTuple):
-    """Columns and rows; a column whose cells are all numbers is aligned to the right."""
+    """Columns and rows; a column of numbers is aligned to the right."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[object]]
@@ -116,10 +116,11 @@ def print_table(console: Console, table: Table) -> None:
     from rich.text import Text
 
     if table.title is not None:
-        console.print(Text(table.title, style="bold"))
+        console.print(Text(table.title, style="bold"), soft_wrap=True)
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for index, name in enumerate(table.columns):
-        numeric = bool(table.rows) and all(isinstance(row[index], int) for row in table.rows)
+        cells = [row[index] for row in table.rows if row[index] is not None]
+        numeric = bool(cells) and all(type(cell) is int for cell in cells)
         shown.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in table.rows:
         shown.add_row(*(Text(cell_text(cell)) for cell in row))

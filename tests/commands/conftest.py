@@ -1,0 +1,40 @@
+"""Commands against a cluster in memory, and transcripts: what a user typed, and all that came back."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+
+import pytest
+
+from tests.commands.fake_cluster import FakeCluster
+from tests.conftest import Finished
+
+Transcript = Callable[..., None]
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
+    """A cluster of two brokers without topics."""
+    fake = FakeCluster()
+    monkeypatch.setattr("kcli.commands.session.open_client", fake.open_client)
+    for name in vars(FakeCluster):
+        if not name.startswith("_") and name not in ("add", "open_client"):
+            monkeypatch.setattr(f"kcli.client.admin.{name}", getattr(fake, name))
+    return fake
+
+
+@pytest.fixture
+def transcript(kcli: Callable[..., Finished], golden: Callable[[str, str], None]) -> Transcript:
+    """Run command lines one after the other and compare all they printed with a golden file."""
+
+    def compare(name: str, *lines: str) -> None:
+        shown = []
+        for line in lines:
+            finished = kcli(*shlex.split(line))
+            errors = "".join(f"! {error}\n" for error in finished.err.splitlines())
+            exit_code = f"[exit {finished.exit_code}]\n" if finished.exit_code else ""
+            shown.append(f"$ kcli {line}\n{finished.out}{errors}{exit_code}")
+        golden(f"cli/{name}.txt", "\n".join(shown))
+
+    return compare

@@ -1,0 +1,214 @@
+"""The admin commands, whole: their output in each format, their errors and exit codes.
+
+Lines of stderr are marked with `!` in the goldens.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.commands.conftest import Transcript
+from tests.commands.fake_cluster import FakeCluster
+
+
+@pytest.fixture
+def orders(cluster: FakeCluster) -> FakeCluster:
+    """A cluster with a topic of three partitions, one of them out of sync and one without leader."""
+    topic = cluster.add(
+        "orders", [1, 2], [2, 1], [1, 2], retention_ms="60000", cleanup_policy="compact,delete"
+    )
+    topic.isr = {1: [2], 2: []}
+    topic.leaderless = {2}
+    topic.offsets = {0: (0, 10), 1: (5, 25), 2: (0, 3)}
+    cluster.add("clicks", [1])
+    cluster.add("__consumer_offsets", [1])
+    return cluster
+
+
+def test_topics_create(cluster: FakeCluster, transcript: Transcript) -> None:
+    transcript(
+        "topics_create",
+        "topics create orders --partitions 3 --replication-factor 2 --config retention.ms=60000",
+        "topics create --topic clicks --replica-assignment 1:2,2:1 -o json",
+        "topics create orders",
+        "topics create orders --if-not-exists",
+        "topics create app.events_raw",
+        "topics create app.events_raw2 --force",
+        "topics create 'a b'",
+        "topics create big --replication-factor 3",
+        "topics create bad --config retention.mz=1",
+        "topics create bad --config retention.ms",
+        "topics create bad --partitions 0",
+        "topics create bad --partitions 2 --replica-assignment 1,2",
+        "topics create bad --replica-assignment 1:1",
+        "topics create bad --replica-assignment 1:2,1",
+        "topics create bad --replica-assignment one",
+        "topics create",
+        "topics create orders --topic orders",
+    )
+    assert cluster.topics["orders"].assignments == [[1, 2]] * 3
+    assert cluster.topics["orders"].configs == {"retention.ms": "60000"}
+    assert cluster.topics["clicks"].assignments == [[1, 2], [2, 1]]
+
+
+def test_topics_list(orders: FakeCluster, transcript: Transcript) -> None:
+    transcript(
+        "topics_list",
+        "topics list",
+        "topics list --exclude-internal",
+        "topics list 'orders,cl.*'",
+        "topics list --topic 'cl.*' -o json",
+        "topics list nothing",
+        "topics list '['",
+    )
+
+
+def test_topics_describe(orders: FakeCluster, transcript: Transcript) -> None:
+    transcript(
+        "topics_describe",
+        "topics describe orders",
+        "topics describe orders -o table",
+        "topics describe orders -o json",
+        "topics describe --topic-id AgICAgICAgICAgICAgICAg",
+        "topics describe --exclude-internal --topics-with-overrides",
+        "topics describe --topics-with-overrides -o table",
+        "topics describe --under-replicated-partitions",
+        "topics describe --unavailable-partitions",
+        "topics describe --under-min-isr-partitions -o table",
+        "topics describe --at-min-isr-partitions",
+        "topics describe --at-min-isr-partitions --unavailable-partitions",
+        "topics describe nothing",
+        "topics describe nothing --if-exists",
+        "topics describe --topic-id AAAA",
+    )
+
+
+def test_topics_alter(orders: FakeCluster, transcript: Transcript) -> None:
+    transcript(
+        "topics_alter",
+        "topics alter clicks --partitions 2",
+        "topics alter clicks --partitions 3 --replica-assignment 1,1,2 --force -o table",
+        "topics alter clicks --partitions 3 --force",
+        "topics alter 'clicks,orders' --config retention.ms=5 --delete-config cleanup.policy -o json",
+        "topics alter clicks --config no.such=1",
+        "topics alter clicks",
+        "topics alter clicks --partitions 4 --replica-assignment 1,1",
+        "topics alter nothing --partitions 2",
+        "topics alter nothing --partitions 2 --if-exists",
+    )
+    assert orders.topics["clicks"].assignments == [[1], [1], [2]]
+    assert orders.topics["orders"].configs == {"retention.ms": "5"}
+
+
+def test_topics_delete(orders: FakeCluster, transcript: Transcript) -> None:
+    transcript(
+        "topics_delete",
+        "topics delete orders",
+        "topics delete '.*' -o json",
+        "topics delete __consumer_offsets --force -o table",
+        "topics delete orders",
+        "topics delete orders --if-exists",
+    )
+    assert not orders.topics
+
+
+def test_configs(orders: FakeCluster, transcript: Transcript) -> None:
+    transcript(
+        "configs",
+        "configs describe --topic orders",
+        "configs describe --entity-type topics --entity-name clicks --all",
+        "configs describe --topic orders --all -o table",
+        "configs describe --topic orders -o json",
+        "configs describe --entity-type topics",
+        "configs alter --topic clicks --add retention.ms=1,cleanup.policy=[compact,delete]",
+        "configs alter --topic clicks --subtract cleanup.policy=delete --append cleanup.policy=delete -o json",
+        "configs alter --topic clicks --delete-config retention.ms",
+        "configs alter --topic clicks --add retention.ms=2 --validate-only",
+        "configs describe --topic clicks",
+        "configs alter --broker-defaults --add-config min.insync.replicas=2",
+        "configs alter --broker 1 --add min.insync.replicas=2",
+        "configs describe --entity-type brokers",
+        "configs describe --topic nothing",
+        "configs describe",
+        "configs describe --topic orders --broker 1",
+        "configs describe --entity-type users",
+        "configs describe --entity-type topics --entity-default",
+        "configs describe --broker one",
+        "configs alter --topic orders",
+        "configs alter --entity-type topics --add retention.ms=1",
+        "configs alter --topic orders --add retention.ms",
+        "configs alter --topic orders --add no.such=1",
+    )
+
+
+def test_get_offsets(orders: FakeCluster, transcript: Transcript) -> None:
+    transcript(
+        "get_offsets",
+        "get-offsets orders",
+        "get-offsets orders --time earliest --partitions 0,1 -o table",
+        "get-offsets --topic-partitions orders:0-2,clicks -o json",
+        "get-offsets --topic-partitions orders:1",
+        "get-offsets --topic-partitions :-1",
+        "get-offsets orders --partitions 1 --time 1700000000000",
+        "get-offsets nothing",
+        "get-offsets orders --time soon",
+        "get-offsets orders --time -9",
+        "get-offsets orders --topic-partitions orders",
+        "get-offsets --topic-partitions a:b",
+        "get-offsets orders --partitions one",
+    )
+
+
+def test_delete_records(
+    orders: FakeCluster, transcript: Transcript, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    good = '{"partitions": [{"topic": "orders", "partition": 2, "offset": -1}], "version": 1}'
+    Path("good.json").write_text(good)
+    Path("version.json").write_text('{"partitions": [], "version": 2}')
+    Path("entry.json").write_text('{"partitions": [{"topic": "orders"}]}')
+    Path("list.json").write_text("[]")
+    Path("broken.json").write_text("{")
+    transcript(
+        "delete_records",
+        "delete-records orders:0:4 orders:1:25",
+        "delete-records --offset-json-file good.json -o table",
+        "delete-records orders:0:5 orders:9:0 -o json",
+        "delete-records orders:0:99",
+        "delete-records orders:0:5 orders:0:6",
+        "delete-records orders:0",
+        "delete-records orders:0:-2",
+        "delete-records --offset-json-file version.json",
+        "delete-records --offset-json-file entry.json",
+        "delete-records --offset-json-file list.json",
+        "delete-records --offset-json-file broken.json",
+        "delete-records --offset-json-file missing.json",
+        "delete-records",
+    )
+    assert orders.topics["orders"].offsets == {0: (5, 10), 1: (25, 25), 2: (3, 3)}
+
+
+def test_log_dirs(orders: FakeCluster, transcript: Transcript) -> None:
+    transcript(
+        "log_dirs",
+        "log-dirs describe --broker-list 1 --topic-list orders",
+        "log-dirs describe -o table",
+        "log-dirs describe --topic-list clicks -o json",
+        "log-dirs describe --broker-list 1,7",
+        "log-dirs describe --broker-list one",
+    )
+
+
+def test_cluster(cluster: FakeCluster, transcript: Transcript) -> None:
+    transcript(
+        "cluster",
+        "cluster id",
+        "cluster id -o json",
+        "cluster nodes",
+        "cluster nodes --include-fenced-brokers -o table",
+        "cluster nodes -o json",
+        "cluster api-versions",
+        "cluster api-versions -o table",
+    )
