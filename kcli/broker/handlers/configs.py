@@ -1,0 +1,290 @@
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
+
+* Topics and brokers have configurations; the broker of an empty name is the default of all brokers. Other
+  types (loggers, client metrics, groups) are INVALID_REQUEST: there is nothing of that kind here.
+* A broker answers for itself only; another's id is INVALID_REQUEST, as in Kafka.
+* DescribeConfigs version 0 says only whether a value is the default; sources and synonyms come with 1,
+  types and documentation with 3. The values of passwords are null.
+* A broker configuration that is unknown is INVALID_CONFIG, where Kafka would store it without effect; one
+  that cannot change while the broker runs, or has a wrong value, is INVALID_REQUEST.
+* ListConfigResources version 0 lists client metrics only, of which there are none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kcli.broker.config_definition import ConfigSource
+from kcli.broker.config_entries import broker_entries, default_broker_entries, topic_entries
+from kcli.broker.controller.configuration_control import ConfigChange, ConfigOperation
+from kcli.broker.controller.topic_names import check_topic_name
+from kcli.broker.handlers.topics import topic_defaults
+from kcli.broker.metadata_image import ConfigResourceType
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages import alter_configs as legacy
+from kcli.protocol.messages import incremental_alter_configs as incremental
+from kcli.protocol.messages.describe_configs import (
+    DescribeConfigsResourceResult,
+    DescribeConfigsResponse,
+    DescribeConfigsResult,
+    DescribeConfigsSynonym,
+)
+from kcli.protocol.messages.list_config_resources import ConfigResource, ListConfigResourcesResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kcli.broker.broker import Broker
+    from kcli.broker.config_entries import ConfigEntry
+    from kcli.broker.request_context import RequestContext
+    from kcli.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+    from kcli.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+    from kcli.protocol.messages.incremental_alter_configs import (
+        IncrementalAlterConfigsRequest,
+        IncrementalAlterConfigsResponse,
+    )
+    from kcli.protocol.messages.list_config_resources import ListConfigResourcesRequest
+
+AlterResource = legacy.AlterConfigsResource | incremental.AlterConfigsResource
+R = TypeVar("R", legacy.AlterConfigsResource, incremental.AlterConfigsResource)
+
+_LISTED = (ConfigResourceType.TOPIC, ConfigResourceType.BROKER)
+
+
+def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
+    """Answer with the configurations of each resource, those asked for by name or all."""
+    results = []
+    for resource in request.resources:
+        result = DescribeConfigsResult(
+            error_message=None,
+            resource_type=resource.resource_type,
+            resource_name=resource.resource_name,
+            configs=[],
+        )
+        try:
+            entries = _entries(resource, context.broker)
+        except KafkaError as error:
+            result.error_code, result.error_message = error.code, error.message
+        else:
+            wanted = resource.configuration_keys
+            result.configs = [
+                _described(entry, request, context.api_version)
+                for entry in entries
+                if not wanted or entry.name in wanted
+            ]
+        results.append(result)
+    return DescribeConfigsResponse(results=results)
+
+
+def failed_describe_configs(request: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
+    """Answer every resource with the same error."""
+    return DescribeConfigsResponse(
+        results=[
+            DescribeConfigsResult(
+                error_code=error.code,
+                error_message=error.message,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+                configs=[],
+            )
+            for resource in request.resources
+        ]
+    )
+
+
+def incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, context: RequestContext
+) -> IncrementalAlterConfigsResponse:
+    """Set, delete, append to and subtract from single values; each resource changes as a whole or not."""
+    broker = context.broker
+    errors, accepted = _accept(request.resources, broker)
+    outcomes = broker.controller.incremental_alter_configs(
+        [
+            (
+                (resource.resource_type, resource.resource_name),
+                [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs],
+            )
+            for resource in accepted
+        ],
+        defaults=topic_defaults(broker.config),
+        validate_only=request.validate_only,
+    )
+    errors.update(_by_resource(accepted, outcomes))
+    return incremental.IncrementalAlterConfigsResponse(
+        responses=[_altered(each, errors.get(_key(each))) for each in request.resources]
+    )
+
+
+def failed_incremental_alter_configs(
+    request: IncrementalAlterConfigsRequest, error: KafkaError
+) -> IncrementalAlterConfigsResponse:
+    """Answer every resource with the same error."""
+    return incremental.IncrementalAlterConfigsResponse(
+        responses=[_altered(resource, error) for resource in request.resources]
+    )
+
+
+def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
+    """Replace the whole configuration of each resource."""
+    broker = context.broker
+    errors, accepted = _accept(request.resources, broker)
+    outcomes = broker.controller.alter_configs(
+        [(_key(resource), {each.name: each.value for each in resource.configs}) for resource in accepted],
+        defaults=topic_defaults(broker.config),
+        validate_only=request.validate_only,
+    )
+    errors.update(_by_resource(accepted, outcomes))
+    return legacy.AlterConfigsResponse(
+        responses=[_replaced(each, errors.get(_key(each))) for each in request.resources]
+    )
+
+
+def failed_alter_configs(request: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
+    """Answer every resource with the same error."""
+    return legacy.AlterConfigsResponse(
+        responses=[_replaced(resource, error) for resource in request.resources]
+    )
+
+
+def list_config_resources(
+    request: ListConfigResourcesRequest, context: RequestContext
+) -> ListConfigResourcesResponse:
+    """Answer with the resources of the types asked for, of all types if none is."""
+    if context.api_version == 0:
+        return ListConfigResourcesResponse(config_resources=[])
+    known = {int(type) for type in ConfigResourceType if type is not ConfigResourceType.UNKNOWN}
+    if any(type not in known for type in request.resource_types):
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "an unknown type of resource")
+    wanted = set(request.resource_types) or known
+    image = context.broker.image
+    names = {ConfigResourceType.TOPIC: sorted(image.topics), ConfigResourceType.BROKER: sorted(image.brokers)}
+    return ListConfigResourcesResponse(
+        config_resources=[
+            ConfigResource(resource_name=str(name), resource_type=type)
+            for type in _LISTED
+            if type in wanted
+            for name in names[type]
+        ]
+    )
+
+
+def failed_list_config_resources(
+    request: ListConfigResourcesRequest, error: KafkaError
+) -> ListConfigResourcesResponse:
+    """Answer with an error and no resources."""
+    return ListConfigResourcesResponse(error_code=error.code, config_resources=[])
+
+
+def _entries(resource: DescribeConfigsResource, broker: Broker) -> list[ConfigEntry]:
+    name = resource.resource_name
+    match resource.resource_type:
+        case ConfigResourceType.TOPIC:
+            check_topic_name(name)
+            if name not in broker.image.topics:
+                raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic `{name}` does not exist")
+            return topic_entries(broker.config, broker.image.topic_config(name))
+        case ConfigResourceType.BROKER if not name:
+            return default_broker_entries(broker.config)
+        case ConfigResourceType.BROKER:
+            _check_is_this_broker(name, broker)
+            return broker_entries(broker.config)
+    raise KafkaError(
+        ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no configuration"
+    )
+
+
+def _check_is_this_broker(name: str, broker: Broker) -> None:
+    if not (name.isascii() and name.lstrip("-").isdigit()):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"not a node id: `{name}`")
+    if int(name) != broker.node_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is node {broker.node_id}, not {name}")
+
+
+def _described(
+    entry: ConfigEntry, request: DescribeConfigsRequest, version: int
+) -> DescribeConfigsResourceResult:
+    described = DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.read_only,
+        config_source=entry.source,
+        is_sensitive=entry.is_sensitive,
+        config_type=entry.definition.type,
+    )
+    if version == 0:
+        described.is_default = entry.source is ConfigSource.DEFAULT
+    if request.include_synonyms:
+        described.synonyms = [
+            DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)
+            for each in entry.synonyms
+        ]
+    if request.include_documentation:
+        described.documentation = entry.definition.doc
+    return described
+
+
+def _key(resource: AlterResource) -> tuple[int, str]:
+    return resource.resource_type, resource.resource_name
+
+
+def _accept(
+    resources: Sequence[R], broker: Broker
+) -> tuple[dict[tuple[int, str], KafkaError | None], list[R]]:
+    """Return the errors of what is malformed or not for this broker, and the rest."""
+    errors: dict[tuple[int, str], KafkaError | None] = {}
+    accepted = []
+    counts = Counter(map(_key, resources))
+    for resource in resources:
+        try:
+            if counts[_key(resource)] > 1:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "a resource is named twice")
+            _check_changes(resource.configs)
+            if resource.resource_type == ConfigResourceType.BROKER and resource.resource_name:
+                _check_is_this_broker(resource.resource_name, broker)
+        except KafkaError as error:
+            errors[_key(resource)] = error
+        else:
+            accepted.append(resource)
+    return errors, accepted
+
+
+def _check_changes(configs: Sequence[Any]) -> None:
+    names = [config.name for config in configs]
+    if len(set(names)) != len(names):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a configuration is named twice")
+    nulls = [
+        config.name
+        for config in configs
+        if config.value is None and getattr(config, "config_operation", None) != ConfigOperation.DELETE
+    ]
+    if nulls:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"null value for: {', '.join(nulls)}")
+
+
+def _by_resource(
+    resources: Sequence[AlterResource], outcomes: Sequence[KafkaError | None]
+) -> dict[tuple[int, str], KafkaError | None]:
+    return {_key(resource): outcome for resource, outcome in zip(resources, outcomes, strict=True)}
+
+
+def _altered(
+    resource: incremental.AlterConfigsResource, error: KafkaError | None
+) -> incremental.AlterConfigsResourceResponse:
+    return incremental.AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def _replaced(
+    resource: legacy.AlterConfigsResource, error: KafkaError | None
+) -> legacy.AlterConfigsResourceResponse:
+    return legacy.AlterConfigsResourceResponse(
+        error_code=ErrorCode.NONE if error is None else error.code,
+        error_message=None if error is None else error.message,
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
