@@ -70,7 +70,10 @@ async def open_tcp(node: Node, config: ClientConfig) -> trio.abc.Stream:
             f"unknown host: {node.host}", hint="check the spelling of the bootstrap server or listener"
         ) from error
     except (OSError, UnicodeError) as error:
-        raise Unreachable(f"cannot connect to {node.address}: {_reason(error)}") from error
+        raise Unreachable(
+            f"cannot connect to {node.address}: {_reason(error)}",
+            hint="check that the broker runs and listens there",
+        ) from error
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if config.send_buffer_bytes >= 0:
         stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.send_buffer_bytes)

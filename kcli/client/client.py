@@ -12,7 +12,7 @@ from its bootstrap addresses (KIP-899).
 from __future__ import annotations
 
 import random
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -30,14 +30,14 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Iterator
 
     from kcli.client.bootstrap import OpenStream
     from kcli.client.connection import Connection
     from kcli.client.metadata import ClusterMetadata, Node, TopicMetadata
     from kcli.client.versions import NodeVersions
 
-REFUSED_SECONDS = 2.0
+REFUSED_SECONDS = 1.5
 """How long `connect` goes on trying while every bootstrap address refuses."""
 
 STAGGER_SECONDS = 0.25
@@ -55,7 +55,7 @@ async def connect(
     """
     config = config or ClientConfig()
     nodes = parse_bootstrap(bootstrap)
-    try:
+    with unwrapped():
         async with trio.open_nursery() as nursery:
             client = Client(nodes, config, nursery, open_stream)
             try:
@@ -63,15 +63,23 @@ async def connect(
                 yield client
             finally:
                 nursery.cancel_scope.cancel()
+
+
+@contextmanager
+def unwrapped() -> Iterator[None]:
+    """Raise an exception that came through a nursery alone without the group around it."""
+    try:
+        yield
     except BaseExceptionGroup as group:
-        # The nursery wraps what the caller's own block raised; one exception needs no group around it.
-        raise _only(group) from None
-
-
-def _only(group: BaseException) -> BaseException:
-    while isinstance(group, BaseExceptionGroup) and len(group.exceptions) == 1:
-        group = group.exceptions[0]
-    return group
+        only: BaseException = group
+        while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
+            only = only.exceptions[0]
+        # As it was raised: a cause or context of its own is kept, the group is not made one.
+        context, cause = only.__context__, only.__cause__
+        try:
+            raise only
+        finally:
+            only.__context__, only.__cause__ = context, cause
 
 
 class Client:

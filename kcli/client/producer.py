@@ -1,0 +1,283 @@
+"""Producer: records in, deliveries out.
+
+    async with Producer(client, ProducerConfig(linger_ms=20)) as producer:
+        delivery = await producer.send("orders", b"value", b"key")
+        where = await delivery.wait()          # RecordMetadata(topic, partition, offset, timestamp)
+
+`send` returns once the record is queued; `send_nowait` does so without ever waiting and raises
+`trio.WouldBlock` where `send` would wait (no metadata yet, no memory left). Leaving the block normally
+delivers everything; leaving it by an exception or a cancellation fails what is not delivered yet.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Self
+
+import trio
+
+from kcli.client.accumulator import BATCH_OVERHEAD, RECORD_OVERHEAD, Accumulator
+from kcli.client.client import unwrapped
+from kcli.client.config import ProducerConfig
+from kcli.client.memory_budget import MemoryBudget
+from kcli.client.partitioners import Partitioner
+from kcli.client.sender import Sender
+from kcli.client.sequences import Sequences
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from kcli.client.client import Client
+    from kcli.client.metadata import TopicMetadata
+    from kcli.client.producer_batch import Delivery, ProducerBatch
+
+CHECKPOINT_RECORDS = 256
+"""How many sends in a row run without giving other tasks a turn."""
+
+TOPIC_USE_RECORDS = 4096
+"""How many records of a topic pass between two notes that it is in use."""
+
+
+class ProducerClosed(KcliError):
+    """The producer takes no more records."""
+
+
+class Producer:
+    """Sends records to a cluster; shareable by many tasks. Use it with `async with`."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: ProducerConfig | None = None,
+        *,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.config = config or ProducerConfig()
+        self.budget = MemoryBudget(self.config.buffer_memory)
+        self._client = client
+        self._cache = client.cache
+        self._wall_ms = wall_ms
+        self._accumulator = Accumulator(self.config, self.budget)
+        self._partitioner = Partitioner(
+            self.config.partitioner,
+            batch_size=self.config.batch_size,
+            adaptive=self.config.partitioner_adaptive_partitioning_enable,
+            ignore_keys=self.config.partitioner_ignore_keys,
+        )
+        self._sequences = Sequences() if self.config.is_idempotent else None
+        self._sender = Sender(client, self.config, self._accumulator, self._sequences, self._partitioner)
+        self._largest = min(self.config.max_request_size, self.config.buffer_memory)
+        self._counts_bytes = self._partitioner.is_sticky
+        self._is_closed = False
+        self._sends = 0
+        self._manager: AbstractAsyncContextManager[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._manager = self._running()
+        await self._manager.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        assert self._manager is not None
+        return await self._manager.__aexit__(kind, error, trace)
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        with unwrapped():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._sender.run)
+                try:
+                    yield
+                    await self.close()
+                finally:
+                    self._is_closed = self._accumulator.is_closed = True
+                    self._sender.close()
+                    nursery.cancel_scope.cancel()
+
+    # --- sending ---------------------------------------------------------------------------------------
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Queue a record now. `timestamp` in ms is the current time unless given.
+
+        Raises `trio.WouldBlock` if metadata or memory are not there, `KafkaError` 10 if the record is larger
+        than `max.request.size` or `buffer.memory`, `KafkaError` 3 for a partition the topic does not have,
+        and `ProducerClosed`.
+        """
+        if self._is_closed or self._sender.fatal_error is not None:
+            raise self._closed()
+        known = self._cache.cluster.topics.get(topic)
+        if known is None or not known.partitions:
+            raise trio.WouldBlock
+        self._sends += 1
+        if not self._sends % TOPIC_USE_RECORDS:
+            self._client.want_topic(topic, auto_create=True)
+        chosen = self._choose(known, key, partition)
+        size = _record_size(key, value, headers)
+        if timestamp is None:
+            timestamp = self._wall_ms()
+        delivery = self._accumulator.append(topic, chosen, timestamp, key, value, headers, size)
+        if delivery is None:
+            self._check_size(size)
+            memory = self._accumulator.needed_memory(size)
+            if not self.budget.reserve_nowait(memory):
+                raise trio.WouldBlock
+            batch = self._accumulator.open_batch(topic, chosen, trio.current_time(), memory)
+            delivery = batch.append(timestamp, key, value, headers)
+            # A new batch has a linger to be woken for, and the one before it is full.
+            self._sender.wake()
+        if partition is None and self._counts_bytes:
+            self._stuck(known, chosen, key, partition, size)
+        return delivery
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Queue a record, waiting up to `max.block.ms` for metadata and memory; see `send_nowait`.
+
+        Raises `KafkaError` 7 if they do not come in time.
+        """
+        try:
+            delivery = self.send_nowait(
+                topic, value, key, partition=partition, headers=headers, timestamp=timestamp
+            )
+        except trio.WouldBlock:
+            if timestamp is None:
+                timestamp = self._wall_ms()
+            return await self._send_waiting(topic, value, key, partition, headers, timestamp)
+        if not self._sends % CHECKPOINT_RECORDS:
+            await trio.lowlevel.checkpoint()
+        return delivery
+
+    async def _send_waiting(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        timestamp: int,
+    ) -> Delivery:
+        what = f"metadata of topic {topic}"
+        with trio.move_on_after(self.config.max_block_ms / 1000):
+            known = await self._client.wait_for_topic(topic, auto_create=True)
+            chosen = self._choose(known, key, partition)
+            size = _record_size(key, value, headers)
+            self._check_size(size)
+            what = f"memory: {self.budget.available} of {self.budget.total} bytes are left"
+            memory = self._accumulator.needed_memory(size)
+            # Who waits for memory makes every batch sendable: the sender has to know.
+            self._sender.wake()
+            await self.budget.reserve(memory)
+            try:
+                if self._is_closed:
+                    raise self._closed()
+                # Another task may have opened a batch meanwhile.
+                delivery = self._accumulator.append(topic, chosen, timestamp, key, value, headers, size)
+                if delivery is None:
+                    batch = self._accumulator.open_batch(topic, chosen, trio.current_time(), memory)
+                    memory = 0
+                    delivery = batch.append(timestamp, key, value, headers)
+            finally:
+                if memory:
+                    self.budget.release(memory)
+            self._sender.wake()
+            self._stuck(known, chosen, key, partition, size)
+            return delivery
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"waited {self.config.max_block_ms} ms for {what}")
+
+    def _choose(self, known: TopicMetadata, key: bytes | None, partition: int | None) -> int:
+        if partition is None:
+            return self._partitioner.partition(known, key)
+        if partition not in known.partitions:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                f"topic {known.name} has no partition {partition}, it has {len(known.partitions)}",
+            )
+        return partition
+
+    def _stuck(
+        self, known: TopicMetadata, chosen: int, key: bytes | None, partition: int | None, size: int
+    ) -> None:
+        """Count a record for stickiness, if it might have gone anywhere."""
+        if partition is None and self._partitioner.is_free(key):
+            all_full = self._accumulator.all_full(known.name, chosen)
+            self._partitioner.appended(known, size, all_full=all_full)
+
+    def _check_size(self, size: int) -> None:
+        if BATCH_OVERHEAD + size > self._largest:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the record takes {BATCH_OVERHEAD + size} bytes, the limit is {self._largest}",
+                hint="raise `max.request.size`, and `buffer.memory` if that is smaller",
+            )
+
+    # --- topics, flushing, closing ---------------------------------------------------------------------
+
+    async def partitions_for(self, topic: str) -> TopicMetadata:
+        """Return a topic's metadata, waiting up to `max.block.ms`; raise `KafkaError` 7 or the refusal."""
+        with trio.move_on_after(self.config.max_block_ms / 1000):
+            return await self._client.wait_for_topic(topic, auto_create=True)
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"waited {self.config.max_block_ms} ms for metadata of topic {topic}",
+        )
+
+    async def flush(self) -> None:
+        """Wait until every record sent before this call is delivered or failed."""
+        accumulator = self._accumulator
+        accumulator.flushing += 1
+        self._sender.wake()
+        try:
+            for batch in list(accumulator.incomplete):
+                await _settled(batch)
+        finally:
+            accumulator.flushing -= 1
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Take no more records, deliver what was sent, and fail what is not delivered in time."""
+        self._is_closed = self._accumulator.is_closed = True
+        seconds = float("inf") if timeout_ms is None else timeout_ms / 1000
+        with trio.move_on_after(seconds):
+            await self.flush()
+        self._sender.close()
+
+    def _closed(self) -> KcliError:
+        return self._sender.fatal_error or ProducerClosed("the producer is closed")
+
+
+def _record_size(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return the bytes a record takes at most in a batch."""
+    size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
+    return size + sum(10 + 4 * len(name) + len(content or b"") for name, content in headers)
+
+
+async def _settled(batch: ProducerBatch) -> None:
+    await batch.wait()
+    for part in batch.parts or ():
+        await _settled(part)
