@@ -1,8 +1,8 @@
 """Sender: drains the accumulator into Produce requests, one per node, and settles batches by the answers.
 
-One task looks after all nodes; each request in flight has a task of its own, never a record. Per node, at most
-`max.in.flight.requests.per.connection` requests are out, and one is built at a time so that a partition's
-batches leave in order. Batches above 64 KiB are compressed in a worker thread.
+One task looks after all nodes; each request in flight has a task of its own, never a record. Per node, at
+most `max.in.flight.requests.per.connection` requests are out, and one is built at a time so that a
+partition's batches leave in order. Batches above 64 KiB are compressed in a worker thread.
 
 | outcome of a batch                       | what follows                                                    |
 |------------------------------------------|-----------------------------------------------------------------|

@@ -1,11 +1,11 @@
 """Sequence numbers of an idempotent producer, partition by partition (KIP-98, KIP-360, KIP-679).
 
 Batches of a partition are numbered when they are first drained; a retry keeps its bytes and its number. The
-broker accepts a batch only right behind the one before, so a numbered batch that failed for good leaves a gap:
+broker accepts a batch only right behind the one before: a numbered batch that failed for good leaves a gap.
 
-- While earlier numbers are unsettled, nothing new is drained for the partition (`is_unresolved`).
-- Once they are settled and a gap remains, or the broker says "out of order" to the batch that is next in line,
-  the partition starts over: next epoch, numbers from 0, and batches waiting for a retry are numbered again.
+- While other numbers are unsettled, nothing new is drained for the partition (`is_unresolved`).
+- Once they are settled and a gap remains, or the broker says "out of order" to the batch that is next in
+  line, the partition starts over: next epoch, numbers from 0, and batches to be sent again get new numbers.
 - An epoch that ends at 32767 takes a new producer id from the broker.
 
 Only when no request with batches of the partition is on the wire may numbers change.
@@ -26,7 +26,7 @@ SEQUENCE_MASK = 0x7FFFFFFF
 
 
 class PartitionSequences:
-    """One partition: whose numbers it uses, the next one, and the numbered batches not settled yet, in order."""
+    """One partition: whose numbers it uses, the next one, and the numbered batches not settled, in order."""
 
     __slots__ = ("epoch", "is_unresolved", "last_acked", "needs_restart", "next_sequence", "on_wire",
                  "producer_id", "unsettled")  # fmt: skip
