@@ -130,6 +130,8 @@ def parse_response_header(api_key: int, api_version: int, frame: Buffer) -> tupl
         position = _CORRELATION.size
         if response_header_version(api_key, api_version) == 1:
             position = _skip_tags(frame, position)
+        if position > len(frame):
+            raise ValueError("cut short")
     except (StructError, ValueError, IndexError) as error:
         raise DecodeError(f"malformed response header: {error}") from error
     return correlation_id, position

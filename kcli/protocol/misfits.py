@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence, Sized
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
@@ -36,10 +37,10 @@ def _misfits(struct: type[Any], value: object, version: int) -> Iterator[str]:
                 yield field.name + misfit
 
 
-def _content_misfits(field: Field, content: Any, version: int) -> Iterator[str]:  # noqa: ANN401 - anything
+def _content_misfits(field: Field, content: object, version: int) -> Iterator[str]:
     if not field.is_array:
         yield from _item_misfits(field, content, version, "")
-    elif not hasattr(content, "__len__") or isinstance(content, str):
+    elif not isinstance(content, Sequence) or isinstance(content, str):
         yield f": a {type(content).__name__} in place of a list"
     else:
         for index, item in enumerate(content):
@@ -57,18 +58,20 @@ def _item_misfits(field: Field, item: object, version: int, where: str) -> Itera
             yield f"{where}: {reason}"
 
 
-def _wire_misfit(wire: Wire, item: Any) -> str | None:  # noqa: ANN401 - anything
+def _wire_misfit(wire: Wire, item: object) -> str | None:
     shown = repr(item)
     shown = shown if len(shown) <= _SHORT_TEXT else shown[:_SHORT_TEXT] + "…"
+    if wire.kind == "uuid":
+        return None if isinstance(item, bytes) and len(item) == 16 else f"not 16 bytes: {shown}"
     try:
-        if wire.kind == "uuid":
-            return None if len(item) == 16 else f"not 16 bytes: {shown}"
-        if wire.kind == "string":
+        if isinstance(item, str) and wire.kind == "string":
             return None if len(item.encode()) <= 0x7FFF else f"a string longer than 32767 bytes: {shown}"
         if wire.format:
             Struct(">" + wire.format).pack(item)
-        else:
-            len(item)
-    except (StructError, TypeError, AttributeError, ValueError):
-        return f"not of type {wire.kind}: {shown}"
-    return None
+            return None
+    except (StructError, ValueError):
+        pass
+    else:
+        if wire.kind != "string" and isinstance(item, Sized) and not isinstance(item, str):
+            return None
+    return f"not of type {wire.kind}: {shown}"
