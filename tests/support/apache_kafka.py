@@ -34,8 +34,9 @@ TOOLS = {
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
-    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
-    "kafka-dump-log": "kafka.tools.DumpLogSegments",
+    # The tool itself always joins a group; see the class.
+    "kafka-consumer-perf-test": "AssignedConsumerPerformance",
+    "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
@@ -96,7 +97,7 @@ class KafkaTools:
         )
 
     def _start(self) -> subprocess.Popen[str]:
-        classes = java_classes("ToolDriver", "apache-kafka")
+        classes = java_classes("apache-kafka", "ToolDriver", "AssignedConsumerPerformance")
         with self._log.open("ab") as sink:
             process = subprocess.Popen(
                 java_command("apache-kafka", "ToolDriver", "-Xmx256m", classes=classes),

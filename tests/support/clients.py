@@ -77,7 +77,7 @@ def _kcat() -> list[str]:
 
 def _java(version: str) -> Callable[[], list[str]]:
     def command() -> list[str]:
-        classes = java_classes("KafkaClient", "clients-0.10")
+        classes = java_classes("clients-0.10", "KafkaClient")
         return java_command(f"clients-{version}", "KafkaClient", "-Xmx192m", classes=classes)
 
     return command

@@ -104,16 +104,16 @@ def java_libraries() -> Path:
 
 
 @functools.cache
-def java_classes(name: str, module: str) -> Path:
+def java_classes(module: str, *names: str) -> Path:
     """Compile `interop/java/<name>.java` against a module's jars; returns the class directory."""
-    source = INTEROP / "java" / f"{name}.java"
+    sources = [INTEROP / "java" / f"{name}.java" for name in names]
     libraries = java_libraries() / module
-    target = cache_directory() / f"classes-{name}-{fingerprint([source])}"
+    target = cache_directory() / f"classes-{names[0]}-{fingerprint(sources)}"
     if not target.is_dir():
         staging = target.with_name(f"{target.name}.{os.getpid()}")
         build(
-            ["javac", "--release", "11", "-nowarn", "-d", staging, "-cp", f"{libraries}/*", source],
-            source.parent,
+            ["javac", "--release", "11", "-nowarn", "-d", staging, "-cp", f"{libraries}/*", *sources],
+            INTEROP / "java",
         )
         commit_directory(staging, target)
     return target

@@ -18,7 +18,7 @@ import org.apache.kafka.common.utils.Exit;
  *
  * <p>A request is a line of base64 words: standard input, class name, arguments. The answer is a line: exit code,
  * standard output, standard error, the last two in base64. The tools leave through Kafka's Exit class, which
- * here throws instead.
+ * here throws instead; their shutdown hooks run after each.
  */
 public final class ToolDriver {
     private static final class Exited extends Error {
@@ -52,6 +52,7 @@ public final class ToolDriver {
         }
     }
 
+    private static final List<Runnable> HOOKS = new ArrayList<>();
     private static Integer exitCode;
 
     public static void main(String[] ignored) throws Exception {
@@ -64,7 +65,7 @@ public final class ToolDriver {
         System.setErr(new PrintStream(error, true, "UTF-8"));
         Exit.setExitProcedure((code, message) -> leave(code, message));
         Exit.setHaltProcedure((code, message) -> leave(code, message));
-        Exit.setShutdownHookAdder((name, hook) -> { });
+        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
         BufferedReader lines = new BufferedReader(new InputStreamReader(requests, StandardCharsets.US_ASCII));
         answers.println("ready");
         for (String line = lines.readLine(); line != null; line = lines.readLine()) {
@@ -78,6 +79,8 @@ public final class ToolDriver {
             error.to(err);
             System.setIn(new ByteArrayInputStream(words.get(0).getBytes(StandardCharsets.ISO_8859_1)));
             int code = run(words);
+            HOOKS.forEach(Runnable::run);
+            HOOKS.clear();
             System.out.flush();
             System.err.flush();
             output.to(log);
