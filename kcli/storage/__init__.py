@@ -1,0 +1,1 @@
+"""Apache Kafka's log directories: files, formats, recovery. Synchronous, and unaware of the network."""

@@ -1,0 +1,248 @@
+"""FileRecords: the `.log` file of a segment: batches and older entries, back to back.
+
+Every entry, whatever its format, begins with an int64 offset and the int32 size of what follows byte 12,
+and carries its format (magic) at byte 16; that is all that walking and searching need. For magic 0 and 1
+the offset is that of the last record inside; for magic 2 it is the first, and an int32 at byte 23 tells
+the last.
+
+A file is opened on first use. Its descriptor belongs to an `OpenFile`, shared by this object and every
+`FileSlice` handed out, and closes with the last of them: a slice stays readable after the segment rolled, was
+renamed or deleted. Only a truncation below it can cut a slice short.
+"""
+
+from __future__ import annotations
+
+import os
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.protocol.record import CorruptRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kcli.protocol.record import Buffer
+
+MAX_FILE_SIZE = 2**31 - 1
+"""Positions are int32 in the index, so no segment can be larger."""
+
+LOG_OVERHEAD = 12
+"""The offset and the size that begin every entry."""
+
+_LAST_OFFSET_DELTA = Struct(">i")
+_ENTRY_HEAD = Struct(">qiib")
+_ENTRY_HEAD_SIZE = _ENTRY_HEAD.size
+_MIN_HEADER_SIZE = 27
+"""Up to and with the last offset delta of a batch; every entry that is whole has at least 26 bytes."""
+
+_MIN_ENTRY_SIZES = (14, 22, 49)
+"""The smallest legal size field, by magic."""
+
+_SEARCH_BYTES = 8192
+_SCAN_BYTES = 1024 * 1024
+
+
+class EntryPosition(NamedTuple):
+    """Where a batch (or an older entry) is: its first byte, its size with the head, its offsets.
+
+    For magic 0 and 1 `base_offset` is not known without decompressing and equals `last_offset`.
+    """
+
+    position: int
+    size: int
+    base_offset: int
+    last_offset: int
+
+
+class OpenFile:
+    """A file descriptor that closes when nobody refers to this object any more."""
+
+    __slots__ = ("descriptor",)
+
+    def __init__(self, path: str, flags: int = 0) -> None:
+        self.descriptor = os.open(path, os.O_RDWR | flags, 0o644)
+
+    def __del__(self) -> None:
+        # An `open` that failed leaves no descriptor behind.
+        if hasattr(self, "descriptor"):
+            os.close(self.descriptor)
+
+
+class FileSlice:
+    """`size` bytes of a log file from `position` on, fit for `os.sendfile(…, slice.fileno(), …)`."""
+
+    __slots__ = ("_file", "position", "size")
+
+    def __init__(self, file: OpenFile, position: int, size: int) -> None:
+        self._file = file
+        self.position = position
+        self.size = size
+
+    def __len__(self) -> int:
+        return self.size
+
+    def fileno(self) -> int:
+        """Return the descriptor; it stays open as long as this slice exists."""
+        return self._file.descriptor
+
+    def read(self) -> bytes:
+        """Return the bytes; fewer if the file was truncated below them. Raises `OSError`."""
+        data = os.pread(self._file.descriptor, self.size, self.position)
+        if len(data) == self.size or not data:
+            return data
+        parts, count = [data], len(data)
+        while count < self.size and data:
+            data = os.pread(self._file.descriptor, self.size - count, self.position + count)
+            parts.append(data)
+            count += len(data)
+        return b"".join(parts)
+
+
+class FileRecords:
+    """The log file at `path`; `size` is the end of its last whole entry, where the next one goes."""
+
+    __slots__ = ("_file", "path", "size")
+
+    def __init__(self, path: str, size: int) -> None:
+        self.path = path
+        self.size = size
+        self._file: OpenFile | None = None
+
+    @classmethod
+    def open(cls, path: str) -> FileRecords:
+        """Return the records of a file that exists. Raises `OSError`."""
+        return cls(path, os.path.getsize(path))
+
+    @classmethod
+    def create(cls, path: str, *, preallocate_bytes: int = 0) -> FileRecords:
+        """Return an empty file, `preallocate_bytes` long on disk until it is trimmed. Raises `OSError`."""
+        records = cls(path, 0)
+        records._file = OpenFile(path, os.O_CREAT | os.O_TRUNC)
+        if preallocate_bytes:
+            os.ftruncate(records._file.descriptor, preallocate_bytes)
+        return records
+
+    @property
+    def handle(self) -> OpenFile:
+        """The open file. Raises `OSError` when it cannot be opened."""
+        if self._file is None:
+            self._file = OpenFile(self.path)
+        return self._file
+
+    def append(self, data: Buffer) -> None:
+        """Write whole entries at the end. After an `OSError` nothing of them is left."""
+        descriptor = (self._file or self.handle).descriptor
+        position, length = self.size, len(data)
+        try:
+            written = os.pwrite(descriptor, data, position)
+            if written != length:
+                with memoryview(data) as view:
+                    while written < length:
+                        written += os.pwrite(descriptor, view[written:], position + written)
+        except OSError:
+            os.ftruncate(descriptor, position)
+            raise
+        self.size = position + length
+
+    def read(self, position: int, count: int) -> bytes:
+        """Return up to `count` bytes, never past `size`. Raises `OSError`."""
+        return os.pread(self.handle.descriptor, max(min(count, self.size - position), 0), position)
+
+    def slice(self, position: int, size: int) -> FileSlice:
+        """Return a window onto `size` bytes that exist."""
+        return FileSlice(self._file or self.handle, position, size)
+
+    def entries(self, position: int = 0, end: int | None = None) -> Iterator[EntryPosition]:
+        """Walk the entries from one that begins at `position`, reading heads only.
+
+        Stops quietly before an entry that reaches past `end` (default: the whole file). Raises
+        `CorruptRecord` at a size or magic that cannot be, and `OSError`.
+        """
+        limit = self.size if end is None else min(end, self.size)
+        chunk, chunk_start = b"", position
+        while position + _ENTRY_HEAD_SIZE <= limit:
+            at = position - chunk_start
+            if at + _MIN_HEADER_SIZE > len(chunk):
+                chunk, chunk_start, at = self.read(position, _SEARCH_BYTES), position, 0
+                if len(chunk) < _ENTRY_HEAD_SIZE:
+                    return
+            entry = parse_entry(chunk, at, position)
+            if position + entry.size > limit:
+                return
+            yield entry
+            position += entry.size
+
+    def search(self, target: int, position: int) -> EntryPosition | None:
+        """Return the first entry, from the one at `position` on, whose last offset is `target` or above."""
+        for entry in self.entries(position):
+            if entry.last_offset >= target:
+                return entry
+        return None
+
+    def scan(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
+        """Read runs of whole entries, about 1 MiB each, as (position, bytes).
+
+        The last run may end within an entry. Raises `CorruptRecord` at a size that cannot be, and `OSError`.
+        """
+        limit = self.size if end is None else min(end, self.size)
+        while position < limit:
+            run = self.read(position, min(_SCAN_BYTES, limit - position))
+            whole = self._whole_entries(run, position)
+            if not whole and len(run) >= _ENTRY_HEAD_SIZE:
+                # One entry larger than the run: read all of it, as far as there is anything to read.
+                size = parse_entry(run, 0, position, minimal=True).size
+                run = self.read(position, min(size, limit - position))
+                whole = len(run)
+            if not whole:
+                whole = len(run)
+            yield position, run[:whole]
+            position += whole
+
+    def truncate_to(self, size: int) -> int:
+        """Cut the file to `size` bytes; return how many were cut. Raises `OSError`."""
+        if not 0 <= size <= self.size:
+            raise ValueError(f"cannot truncate {self.size} bytes to {size}: `{self.path}`")
+        cut = self.size - size
+        if cut:
+            os.ftruncate(self.handle.descriptor, size)
+            self.size = size
+        return cut
+
+    def trim(self) -> None:
+        """Give back what was preallocated behind the last entry. Raises `OSError`."""
+        if os.path.getsize(self.path) != self.size:
+            os.ftruncate(self.handle.descriptor, self.size)
+
+    def renamed(self, path: str) -> None:
+        """Take note that the file has another name now."""
+        self.path = path
+
+    def close(self) -> None:
+        """Let go of the descriptor; slices keep theirs. The next use opens the file again."""
+        self._file = None
+
+    def _whole_entries(self, run: bytes, position: int) -> int:
+        at = 0
+        while at + _ENTRY_HEAD_SIZE <= len(run):
+            size = parse_entry(run, at, position + at, minimal=True).size
+            if at + size > len(run):
+                break
+            at += size
+        return at
+
+
+def parse_entry(buffer: Buffer, at: int, position: int, *, minimal: bool = False) -> EntryPosition:
+    """Return where the entry whose head is at `buffer[at]` lies, its first byte being `position`.
+
+    `minimal` leaves the last offset of a batch unknown (equal to the first). Raises `CorruptRecord` when the
+    size or the magic cannot be.
+    """
+    offset, size, _, magic = _ENTRY_HEAD.unpack_from(buffer, at)
+    if not 0 <= magic < len(_MIN_ENTRY_SIZES):
+        raise CorruptRecord(f"unknown magic {magic} at position {position}")
+    if size < _MIN_ENTRY_SIZES[magic]:
+        raise CorruptRecord(f"an entry of {size} bytes is too small for magic {magic} at position {position}")
+    last_offset = offset
+    if magic == 2 and not minimal and at + _MIN_HEADER_SIZE <= len(buffer):
+        last_offset += _LAST_OFFSET_DELTA.unpack_from(buffer, at + 23)[0]
+    return EntryPosition(position, LOG_OVERHEAD + size, offset, last_offset)

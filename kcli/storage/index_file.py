@@ -1,0 +1,77 @@
+"""IndexFile: the file under an index, a growing row of entries of one size.
+
+An index lives in memory; its file is behind by the entries not yet written. Kafka maps a preallocated file
+instead and cuts it when the segment closes, so a file left by a crash of Kafka has a tail of zeros: it is not
+part of the index. kcli writes only what is there, so after a clean stop both leave the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+
+from kcli.errors import KcliError
+
+
+class CorruptIndex(KcliError):
+    """An index file that cannot belong to its segment. The segment rebuilds it."""
+
+
+class IndexFile:
+    """`entries` entries of `entry_size` bytes at `path`; the file need not exist before the first write."""
+
+    __slots__ = ("entries", "entry_size", "path")
+
+    def __init__(self, path: str, entry_size: int) -> None:
+        self.path = path
+        self.entry_size = entry_size
+        self.entries = 0
+
+    def create(self) -> None:
+        """Make an empty file, replacing one that is there. Raises `OSError`."""
+        os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644))
+        self.entries = 0
+
+    def load(self) -> bytes:
+        """Return the entries on disk, without a tail of zeros. Raises `CorruptIndex` and `OSError`.
+
+        A file of zeros only, or with a tail that ends within an entry, comes back as its whole entries.
+        """
+        with open(self.path, "rb") as file:
+            data = file.read()
+        if len(data) % self.entry_size:
+            raise CorruptIndex(f"{len(data)} bytes, not a multiple of {self.entry_size}: `{self.path}`")
+        self.entries = -(-len(data.rstrip(b"\0")) // self.entry_size)
+        return data[: self.entries * self.entry_size]
+
+    def append(self, data: bytes) -> None:
+        """Write whole entries behind those on disk. Raises `OSError`."""
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            position = self.entries * self.entry_size
+            view = memoryview(data)
+            while view:
+                written = os.pwrite(descriptor, view, position)
+                view = view[written:]
+                position += written
+        finally:
+            os.close(descriptor)
+        self.entries += len(data) // self.entry_size
+
+    def cut(self, entries: int) -> None:
+        """Keep at most the first `entries` entries, and nothing behind them. Raises `OSError`."""
+        if os.path.exists(self.path):
+            keep = min(self.entries, entries)
+            if os.path.getsize(self.path) != keep * self.entry_size:
+                os.truncate(self.path, keep * self.entry_size)
+        self.entries = min(self.entries, entries)
+
+    def sync(self) -> None:
+        """Make what is written durable. Raises `OSError`."""
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

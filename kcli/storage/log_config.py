@@ -1,0 +1,72 @@
+"""LogConfig: the topic configuration that a log acts on, under the names of the topic configurations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_INT64_MAX = 2**63 - 1
+_DAY_MS = 24 * 60 * 60 * 1000
+
+DELETE = "delete"
+COMPACT = "compact"
+PRODUCER_COMPRESSION = "producer"
+CREATE_TIME = "CreateTime"
+LOG_APPEND_TIME = "LogAppendTime"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """One topic's configuration, with Kafka's defaults; -1 is no limit where Kafka says so."""
+
+    cleanup_policy: frozenset[str] = frozenset({DELETE})
+    compression_gzip_level: int = -1
+    compression_lz4_level: int = 9
+    compression_type: str = PRODUCER_COMPRESSION
+    compression_zstd_level: int = 3
+    delete_retention_ms: int = _DAY_MS
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = _INT64_MAX
+    flush_ms: int = _INT64_MAX
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = _INT64_MAX
+    max_message_bytes: int = 1_048_588
+    message_timestamp_after_max_ms: int = 60 * 60 * 1000
+    message_timestamp_before_max_ms: int = _INT64_MAX
+    message_timestamp_type: str = CREATE_TIME
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 7 * _DAY_MS
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_index_bytes: int = 10 * 1024 * 1024
+    segment_jitter_ms: int = 0
+    segment_ms: int = 7 * _DAY_MS
+    unclean_leader_election_enable: bool = False
+
+    @property
+    def is_compacted(self) -> bool:
+        """Whether every record needs a key, because the latest of each is kept."""
+        return COMPACT in self.cleanup_policy
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether old segments go by age and size."""
+        return DELETE in self.cleanup_policy
+
+    @property
+    def uses_append_time(self) -> bool:
+        """Whether the broker's clock replaces the producer's timestamps."""
+        return self.message_timestamp_type == LOG_APPEND_TIME
+
+    def compression_level(self, compression_type: str) -> int | None:
+        """Return the configured level of a codec by its configuration name, None if it has no levels."""
+        match compression_type:
+            case "gzip":
+                return self.compression_gzip_level
+            case "lz4":
+                return self.compression_lz4_level
+            case "zstd":
+                return self.compression_zstd_level
+        return None

@@ -1,0 +1,185 @@
+"""LogDirectory: one of the directories (`log.dirs`) that hold replicas: identity, lock, clean-stop marker.
+
+`meta.properties` says whose it is, as Java properties. Version 1 is that of KRaft; version 0 has `broker.id`
+instead of `node.id` and no directory id, and is rewritten as version 1:
+
+    node.id=1
+    directory.id=Hz_-APEL7nFRgOmi52JNrw     unique for every directory; added when it is missing
+    version=1
+    cluster.id=10PS7KEtSkWEtrRRtY6qKA
+
+`.lock` is locked as long as a process uses the directory, Kafka's or ours, and names the process. The
+lock belongs to the open file, where the system has such locks, so that a second user in one process is
+kept out too.
+
+`.kafka_cleanshutdown` exists only while the broker is stopped, and says that all logs were closed
+properly: `{"version":0,"brokerEpoch":5}`; older brokers left it empty. It is removed before loading, so
+that a crash while loading counts as unclean.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import struct
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.errors import KcliError
+from kcli.protocol.uuids import uuid_from_text, uuid_to_text
+from kcli.storage.checkpoints import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+META_PROPERTIES = "meta.properties"
+LOCK = ".lock"
+CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
+
+_FLOCK = "@hhqqi0q"
+
+
+class MetaProperties(NamedTuple):
+    """Whose a log directory is. Anything may be missing in version 0."""
+
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: bytes | None
+    version: int = 1
+
+    def encode(self, now_ms: int) -> bytes:
+        """Return the bytes of the file, in version 1, with a comment that says when, as Java's have."""
+        written = time.strftime("%a %b %d %H:%M:%S UTC %Y", time.gmtime(now_ms / 1000))
+        lines = ["#", f"#{written}", f"node.id={self.node_id}"]
+        if self.directory_id is not None:
+            lines.append(f"directory.id={uuid_to_text(self.directory_id)}")
+        lines += ["version=1", f"cluster.id={self.cluster_id}", ""]
+        return "\n".join(lines).encode()
+
+    @classmethod
+    def decode(cls, data: bytes, path: str) -> MetaProperties:
+        """Return what a file says. Raises `KcliError`."""
+        fields = {}
+        for line in data.decode(errors="replace").splitlines():
+            name, separator, value = line.partition("=")
+            if separator and not line.lstrip().startswith(("#", "!")):
+                fields[name.strip()] = value.strip().replace("\\", "")
+        try:
+            version = int(fields.get("version", "0"))
+            node_id = fields.get("node.id" if version else "broker.id")
+            directory_id = fields.get("directory.id")
+            return cls(
+                fields.get("cluster.id"),
+                None if node_id is None else int(node_id),
+                None if directory_id is None else uuid_from_text(directory_id),
+                version,
+            )
+        except ValueError as error:
+            raise KcliError(f"`{path}` is damaged: {error}") from error
+
+
+class LogDirectory:
+    """One log directory of this process. `is_online` turns False for good at the first I/O error."""
+
+    __slots__ = ("_lock", "directory_id", "is_online", "path", "was_clean")
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+        self.directory_id = b""
+        self.is_online = True
+        self.was_clean = False
+        self._lock: int | None = None
+
+    def __repr__(self) -> str:
+        return f"LogDirectory({self.path!r}, is_online={self.is_online})"
+
+    def open(self, *, cluster_id: str, node_id: int, now_ms: int, new_id: Callable[[], bytes]) -> None:
+        """Create the directory if need be, lock it, and check or write its identity.
+
+        Raises `KcliError` when another process uses it or it belongs to another node, and `OSError`.
+        """
+        os.makedirs(self.path, exist_ok=True)
+        os.listdir(self.path)
+        self._acquire_lock()
+        try:
+            self._identify(cluster_id, node_id, now_ms, new_id)
+        except BaseException:
+            self.release()
+            raise
+
+    def _identify(self, cluster_id: str, node_id: int, now_ms: int, new_id: Callable[[], bytes]) -> None:
+        path = f"{self.path}/{META_PROPERTIES}"
+        try:
+            with open(path, "rb") as file:
+                found = MetaProperties.decode(file.read(), path)
+        except FileNotFoundError:
+            found = MetaProperties(None, None, None, 0)
+        for what, own, other in (
+            ("cluster", cluster_id, found.cluster_id),
+            ("node", node_id, found.node_id),
+        ):
+            if other is not None and other != own:
+                raise KcliError(
+                    f"`{self.path}` belongs to {what} {other}, not {own}",
+                    hint="use another directory, or delete this one if its data is not needed",
+                )
+        self.directory_id = found.directory_id or new_id()
+        wanted = MetaProperties(cluster_id, node_id, self.directory_id)
+        if wanted != found:
+            write_atomically(path, wanted.encode(now_ms))
+
+    def _acquire_lock(self) -> None:
+        descriptor = os.open(f"{self.path}/{LOCK}", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _lock_file(descriptor)
+        except BlockingIOError as error:
+            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+            os.close(descriptor)
+            who = f"process {holder}" if holder.isdigit() else "another process"
+            raise KcliError(
+                f"`{self.path}` is in use by {who}", hint="stop that broker, or use another directory"
+            ) from error
+        except OSError:
+            os.close(descriptor)
+            raise
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        self._lock = descriptor
+
+    def release(self) -> None:
+        """Give up the lock."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def take_clean_marker(self) -> None:
+        """Set `was_clean`, and remove the marker. Raises `OSError`."""
+        path = f"{self.path}/{CLEAN_SHUTDOWN}"
+        self.was_clean = os.path.exists(path)
+        if self.was_clean:
+            os.unlink(path)
+
+    def write_clean_marker(self, broker_epoch: int) -> None:
+        """Say that every log here was closed properly. Raises `OSError`."""
+        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        descriptor = os.open(f"{self.path}/{CLEAN_SHUTDOWN}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            os.write(descriptor, content.encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _lock_file(descriptor: int) -> None:
+    """Lock a file exclusively for as long as it is open. Raises `BlockingIOError` when it is locked."""
+    if hasattr(fcntl, "F_OFD_SETLK"):
+        # The lock of an open file, unlike that of a process, is not lost when the process closes another
+        # descriptor of the same file, and excludes this process too. It does conflict with Java's locks.
+        request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        try:
+            fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, request)
+        except PermissionError as error:
+            raise BlockingIOError(*error.args) from error
+    else:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,0 +1,536 @@
+"""LogManager: all logs of one node, over its log directories.
+
+A start creates and locks the directories (`open`), then loads every log (`load`): cheap after a clean
+stop, with recovery by several threads after a crash. A directory with an I/O error goes offline with all
+its logs and stays so until the next start; the node goes on with the others.
+
+The periodic work is cut into synchronous pieces, each taking the time, which the broker's housekeeping calls;
+`flush_plans` alone leaves the slow part, the fsyncs, to a thread of the caller's (Kafka class `LogManager`).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import partial
+from typing import TYPE_CHECKING
+
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.uuids import random_uuid
+from kcli.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CheckpointError,
+    read_offsets,
+    read_partition_metadata,
+    write_offsets,
+    write_partition_metadata,
+)
+from kcli.storage.log_config import LogConfig
+from kcli.storage.log_directory import LogDirectory
+from kcli.storage.log_loader import PRODUCER_ID_EXPIRATION_MS, load_log
+from kcli.storage.log_paths import (
+    DELETE_DIRECTORY_SUFFIX,
+    METADATA_TOPIC,
+    STRAY_DIRECTORY_SUFFIX,
+    TopicPartition,
+    parse_replica_directory,
+    replica_directory_name,
+    suffixed_directory_name,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kcli.storage.flush_plan import FlushPlan
+    from kcli.storage.unified_log import UnifiedLog
+
+UNKNOWN_BROKER_EPOCH = -1
+
+
+def _silent(message: str) -> None:
+    """Drop a message: nobody asked for it."""
+
+
+def _random_below(limit: int) -> int:
+    return int.from_bytes(os.urandom(8), "big") % limit
+
+
+class LogManager:
+    """The logs of one node, by topic and partition.
+
+    `config_for(topic)` gives a topic's configuration, `default_config` serves without it. `report` takes
+    one line for every event worth a log line; `on_directory_failure` learns of a directory that went
+    offline, after its logs are gone from here.
+    """
+
+    def __init__(
+        self,
+        log_dirs: Sequence[str],
+        *,
+        node_id: int,
+        cluster_id: str,
+        default_config: LogConfig | None = None,
+        config_for: Callable[[str], LogConfig] | None = None,
+        producer_id_expiration_ms: int = PRODUCER_ID_EXPIRATION_MS,
+        recovery_threads: int = 2,
+        report: Callable[[str], None] = _silent,
+        on_directory_failure: Callable[[LogDirectory], None] | None = None,
+        new_id: Callable[[], bytes] = random_uuid,
+        random_below: Callable[[int], int] = _random_below,
+    ) -> None:
+        self.directories = [LogDirectory(path) for path in log_dirs]
+        self.default_config = default_config or LogConfig()
+        self.recovery_threads = recovery_threads
+        self.on_directory_failure = on_directory_failure
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._config_for = config_for
+        self._producer_id_expiration_ms = producer_id_expiration_ms
+        self._report = report
+        self._new_id = new_id
+        self._random_below = random_below
+        self._logs: dict[TopicPartition, UnifiedLog] = {}
+        self._future_logs: dict[TopicPartition, UnifiedLog] = {}
+        self._offline: set[TopicPartition] = set()
+        self._pending_deletes: list[tuple[int, str]] = []
+
+    # --- start
+
+    def open(self, *, now_ms: int) -> None:
+        """Create, lock and identify the directories; one that fails goes offline.
+
+        Raises `KcliError` when a directory is in use or belongs to another node, or when none is left.
+        """
+        try:
+            for directory in self.directories:
+                try:
+                    directory.open(
+                        cluster_id=self._cluster_id,
+                        node_id=self._node_id,
+                        now_ms=now_ms,
+                        new_id=self._new_id,
+                    )
+                except OSError as error:
+                    self._take_offline(directory, f"cannot use log directory `{directory.path}`: {error}")
+            self._check_directories()
+        except KcliError:
+            for directory in self.directories:
+                directory.release()
+            raise
+
+    def _check_directories(self) -> None:
+        online = [directory for directory in self.directories if directory.is_online]
+        if not online:
+            raise KcliError("no log directory can be used")
+        if len({directory.directory_id for directory in online}) != len(online):
+            raise KcliError("two log directories have the same directory.id", hint="one is a copy: delete it")
+
+    def load(
+        self, *, now_ms: int, keep: Callable[[TopicPartition, bytes | None], bool] | None = None
+    ) -> None:
+        """Load the logs of all directories.
+
+        `keep(topic_partition, topic_id)` says whether the node has this replica, the id being None where the
+        directory does not tell; without it every replica is kept. The others are renamed to `-stray`. Raises
+        `KcliError` when a replica is found twice, or when no directory is left.
+        """
+        for directory in self.directories:
+            if directory.is_online:
+                try:
+                    self._load_directory(directory, now_ms, keep)
+                except OSError as error:
+                    self._take_offline(directory, f"cannot load log directory `{directory.path}`: {error}")
+        self._check_directories()
+
+    def _load_directory(
+        self,
+        directory: LogDirectory,
+        now_ms: int,
+        keep: Callable[[TopicPartition, bytes | None], bool] | None,
+    ) -> None:
+        directory.take_clean_marker()
+        recovery_points = self._read_offsets(directory, RECOVERY_POINT_CHECKPOINT)
+        log_start_offsets = self._read_offsets(directory, LOG_START_OFFSET_CHECKPOINT)
+        high_watermarks = self._read_offsets(directory, REPLICATION_OFFSET_CHECKPOINT)
+
+        def job(path: str, topic_partition: TopicPartition, topic_id: bytes | None) -> None:
+            log = self._load_log(
+                path,
+                topic_partition,
+                topic_id,
+                now_ms=now_ms,
+                is_clean=directory.was_clean,
+                recovery_point=recovery_points.get(topic_partition, 0),
+                log_start_offset=log_start_offsets.get(topic_partition, 0),
+            )
+            log.set_high_watermark(high_watermarks.get(topic_partition, 0))
+            self._add(log)
+
+        jobs = [partial(job, *replica) for replica in self._replicas_to_load(directory, now_ms, keep)]
+        if jobs and not directory.was_clean:
+            self._report(f"recovering {len(jobs)} logs in `{directory.path}` after an unclean stop")
+        # A clean start reads next to nothing, and Python runs it on one core anyway.
+        _run_all(jobs, 1 if directory.was_clean else self.recovery_threads)
+
+    def _replicas_to_load(
+        self,
+        directory: LogDirectory,
+        now_ms: int,
+        keep: Callable[[TopicPartition, bytes | None], bool] | None,
+    ) -> Iterator[tuple[str, TopicPartition, bytes | None]]:
+        """Yield (path, replica, topic id) of what is to be loaded; queue or rename what is not."""
+        for name in sorted(entry.name for entry in os.scandir(directory.path) if entry.is_dir()):
+            path = f"{directory.path}/{name}"
+            parsed = parse_replica_directory(name)
+            if parsed is None:
+                self._report(f"ignoring a directory that is no replica: `{path}`")
+                continue
+            topic_partition, suffix = parsed
+            if topic_partition.topic == METADATA_TOPIC or suffix == STRAY_DIRECTORY_SUFFIX:
+                continue
+            if suffix == DELETE_DIRECTORY_SUFFIX:
+                self._pending_deletes.append((now_ms + self.default_config.file_delete_delay_ms, path))
+                continue
+            try:
+                topic_id = read_partition_metadata(path)
+            except CheckpointError as error:
+                self._report(error.message)
+                topic_id = None
+            if keep is not None and not keep(topic_partition, topic_id):
+                stray = suffixed_directory_name(topic_partition, STRAY_DIRECTORY_SUFFIX, self._new_id().hex())
+                self._report(f"a replica that this node does not have: `{path}` is now `{stray}`")
+                os.replace(path, f"{directory.path}/{stray}")
+                continue
+            yield path, topic_partition, topic_id
+
+    def _load_log(
+        self,
+        path: str,
+        topic_partition: TopicPartition,
+        topic_id: bytes | None,
+        *,
+        now_ms: int,
+        is_clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        config: LogConfig | None = None,
+    ) -> UnifiedLog:
+        return load_log(
+            path,
+            topic_partition=topic_partition,
+            topic_id=topic_id,
+            config=config or self._config_of(topic_partition.topic),
+            now_ms=now_ms,
+            is_clean=is_clean,
+            recovery_point=recovery_point,
+            log_start_offset=log_start_offset,
+            producer_id_expiration_ms=self._producer_id_expiration_ms,
+            report=self._report,
+            on_failure=self._log_failed,
+            random_below=self._random_below,
+        )
+
+    def _config_of(self, topic: str) -> LogConfig:
+        return self.default_config if self._config_for is None else self._config_for(topic)
+
+    def _add(self, log: UnifiedLog) -> None:
+        logs = self._future_logs if log.is_future else self._logs
+        other = logs.setdefault(log.topic_partition, log)
+        if other is not log:
+            raise KcliError(
+                f"{log.topic_partition} is found twice: `{other.directory}` and `{log.directory}`",
+                hint="delete the one that is out of date",
+            )
+
+    def _read_offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
+        try:
+            return read_offsets(f"{directory.path}/{name}")
+        except CheckpointError as error:
+            self._report(f"a checkpoint counts as empty: {error.message}")
+            return {}
+
+    # --- logs
+
+    def __iter__(self) -> Iterator[UnifiedLog]:
+        """Iterate over all logs, not those that are being moved here."""
+        return iter(tuple(self._logs.values()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, topic: str, partition: int) -> UnifiedLog | None:
+        """Return a log, None if there is none. Raises `KafkaError` 56 if its directory is offline."""
+        topic_partition = TopicPartition(topic, partition)
+        if topic_partition in self._offline:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {topic_partition} is offline"
+            )
+        return self._logs.get(topic_partition)
+
+    def get_or_create(
+        self,
+        topic: str,
+        partition: int,
+        topic_id: bytes | None,
+        config: LogConfig | None = None,
+        directory_id: bytes | None = None,
+        *,
+        now_ms: int,
+        is_new: bool = True,
+    ) -> UnifiedLog:
+        """Return a log, made now if there is none: in the directory given, else in that with fewest logs.
+
+        A log that is not new (`is_new`) is not made while a directory is offline: it may well be there.
+        Raises `KafkaError` KAFKA_STORAGE_ERROR and INCONSISTENT_TOPIC_ID.
+        """
+        log = self.get(topic, partition)
+        if log is not None:
+            self._settle_topic_id(log, topic_id)
+            return log
+        topic_partition = TopicPartition(topic, partition)
+        if not is_new and self.offline_dirs:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} may be in a directory that is offline"
+            )
+        directory = self._directory_for_new_log(directory_id)
+        path = f"{directory.path}/{replica_directory_name(topic_partition)}"
+        try:
+            os.makedirs(path, exist_ok=True)
+            if topic_id is not None:
+                write_partition_metadata(path, topic_id)
+            log = self._load_log(path, topic_partition, topic_id, now_ms=now_ms, is_clean=True, config=config)
+        except OSError as error:
+            message = f"cannot create {topic_partition} in `{directory.path}`: {error}"
+            self._take_offline(directory, message)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
+        self._add(log)
+        return log
+
+    def _settle_topic_id(self, log: UnifiedLog, topic_id: bytes | None) -> None:
+        if topic_id is None or topic_id == log.topic_id:
+            return
+        if log.topic_id is not None:
+            raise KafkaError(
+                ErrorCode.INCONSISTENT_TOPIC_ID, f"`{log.directory}` belongs to another topic of that name"
+            )
+        try:
+            write_partition_metadata(log.directory, topic_id)
+        except OSError as error:
+            raise log.failed("identify", error) from error
+        log.topic_id = topic_id
+
+    def _directory_for_new_log(self, directory_id: bytes | None) -> LogDirectory:
+        online = [directory for directory in self.directories if directory.is_online]
+        for directory in online:
+            if directory.directory_id == directory_id:
+                return directory
+        if not online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
+        counts = dict.fromkeys([directory.path for directory in online], 0)
+        for log in (*self._logs.values(), *self._future_logs.values()):
+            counts[log.parent_directory] += 1
+        return min(online, key=lambda directory: counts[directory.path])
+
+    def delete(self, topic: str, partition: int, *, now_ms: int) -> bool:
+        """Take a log out of service and mark its directory deleted; `delete_files` unlinks it later.
+
+        Return whether there was one. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        topic_partition = TopicPartition(topic, partition)
+        self._offline.discard(topic_partition)
+        log = self._logs.pop(topic_partition, None)
+        if log is None:
+            return False
+        log.close_handlers()
+        log.rename_directory(
+            suffixed_directory_name(topic_partition, DELETE_DIRECTORY_SUFFIX, self._new_id().hex())
+        )
+        self._pending_deletes.append((now_ms + log.config.file_delete_delay_ms, log.directory))
+        self.checkpoint_recovery_points()
+        self.checkpoint_log_start_offsets()
+        return True
+
+    def directory_of(self, log: UnifiedLog) -> LogDirectory:
+        """Return the log directory that a log is in."""
+        return next(each for each in self.directories if each.path == log.parent_directory)
+
+    # --- failures
+
+    @property
+    def offline_dirs(self) -> list[LogDirectory]:
+        """The directories that failed since the start."""
+        return [directory for directory in self.directories if not directory.is_online]
+
+    def _log_failed(self, log: UnifiedLog, message: str) -> None:
+        self._take_offline(self.directory_of(log), message)
+
+    def _take_offline(self, directory: LogDirectory, message: str) -> None:
+        if not directory.is_online:
+            return
+        directory.is_online = False
+        self._report(f"{message}; the directory is offline")
+        for logs in (self._logs, self._future_logs):
+            for log in list(logs.values()):
+                if log.parent_directory == directory.path:
+                    del logs[log.topic_partition]
+                    log.close_handlers()
+                    if logs is self._logs:
+                        self._offline.add(log.topic_partition)
+        directory.release()
+        if self.on_directory_failure is not None:
+            self.on_directory_failure(directory)
+
+    # --- periodic work
+
+    def delete_old_segments(self, now_ms: int) -> int:
+        """Apply retention to every log that is not only compacted; return how many segments went."""
+        return self._each(lambda log: log.delete_old_segments(now_ms))
+
+    def flush_plans(self, now_ms: int) -> list[tuple[UnifiedLog, FlushPlan]]:
+        """Return what to sync now: logs that rolled, or whose `flush.ms` or `flush.messages` is due.
+
+        Run each plan, in a thread, and call the log's `commit_flush`, or `failed` with its `OSError`.
+        """
+        plans: list[tuple[UnifiedLog, FlushPlan]] = []
+
+        def add_plan(log: UnifiedLog) -> int:
+            plan = log.plan_due_flush(now_ms)
+            if plan is not None:
+                plans.append((log, plan))
+            return 0
+
+        self._each(add_plan)
+        return plans
+
+    def expire_producers(self, now_ms: int) -> int:
+        """Forget the producers that have been silent too long; return how many."""
+        return sum(log.producer_state.remove_expired(now_ms) for log in self)
+
+    def delete_files(self, now_ms: int) -> int:
+        """Delete the files and directories that were marked deleted long enough ago; return how many."""
+        count = self._each(lambda log: log.delete_files(now_ms))
+        due = [path for due_ms, path in self._pending_deletes if due_ms <= now_ms]
+        if due:
+            import shutil
+
+            self._pending_deletes = [item for item in self._pending_deletes if item[0] > now_ms]
+            for path in due:
+                try:
+                    shutil.rmtree(path)
+                except FileNotFoundError:
+                    continue
+                except OSError as error:
+                    self._directory_failed(path, error)
+        return count + len(due)
+
+    def write_indexes(self) -> None:
+        """Bring the index files up to date, for tools that look at the files of a running broker."""
+        self._each(lambda log: log.write_indexes())
+
+    def checkpoint_recovery_points(self) -> None:
+        """Write up to where each log is on disk for good."""
+        self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
+
+    def checkpoint_log_start_offsets(self) -> None:
+        """Write where the logs start that start within their first segment."""
+
+        def offset_of(log: UnifiedLog) -> int | None:
+            offset = log.log_start_offset
+            return offset if offset > log.segments.first.base_offset else None
+
+        self._checkpoint(LOG_START_OFFSET_CHECKPOINT, offset_of)
+
+    def checkpoint_high_watermarks(self) -> None:
+        """Write the high watermarks."""
+        self._checkpoint(REPLICATION_OFFSET_CHECKPOINT, lambda log: log.high_watermark)
+
+    def _checkpoint(self, name: str, offset_of: Callable[[UnifiedLog], int | None]) -> None:
+        by_directory: dict[str, dict[TopicPartition, int]] = {each.path: {} for each in self.directories}
+        for log in self:
+            offset = offset_of(log)
+            if offset is not None:
+                by_directory[log.parent_directory][log.topic_partition] = offset
+        for directory in self.directories:
+            if directory.is_online:
+                try:
+                    write_offsets(f"{directory.path}/{name}", by_directory[directory.path])
+                except OSError as error:
+                    self._take_offline(directory, f"cannot write `{directory.path}/{name}`: {error}")
+
+    # --- stop
+
+    def close(self, *, clean: bool = True, broker_epoch: int = UNKNOWN_BROKER_EPOCH, now_ms: int) -> None:
+        """Flush and close every log, write the checkpoints and the clean-stop marker, unlock.
+
+        Without `clean` only files and locks are let go of, as a killed process would. A directory that fails
+        on the way goes offline, without a marker.
+        """
+        if clean:
+            self._each(lambda log: _close_log(log, now_ms))
+            self.checkpoint_recovery_points()
+            self.checkpoint_log_start_offsets()
+            self.checkpoint_high_watermarks()
+            for directory in self.directories:
+                if directory.is_online:
+                    try:
+                        directory.write_clean_marker(broker_epoch)
+                    except OSError as error:
+                        self._take_offline(directory, f"cannot mark a clean stop: {error}")
+        for log in (*self._logs.values(), *self._future_logs.values()):
+            log.close_handlers()
+        for directory in self.directories:
+            directory.release()
+
+    def _directory_failed(self, path: str, error: OSError) -> None:
+        for directory in self.directories:
+            if path.startswith(f"{directory.path}/"):
+                self._take_offline(directory, f"cannot delete `{path}`: {error}")
+
+    def _each(self, action: Callable[[UnifiedLog], int]) -> int:
+        """Sum what an action gives for every log; one that fails has taken its directory offline."""
+        total = 0
+        for log in self:
+            try:
+                total += action(log)
+            except KafkaError:
+                # Reported by the log, whose directory, and with it other logs of this loop, is gone now.
+                continue
+        return total
+
+
+def _close_log(log: UnifiedLog, now_ms: int) -> int:
+    log.close(now_ms=now_ms)
+    return 1
+
+
+def _run_all(jobs: list[Callable[[], None]], thread_count: int) -> None:
+    """Run jobs in several threads, or in this one; raise the first exception when all have ended."""
+    if thread_count <= 1 or len(jobs) <= 1:
+        for job in jobs:
+            job()
+        return
+    remaining = iter(jobs)
+    lock = threading.Lock()
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        while not errors:
+            with lock:
+                job = next(remaining, None)
+            if job is None:
+                return
+            try:
+                job()
+            except BaseException as error:
+                errors.append(error)
+
+    threads = [threading.Thread(target=work, name=f"log-recovery-{n}") for n in range(thread_count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]

@@ -1,0 +1,199 @@
+"""ProducerAppend: the batches of one producer in one append, checked against what the producer wrote before.
+
+Clients must continue the sequence of their epoch, or start at 0 with a new epoch; a producer the
+partition does not know may start anywhere. An older epoch is refused. Replicated batches are taken as
+they are: the leader has checked them (Kafka class `ProducerAppendInfo`).
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.protocol.control_records import ControlRecordType, parse_control_key, parse_end_txn_marker
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.record import NO_PRODUCER_EPOCH, NO_SEQUENCE
+from kcli.storage.producer_state import MAX_SEQUENCE, NO_OFFSET, BatchMetadata, ProducerStateEntry
+
+if TYPE_CHECKING:
+    from kcli.protocol.record_batch import RecordBatch
+    from kcli.storage.log_paths import TopicPartition
+    from kcli.storage.producer_state import ProducerStateManager
+
+
+class Origin(Enum):
+    """Where an append comes from, which decides what is checked (Kafka class `AppendOrigin`)."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker has just ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class ProducerAppend:
+    """The batches of one producer in one append: checked in order, kept until they are written."""
+
+    __slots__ = ("_current", "_origin", "_topic_partition", "entry", "started_transactions")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        current: ProducerStateEntry | None,
+        origin: Origin,
+    ) -> None:
+        self._topic_partition = topic_partition
+        self._current = current
+        self._origin = origin
+        self.started_transactions: list[int] = []
+        if current is None:
+            self.entry = ProducerStateEntry(producer_id)
+        else:
+            self.entry = ProducerStateEntry(
+                producer_id,
+                current.producer_epoch,
+                current.coordinator_epoch,
+                current.last_timestamp,
+                current.current_txn_first_offset,
+            )
+
+    def add_batch(
+        self,
+        *,
+        producer_epoch: int,
+        base_sequence: int,
+        last_sequence: int,
+        first_offset: int,
+        last_offset: int,
+        timestamp: int,
+        is_transactional: bool,
+    ) -> None:
+        """Check a data batch and take note of it.
+
+        Raises `KafkaError` INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
+        """
+        entry = self.entry
+        self._check_epoch(producer_epoch, first_offset)
+        if self._origin is Origin.CLIENT:
+            self._check_sequence(producer_epoch, base_sequence, first_offset)
+        if entry.current_txn_first_offset >= 0 and not is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {entry.producer_id} wrote outside its open transaction: {self._topic_partition}",
+            )
+        entry.set_epoch(producer_epoch)
+        entry.batches.append(BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp))
+        entry.last_timestamp = timestamp
+        if is_transactional and entry.current_txn_first_offset < 0:
+            entry.current_txn_first_offset = first_offset
+            self.started_transactions.append(first_offset)
+
+    def add_marker(
+        self, *, producer_epoch: int, coordinator_epoch: int, is_abort: bool, offset: int, timestamp: int
+    ) -> CompletedTransaction | None:
+        """Check a transaction marker and take note of it; return the transaction it ended, if one was open.
+
+        Raises `KafkaError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self.entry
+        self._check_epoch(producer_epoch, offset)
+        if self._origin is not Origin.REPLICATION and coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} of producer {entry.producer_id} is older than "
+                f"{entry.coordinator_epoch}: {self._topic_partition}",
+            )
+        completed = None
+        if entry.current_txn_first_offset >= 0:
+            completed = CompletedTransaction(
+                entry.producer_id, entry.current_txn_first_offset, offset, is_abort
+            )
+        entry.set_epoch(producer_epoch)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.current_txn_first_offset = NO_OFFSET
+        entry.last_timestamp = timestamp
+        return completed
+
+    def _check_epoch(self, producer_epoch: int, offset: int) -> None:
+        if producer_epoch < self.entry.producer_epoch and self._origin is not Origin.REPLICATION:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {producer_epoch} of producer {self.entry.producer_id} is older than "
+                f"{self.entry.producer_epoch}: {self._topic_partition} at offset {offset}",
+            )
+
+    def _check_sequence(self, producer_epoch: int, base_sequence: int, offset: int) -> None:
+        entry, current = self.entry, self._current
+        if producer_epoch != entry.producer_epoch:
+            in_order = base_sequence == 0 or entry.producer_epoch == NO_PRODUCER_EPOCH
+            expected = 0
+        else:
+            if entry.batches:
+                last_sequence = entry.batches[-1].last_sequence
+            elif current is not None and producer_epoch == current.producer_epoch:
+                last_sequence = current.last_sequence
+            else:
+                last_sequence = NO_SEQUENCE
+            expected = 0 if last_sequence == MAX_SEQUENCE else last_sequence + 1
+            # Without a known epoch, as after retention took all the producer's records, any start will do.
+            unknown = current is None or current.producer_epoch == NO_PRODUCER_EPOCH
+            in_order = unknown or base_sequence == expected
+        if not in_order:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"sequence {base_sequence} of producer {entry.producer_id} epoch {producer_epoch}, expected "
+                f"{expected}: {self._topic_partition} at offset {offset}",
+            )
+
+
+def check_batch(
+    state: ProducerStateManager,
+    batch: RecordBatch,
+    origin: Origin,
+    appends: dict[int, ProducerAppend],
+    completed: list[CompletedTransaction],
+) -> None:
+    """Check a producer's batch and add it to that producer's append, and the transaction that it ends.
+
+    Raises `KafkaError` as `ProducerAppend` does, and `CorruptRecord` for a control batch that makes no sense.
+    """
+    append = appends.get(batch.producer_id)
+    if append is None:
+        append = ProducerAppend(
+            state.topic_partition, batch.producer_id, state.producers.get(batch.producer_id), origin
+        )
+        appends[batch.producer_id] = append
+    if not batch.is_control:
+        append.add_batch(
+            producer_epoch=batch.producer_epoch,
+            base_sequence=batch.base_sequence,
+            last_sequence=batch.last_sequence,
+            first_offset=batch.base_offset,
+            last_offset=batch.last_offset,
+            timestamp=batch.max_timestamp,
+            is_transactional=batch.is_transactional,
+        )
+        return
+    # Compaction may leave a control batch without its record: the transaction is gone altogether.
+    record = next(iter(batch.records()), None)
+    if record is None:
+        return
+    if parse_control_key(record.key) in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+        marker = parse_end_txn_marker(record)
+        transaction = append.add_marker(
+            producer_epoch=batch.producer_epoch,
+            coordinator_epoch=marker.coordinator_epoch,
+            is_abort=marker.control_type is ControlRecordType.ABORT,
+            offset=batch.base_offset,
+            timestamp=record.timestamp,
+        )
+        if transaction is not None:
+            completed.append(transaction)

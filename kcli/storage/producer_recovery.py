@@ -1,0 +1,130 @@
+"""Building the producer state of a log from its snapshots and segments.
+
+The newest valid snapshot is loaded and the batches behind it are replayed. A snapshot keeps one batch of
+each producer while up to five may be in flight, so after a crash the batches before the snapshot are
+looked at too: a producer may repeat any of the five, and each must be recognised.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING
+
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.record_batch import RecordBatch
+from kcli.storage.producer_append import Origin, check_batch
+from kcli.storage.producer_snapshot import CorruptSnapshot
+from kcli.storage.producer_state import BATCHES_TO_RETAIN, BatchMetadata
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.protocol.message_set import LegacyEntry
+    from kcli.storage.log_segment import LogSegment
+    from kcli.storage.log_segments import LogSegments
+    from kcli.storage.producer_append import CompletedTransaction, ProducerAppend
+    from kcli.storage.producer_snapshot import ProducerSnapshots
+    from kcli.storage.producer_state import ProducerStateManager
+
+_BACKFILL_BYTES = 32 * 1024 * 1024
+"""How far before a snapshot the batches in flight are looked for."""
+
+
+def rebuild_producer_state(
+    state: ProducerStateManager,
+    snapshots: ProducerSnapshots,
+    segments: LogSegments,
+    *,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+    report: Callable[[str], None],
+) -> None:
+    """Make the state that of everything below `end_offset`, and write its snapshot.
+
+    Snapshots at and below the log start or above the end are deleted: they are of no use any more. Raises
+    `CorruptRecord` and `OSError`.
+    """
+    snapshots.remove_if(below=log_start_offset + 1, above=end_offset)
+    load_newest_snapshot(state, snapshots, log_start_offset, now_ms, report)
+    for segment in segments.between(state.map_end_offset, end_offset):
+        start = max(segment.base_offset, state.map_end_offset, log_start_offset)
+        entry = segment.find(start)
+        if entry is None:
+            continue
+        for _, batch in segment.batches(entry.position):
+            if batch.last_offset >= end_offset:
+                break
+            if batch.last_offset >= start:
+                replay(state, batch)
+    state.map_end_offset = end_offset
+    take_snapshot(state, snapshots)
+
+
+def load_newest_snapshot(
+    state: ProducerStateManager,
+    snapshots: ProducerSnapshots,
+    log_start_offset: int,
+    now_ms: int,
+    report: Callable[[str], None],
+) -> None:
+    """Load the newest snapshot that is valid, deleting newer ones that are not. Raises `OSError`."""
+    while (offset := snapshots.latest) is not None:
+        try:
+            state.load(snapshots.read(offset), offset, now_ms)
+            return
+        except CorruptSnapshot as error:
+            report(f"deleting a damaged producer snapshot: {error}: `{snapshots.path(offset)}`")
+            snapshots.remove(offset)
+    state.clear(log_start_offset)
+
+
+def take_snapshot(state: ProducerStateManager, snapshots: ProducerSnapshots) -> int | None:
+    """Write the snapshot at the state's end, unless there is one as new; return its offset."""
+    if state.map_end_offset <= (snapshots.latest or 0):
+        return None
+    snapshots.write(state.map_end_offset, state.producers.values())
+    return state.map_end_offset
+
+
+def replay(
+    state: ProducerStateManager, batch: RecordBatch | LegacyEntry, segment: LogSegment | None = None
+) -> None:
+    """Take over one batch of the log; with its segment, aborted transactions enter that segment's index.
+
+    Raises `CorruptRecord` and `OSError`.
+    """
+    if batch.producer_id >= 0 and isinstance(batch, RecordBatch):
+        appends: dict[int, ProducerAppend] = {}
+        completed: list[CompletedTransaction] = []
+        check_batch(state, batch, Origin.REPLICATION, appends, completed)
+        state.update(appends[batch.producer_id])
+        for transaction in completed:
+            if segment is not None:
+                segment.finish_transaction(transaction, state)
+            else:
+                state.complete(transaction)
+    state.map_end_offset = batch.last_offset + 1
+
+
+def backfill_batches(state: ProducerStateManager, segment: LogSegment) -> None:
+    """Give the producers back the batches they wrote at the end of `segment`, before the state's snapshot."""
+    _, position = segment.offset_index.at_position(max(segment.size - _BACKFILL_BYTES, 0))
+    found: dict[int, deque[BatchMetadata]] = {}
+    try:
+        for _, batch in segment.batches(position):
+            known = state.producers.get(batch.producer_id)
+            if known is None or not isinstance(batch, RecordBatch) or batch.is_control:
+                continue
+            if batch.producer_epoch == known.producer_epoch and batch.last_offset <= known.last_offset:
+                metadata = BatchMetadata(
+                    batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
+                )
+                found.setdefault(batch.producer_id, deque(maxlen=BATCHES_TO_RETAIN)).append(metadata)
+    except CorruptRecord:
+        # What is damaged below the recovery point is reported where it is read; here it is only of help.
+        return
+    for producer_id, batches in found.items():
+        known = state.producers[producer_id]
+        if batches[-1].last_offset == known.last_offset:
+            known.batches = batches

@@ -1,0 +1,185 @@
+"""Producer snapshots: `<offset>.snapshot`, the producer state made by everything below that offset.
+
+Written when a segment rolls (the name is the new segment's base offset) and when the log closes, so that a
+start replays only what came after the newest one. Big-endian:
+
+| at | size | field |
+|---|---|---|
+| 0 | 2 | version, 1 |
+| 2 | 4 | CRC-32C over bytes 6 to the end |
+| 6 | 4 | number of producers |
+| 10 | 46 each | the producers |
+
+| at | size | field of a producer |
+|---|---|---|
+| 0 | 8 | producer id |
+| 8 | 2 | producer epoch |
+| 10 | 4 | last sequence (-1 none) |
+| 14 | 8 | last offset (-1 none) |
+| 22 | 4 | offset delta: last offset less first offset of the last batch |
+| 26 | 8 | last timestamp, ms |
+| 34 | 4 | coordinator epoch (-1 none) |
+| 38 | 8 | first offset of the open transaction (-1 none) |
+
+Producers are in ascending order of their ids; of their batches only the last is kept (Kafka class
+`ProducerStateManager`).
+"""
+
+from __future__ import annotations
+
+import os
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.errors import KcliError
+from kcli.protocol.checksums import crc32c
+from kcli.storage.log_paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of, segment_path
+from kcli.storage.producer_state import BatchMetadata, ProducerStateEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_VERSION = 1
+_HEADER = Struct(">hIi")
+_CRC_START = 6
+_ENTRY = Struct(">qhiqiqiq")
+
+
+class CorruptSnapshot(KcliError):
+    """A snapshot file whose version, size or checksum is wrong."""
+
+
+def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
+    """Return the bytes of a snapshot file."""
+    rows = [
+        _ENTRY.pack(
+            entry.producer_id,
+            entry.producer_epoch,
+            entry.last_sequence,
+            entry.last_offset,
+            entry.batches[-1].offset_delta if entry.batches else 0,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            entry.current_txn_first_offset,
+        )
+        for entry in sorted(entries, key=lambda entry: entry.producer_id)
+    ]
+    data = bytearray(_HEADER.pack(_VERSION, 0, len(rows)) + b"".join(rows))
+    _HEADER.pack_into(data, 0, _VERSION, crc32c(memoryview(data)[_CRC_START:]), len(rows))
+    return bytes(data)
+
+
+def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
+    """Return the producers of a snapshot file. Raises `CorruptSnapshot`."""
+    if len(data) < _HEADER.size:
+        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshot(f"a producer snapshot of version {version}")
+    if crc != crc32c(memoryview(data)[_CRC_START:]):
+        raise CorruptSnapshot("a producer snapshot with a wrong checksum")
+    if count != (len(data) - _HEADER.size) / _ENTRY.size:
+        raise CorruptSnapshot(f"a producer snapshot of {count} producers in {len(data)} bytes")
+    entries = []
+    for row in _ENTRY.iter_unpack(memoryview(data)[_HEADER.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_offset = row
+        entry = ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, txn_offset)
+        if offset >= 0:
+            entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
+        entries.append(entry)
+    return entries
+
+
+class ProducerSnapshots:
+    """The snapshot files of one replica directory."""
+
+    __slots__ = ("directory", "offsets")
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.offsets: set[int] = set()
+
+    def find(self) -> None:
+        """Take note of the files there are. Raises `OSError`."""
+        offsets = [base_offset_of(name, SNAPSHOT_SUFFIX) for name in os.listdir(self.directory)]
+        self.offsets = {offset for offset in offsets if offset is not None}
+
+    @property
+    def latest(self) -> int | None:
+        """The highest offset with a snapshot, None without one."""
+        return max(self.offsets, default=None)
+
+    def path(self, offset: int) -> str:
+        """Return the path of the snapshot at an offset."""
+        return segment_path(self.directory, offset, SNAPSHOT_SUFFIX)
+
+    def write(self, offset: int, entries: Iterable[ProducerStateEntry], *, sync: bool = False) -> None:
+        """Write the snapshot at an offset unless there is one. Raises `OSError`."""
+        if offset in self.offsets:
+            return
+        descriptor = os.open(self.path(offset), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            view = memoryview(encode_snapshot(entries))
+            while view:
+                view = view[os.write(descriptor, view) :]
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self.offsets.add(offset)
+
+    def read(self, offset: int) -> list[ProducerStateEntry]:
+        """Return the producers of the snapshot at an offset. Raises `CorruptSnapshot` and `OSError`."""
+        with open(self.path(offset), "rb") as file:
+            return decode_snapshot(file.read())
+
+    def remove(self, offset: int) -> None:
+        """Delete the snapshot at an offset if there is one. Raises `OSError`."""
+        if offset in self.offsets:
+            self.offsets.discard(offset)
+            _unlink_if_exists(self.path(offset))
+
+    def remove_if(self, *, below: int | None = None, above: int | None = None) -> None:
+        """Delete the snapshots at offsets smaller than `below` and larger than `above`. Raises `OSError`."""
+        for offset in sorted(self.offsets):
+            if (below is not None and offset < below) or (above is not None and offset > above):
+                self.remove(offset)
+
+    def remove_strays(self, base_offsets: Iterable[int]) -> None:
+        """Delete the snapshots that belong to no segment, but not one beyond all: that of a clean stop."""
+        bases = set(base_offsets)
+        newest = max(bases, default=None)
+        strays = sorted(self.offsets - bases)
+        for offset in strays:
+            if offset != strays[-1] or (newest is not None and offset < newest):
+                self.remove(offset)
+
+    def mark_deleted(self, offset: int) -> str | None:
+        """Rename the snapshot at an offset to `.deleted`; return its new path, None if there was none."""
+        if offset not in self.offsets:
+            return None
+        self.offsets.discard(offset)
+        path = self.path(offset)
+        try:
+            os.replace(path, path + DELETED_SUFFIX)
+        except FileNotFoundError:
+            return None
+        return path + DELETED_SUFFIX
+
+    def sync(self, offset: int) -> None:
+        """Make the snapshot at an offset durable, if it is still there. Raises `OSError`."""
+        try:
+            descriptor = os.open(self.path(offset), os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _unlink_if_exists(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
