@@ -7,12 +7,13 @@ down on the way out. Apache Kafka 4.0 gave both up (KIP-724); this does what 3.9
 
 from __future__ import annotations
 
+from struct import error as StructError
 from typing import TYPE_CHECKING
 
 from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.message_set import LegacyEntry, MessageSetBuilder
-from kcli.protocol.record import MAX_DECOMPRESSED_BYTES, CorruptRecord, TimestampType
+from kcli.protocol.record import MAX_DECOMPRESSED_BYTES, NO_TIMESTAMP, CorruptRecord, TimestampType
 from kcli.protocol.record_batch import RecordBatch, iter_batches
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
 
@@ -32,7 +33,7 @@ def up_convert(
     set without a complete one makes no bytes.
 
     Raises `CorruptRecord` for wrong checksums, inner ones included, and broken structure, and `KafkaError`
-    INVALID_RECORD when entries differ in magic.
+    INVALID_RECORD when entries differ in magic, INVALID_TIMESTAMP for a timestamp below -1.
     """
     entries = _entries_of_one_magic(buffer)
     if not entries:
@@ -76,6 +77,8 @@ def _check(entry: LegacyEntry) -> None:
 
 def _append(builder: RecordBatchBuilder, entry: LegacyEntry, timestamp: int) -> None:
     key, value = entry.key_and_value()
+    if timestamp < NO_TIMESTAMP:
+        raise KafkaError(ErrorCode.INVALID_TIMESTAMP, f"negative timestamp: {timestamp}")
     builder.append(timestamp, None if key is None else bytes(key), None if value is None else bytes(value))
 
 
@@ -118,6 +121,10 @@ def _down_convert_batch(
     builder = MessageSetBuilder(
         magic, codec=codec, base_offset=records[0].offset, timestamp_type=batch.timestamp_type
     )
-    for record in records:
-        builder.append(record.timestamp, record.key, record.value, offset=record.offset)
+    try:
+        for record in records:
+            builder.append(record.timestamp, record.key, record.value, offset=record.offset)
+    except (ValueError, StructError) as error:
+        # Checksums are not looked at here, so damage can show as offsets that fall or exceed 64 bits.
+        raise CorruptRecord(f"the records of a batch cannot be: {error}") from error
     return builder.build()

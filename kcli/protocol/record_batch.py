@@ -41,7 +41,7 @@ from kcli.protocol.record_batch_header import (
     set_max_timestamp,
     set_producer_state,
 )
-from kcli.protocol.varints import read_varint, read_varlong
+from kcli.protocol.varints import read_varint, read_varlong, wrap_int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -308,6 +308,7 @@ def _parse_records(
                 position += 1
             else:
                 timestamp_delta, position = read_varlong(data, position - 1)
+                timestamp_delta = wrap_int64(base_timestamp + timestamp_delta) - base_timestamp
 
             byte = data[position]
             position += 1
@@ -352,7 +353,7 @@ def _parse_records(
             else:
                 raise CorruptRecord(f"a value cannot have {length} bytes")
 
-            if data[position]:
+            if data[position]:  # the number of headers
                 headers, position = _parse_headers(data, position, record_end)
             else:
                 headers = ()
@@ -383,7 +384,12 @@ def _parse_headers(
         raise CorruptRecord(f"a record cannot hold {count} headers")
     headers = []
     for _ in range(count):
-        length, position = read_varint(data, position)
+        byte = data[position]
+        position += 1
+        if byte < 0x80:
+            length = (byte >> 1) ^ -(byte & 1)
+        else:
+            length, position = read_varint(data, position - 1)
         if not 0 <= length <= record_end - position:
             raise CorruptRecord(f"a header name cannot have {length} bytes")
         try:
@@ -391,7 +397,12 @@ def _parse_headers(
         except UnicodeDecodeError as error:
             raise CorruptRecord("a header name is not UTF-8") from error
         position += length
-        length, position = read_varint(data, position)
+        byte = data[position]
+        position += 1
+        if byte < 0x80:
+            length = (byte >> 1) ^ -(byte & 1)
+        else:
+            length, position = read_varint(data, position - 1)
         if not -1 <= length <= record_end - position:
             raise CorruptRecord(f"a header value cannot have {length} bytes")
         value = None

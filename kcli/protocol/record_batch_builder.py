@@ -23,7 +23,7 @@ from kcli.protocol.record_batch_header import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from kcli.protocol.varints import SMALL_VARINT_LIMIT, SMALL_VARINTS, encode_varint
+from kcli.protocol.varints import SMALL_VARINT_LIMIT, SMALL_VARINTS, encode_varint, wrap_int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -115,8 +115,10 @@ class RecordBatchBuilder:
     ) -> int:
         """Add a record and return its offset: the next one, or the given one where there are holes.
 
-        Raises `ValueError` when `offset` is not beyond the last one.
+        Raises `ValueError` when `offset` is not beyond the last one, or `timestamp` is below -1 (none).
         """
+        if timestamp < NO_TIMESTAMP:
+            raise ValueError(f"negative timestamp: {timestamp}")
         delta = self._last_offset_delta + 1
         if offset is not None:
             if offset - self.base_offset < delta:
@@ -131,7 +133,9 @@ class RecordBatchBuilder:
         limit = SMALL_VARINT_LIMIT
         # Folding a number that is not negative is doubling it, and nearly all are small.
         parts = b"%b%b%b%b%b%b%b" % (
-            small[timestamp_delta << 1] if 0 <= timestamp_delta < limit else encode_varint(timestamp_delta),
+            small[timestamp_delta << 1]
+            if 0 <= timestamp_delta < limit
+            else encode_varint(wrap_int64(timestamp_delta)),
             small[delta << 1] if delta < limit else encode_varint(delta),
             b"\x01" if key is None else small[len(key) << 1] if len(key) < limit else encode_varint(len(key)),
             b"" if key is None else key,

@@ -106,6 +106,12 @@ def test_sets_of_mixed_magic_are_refused(data: bytes) -> None:
     assert caught.value.code is ErrorCode.INVALID_RECORD
 
 
+def test_timestamps_below_none_are_refused() -> None:
+    with pytest.raises(KafkaError) as caught:
+        up_convert(encode_entry(0, 1, 0, -2, None, b"v"))
+    assert caught.value.code is ErrorCode.INVALID_TIMESTAMP
+
+
 def test_all_wrappers_of_a_set_share_one_limit() -> None:
     builder = MessageSetBuilder(1, codec=Codec.GZIP)
     builder.append(0, None, bytes(1000))
@@ -193,6 +199,22 @@ def test_records_before_the_one_asked_for_are_left_out_of_plain_batches(codec: C
     (written,) = write(2, codec, 10, [Input(0, None, b"v", [], 1)] * 4)
     offsets = [record.offset for record in records_of(down_convert(written.data, 1, first_offset=12))]
     assert offsets == ([12, 13] if codec is Codec.NONE else [10, 11, 12, 13])
+
+
+def test_offsets_that_cannot_be_are_refused() -> None:
+    builder = RecordBatchBuilder(base_offset=2**62)
+    builder.append(0, None, b"v")
+    builder.append(0, None, b"v")
+    data = builder.build()
+    assert len(down_convert(data, 1)) == 2 * (34 + 1)
+    data[0:8] = b"\x7f" + b"\xff" * 7
+    with pytest.raises(CorruptRecord, match="cannot be"):
+        down_convert(data, 1)
+    # The wrapper's last inner offset is 7, so the first one, 8, would be beyond it.
+    entries = encode_entry(8, 1, 0, 0, None, b"") + encode_entry(7, 1, 0, 0, None, b"")
+    wrapper = encode_entry(7, 1, Codec.GZIP, 0, None, compress(Codec.GZIP, entries))
+    with pytest.raises(CorruptRecord, match="offset 7 comes after 8"):
+        down_convert(wrapper, 0)
 
 
 def test_an_incomplete_tail_is_not_converted() -> None:

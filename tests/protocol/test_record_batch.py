@@ -100,7 +100,9 @@ def test_a_record_never_takes_more_than_its_bound(record: Input) -> None:
     assert builder.estimated_size - before <= bound
 
 
-@pytest.mark.parametrize("timestamps", [(0, 2**62), (2**62, 0), (-1, -1), (5, -1)])
+@pytest.mark.parametrize(
+    "timestamps", [(0, 2**62), (2**62, 0), (-1, -1), (5, -1), (-1, 2**63 - 1), (2**63 - 1, -1)]
+)
 def test_timestamps_may_lie_far_apart_and_in_any_order(timestamps: tuple[int, int]) -> None:
     batch = RecordBatch(build(*((timestamp, b"k", b"v") for timestamp in timestamps)))
     assert tuple(record.timestamp for record in batch.records()) == timestamps
@@ -124,6 +126,11 @@ def test_offsets_must_increase() -> None:
     assert builder.next_offset == 13
     with pytest.raises(ValueError, match="offset 12 comes after 12"):
         builder.append(0, None, None, offset=12)
+
+
+def test_timestamps_below_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="negative timestamp: -2"):
+        RecordBatchBuilder().append(-2, None, None)
 
 
 def test_a_batch_may_end_in_offsets_without_records_or_hold_none_at_all() -> None:

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.varints import encode_varint, read_varint, read_varlong, varint_size
+from kcli.protocol.varints import (
+    SMALL_VARINTS,
+    encode_varint,
+    read_varint,
+    read_varlong,
+    varint_size,
+    wrap_int64,
+)
 
 ENCODINGS = [
     (0, "00"),
@@ -51,3 +58,17 @@ def test_a_number_that_goes_on_beyond_its_type_is_refused() -> None:
         read_varint(b"\x80" * 5 + b"\x01", 0)
     with pytest.raises(CorruptRecord, match="longer than its type"):
         read_varlong(b"\x80" * 10 + b"\x01", 0)
+
+
+@pytest.mark.parametrize(
+    ("value", "wrapped"),
+    [(0, 0), (-1, -1), (2**63 - 1, 2**63 - 1), (2**63, -(2**63)), (-(2**63) - 1, 2**63 - 1), (2**64 - 1, -1)],
+)
+def test_sums_beyond_64_bits_wrap(value: int, wrapped: int) -> None:
+    assert wrap_int64(value) == wrapped
+
+
+def test_the_table_of_small_numbers_is_what_encoding_makes() -> None:
+    assert len(SMALL_VARINTS) == 8192
+    for folded, encoded in enumerate(SMALL_VARINTS):
+        assert read_varint(encoded, 0) == ((folded >> 1) ^ -(folded & 1), len(encoded))
