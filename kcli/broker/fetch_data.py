@@ -11,6 +11,7 @@ from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from kcli.storage.file_records import FileSlice
+    from kcli.storage.transaction_index import AbortedTransaction
 
 
 class PartitionKey(NamedTuple):
@@ -18,7 +19,7 @@ class PartitionKey(NamedTuple):
 
     topic_id: bytes
     topic: str | None
-    index: int
+    partition: int
 
 
 def partition_key(topic: str | None, topic_id: bytes, index: int) -> PartitionKey:
@@ -88,7 +89,7 @@ class FetchedPartition:
     """What reading one partition brought: offsets and records, or an error.
 
     `records` is a slice of a segment file, bytes after a conversion, or None; `size` its length in bytes.
-    `aborted` lists (producer id, first offset) for a read_committed reader and is None for others.
+    `aborted` lists the aborted transactions for a read_committed reader and is None for others.
     `diverging` is (epoch, end offset) when the fetcher must truncate (KIP-595); `current_leader` is
     (leader id, leader epoch) when it asked the wrong broker (KIP-951).
     """
@@ -113,7 +114,7 @@ class FetchedPartition:
         self.high_watermark = -1
         self.last_stable_offset = -1
         self.log_start_offset = -1
-        self.aborted: list[tuple[int, int]] | None = None
+        self.aborted: list[AbortedTransaction] | None = None
         self.preferred_read_replica = -1
         self.records: FileSlice | bytes | None = None
         self.size = 0

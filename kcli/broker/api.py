@@ -1,0 +1,121 @@
+"""The API table: what the broker speaks. ApiVersions is this table.
+
+An API is in it only if it works. The ranges go from the lowest version of Kafka 3.9 to the highest of 4.3.1.
+FindCoordinator and everything behind it is absent: there is no group coordinator yet.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.handlers import (
+    api_versions,
+    cluster,
+    configs,
+    delete_records,
+    describe_producers,
+    fetch,
+    init_producer_id,
+    list_offsets,
+    log_dirs,
+    metadata,
+    offset_for_leader_epoch,
+    produce,
+    topic_partitions,
+    topics,
+)
+from kcli.protocol.messages.alter_configs import AlterConfigsRequest
+from kcli.protocol.messages.api_versions import ApiVersionsRequest
+from kcli.protocol.messages.create_partitions import CreatePartitionsRequest
+from kcli.protocol.messages.create_topics import CreateTopicsRequest
+from kcli.protocol.messages.delete_records import DeleteRecordsRequest
+from kcli.protocol.messages.delete_topics import DeleteTopicsRequest
+from kcli.protocol.messages.describe_cluster import DescribeClusterRequest
+from kcli.protocol.messages.describe_configs import DescribeConfigsRequest
+from kcli.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
+from kcli.protocol.messages.describe_producers import DescribeProducersRequest
+from kcli.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kcli.protocol.messages.fetch import FetchRequest
+from kcli.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
+from kcli.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from kcli.protocol.messages.list_offsets import ListOffsetsRequest
+from kcli.protocol.messages.metadata import MetadataRequest
+from kcli.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from kcli.protocol.messages.produce import ProduceRequest
+from kcli.protocol.schema import message_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.protocol.error_codes import KafkaError
+
+
+class Api:
+    """One API: its request, the versions served, what answers it and what answers when that fails.
+
+    `failed(request, error)` makes the error response, or returns None where only closing the connection
+    tells the client. With `sends_files` record data in the response may be slices of files.
+    """
+
+    __slots__ = ("failed", "handler", "key", "max_version", "min_version", "name", "request", "sends_files")
+
+    def __init__(
+        self,
+        request: type[Any],
+        versions: str,
+        handler: Callable[[Any, Any], Any],
+        failed: Callable[[Any, KafkaError], Any] | None = None,
+        *,
+        sends_files: bool = False,
+    ) -> None:
+        info = message_info(request)
+        lowest, _, highest = versions.partition("-")
+        self.request = request
+        self.key = info.key
+        self.name = info.name
+        self.min_version = int(lowest)
+        self.max_version = int(highest or lowest)
+        self.handler = handler
+        self.failed = failed
+        self.sends_files = sends_files
+
+
+APIS = (
+    Api(ProduceRequest, "0-13", produce.produce, produce.failed),
+    Api(FetchRequest, "0-18", fetch.fetch, fetch.failed, sends_files=True),
+    Api(ListOffsetsRequest, "0-11", list_offsets.list_offsets, list_offsets.failed),
+    Api(MetadataRequest, "0-13", metadata.metadata, metadata.failed),
+    Api(ApiVersionsRequest, "0-4", api_versions.api_versions),
+    Api(CreateTopicsRequest, "0-7", topics.create_topics, topics.failed_create_topics),
+    Api(DeleteTopicsRequest, "0-6", topics.delete_topics, topics.failed_delete_topics),
+    Api(DeleteRecordsRequest, "0-2", delete_records.delete_records, delete_records.failed),
+    Api(InitProducerIdRequest, "0-5", init_producer_id.init_producer_id, init_producer_id.failed),
+    Api(
+        OffsetForLeaderEpochRequest,
+        "0-4",
+        offset_for_leader_epoch.offset_for_leader_epoch,
+        offset_for_leader_epoch.failed,
+    ),
+    Api(DescribeConfigsRequest, "0-4", configs.describe_configs, configs.failed_describe_configs),
+    Api(AlterConfigsRequest, "0-2", configs.alter_configs, configs.failed_alter_configs),
+    Api(DescribeLogDirsRequest, "0-5", log_dirs.describe_log_dirs, log_dirs.failed),
+    Api(CreatePartitionsRequest, "0-3", topics.create_partitions, topics.failed_create_partitions),
+    Api(
+        IncrementalAlterConfigsRequest,
+        "0-1",
+        configs.incremental_alter_configs,
+        configs.failed_incremental_alter_configs,
+    ),
+    Api(DescribeClusterRequest, "0-2", cluster.describe_cluster, cluster.failed),
+    Api(DescribeProducersRequest, "0", describe_producers.describe_producers, describe_producers.failed),
+    Api(
+        ListConfigResourcesRequest, "0-1", configs.list_config_resources, configs.failed_list_config_resources
+    ),
+    Api(
+        DescribeTopicPartitionsRequest,
+        "0",
+        topic_partitions.describe_topic_partitions,
+        topic_partitions.failed_describe_topic_partitions,
+    ),
+)

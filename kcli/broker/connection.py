@@ -1,0 +1,351 @@
+"""Connection: one client's socket: frames in, answers out, in the order of the requests.
+
+One task per connection: receive, handle every complete request, send all answers at once, wait. At most one
+request is unfinished; what the client sent behind it waits in memory (up to one receive) or in the socket.
+That is Kafka's ordering guarantee.
+
+Raw non-blocking sockets and `trio.lowlevel`: at this rate each trio operation and each system call counts
+(class `Processor` of Kafka plays this part). Bounds that keep one connection from delaying the others:
+
+* one receive, and one turn of `sendfile`, moves at most `TURN_BYTES`;
+* after `TURN_ROUNDS` receives, `TURN_BYTES` bytes or `TURN_SECONDS` without waiting it lets others run;
+* unsent answers are flushed at `FLUSH_BYTES`, and a client that does not read is not served.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Coroutine
+from struct import Struct
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
+
+import trio
+from trio.lowlevel import checkpoint, wait_readable, wait_writable
+
+from kcli.broker.purgatory import DelayedOperation
+from kcli.broker.request_context import CloseConnection
+from kcli.storage.file_records import FileSlice
+
+if TYPE_CHECKING:
+    import socket
+
+    from kcli.broker.purgatory import Purgatory
+    from kcli.broker.receive_buffers import ReceiveBuffers
+    from kcli.broker.request_context import RequestContext
+    from kcli.broker.request_engine import Answer, RequestEngine
+
+TURN_BYTES = 1024 * 1024
+TURN_ROUNDS = 16
+TURN_SECONDS = 0.002
+FLUSH_BYTES = 256 * 1024
+SENDFILE_FROM = 16 * 1024
+"""From this size on `sendfile` is cheaper than reading and sending."""
+CARRY_BYTES = 4096
+"""An incomplete request up to this size is carried to the next receive; a larger one gets a buffer."""
+
+_SIZE = Struct(">i")
+_log = logging.getLogger(__name__)
+
+
+class Connection:
+    """A socket, and what is unfinished on it."""
+
+    __slots__ = (
+        "_buffers",
+        "_carry",
+        "_closing",
+        "_context",
+        "_engine",
+        "_frame",
+        "_max_request_bytes",
+        "_need",
+        "_operation",
+        "_out",
+        "_out_bytes",
+        "_purgatory",
+        "_received",
+        "_socket",
+        "active",
+        "address",
+        "idle_since",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        engine: RequestEngine,
+        context: RequestContext,
+        purgatory: Purgatory,
+        buffers: ReceiveBuffers,
+        max_request_bytes: int,
+    ) -> None:
+        self._socket = sock
+        self._engine = engine
+        self._context = context
+        self._purgatory = purgatory
+        self._buffers = buffers
+        self._max_request_bytes = max_request_bytes
+        self._carry = b""
+        self._frame: memoryview | None = None
+        self._need = 0
+        self._received = 0
+        self._out: list[Any] = []
+        self._out_bytes = 0
+        self._operation: DelayedOperation | None = None
+        self._closing = False
+        self.address = context.peer_address
+        self.active = True
+        """Set by traffic, cleared by the sweep for idle connections, which keeps `idle_since`."""
+        self.idle_since = 0.0
+
+    async def run(self) -> None:
+        """Serve until the client or the broker closes the connection; never raises but `trio.Cancelled`."""
+        try:
+            await self._serve()
+        except CloseConnection as error:
+            _log.warning("closed the connection from %s: %s", self.address, error.message)
+        except (OSError, trio.ClosedResourceError) as error:
+            _log.debug("the connection from %s ended: %s", self.address, error)
+        except Exception:
+            _log.exception("closed the connection from %s", self.address)
+        finally:
+            self._closing = True
+            self._socket.close()
+
+    def close(self) -> None:
+        """Make `run` end soon; what is unfinished is given up."""
+        if self._closing:
+            return
+        self._closing = True
+        if self._operation is not None:
+            self._purgatory.interrupt(self._operation)
+        trio.lowlevel.notify_closing(self._socket)
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether a request waits for something to happen."""
+        return self._operation is not None
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, -1 when it is closed."""
+        return self._socket.fileno()
+
+    # --- receiving -------------------------------------------------------------------------------
+
+    async def _serve(self) -> None:
+        rounds = turn_bytes = 0
+        more = False
+        while not self._closing:
+            if not more:
+                await wait_readable(self._socket)
+                rounds = turn_bytes = 0
+            try:
+                count = self._receive()
+            except BlockingIOError:
+                more = False
+                continue
+            if count == 0:
+                return
+            self.active = True
+            more = self._frame is not None or count >= len(self._buffers.scratch) - CARRY_BYTES
+            if self._frame is None:
+                await self._handle_received(self._buffers.scratch, 0, len(self._carry) + count)
+            else:
+                self._received += count
+                if self._received == self._need:
+                    more = True
+                    await self._handle_frame(self._frame)
+            if self._out:
+                await self._flush()
+            rounds += 1
+            turn_bytes += count
+            more = more or self._frame is not None
+            if more and (rounds >= TURN_ROUNDS or turn_bytes >= TURN_BYTES):
+                await checkpoint()
+                rounds = turn_bytes = 0
+
+    def _receive(self) -> int:
+        """Receive into the incomplete request's buffer, or into the scratch behind what is carried."""
+        frame = self._frame
+        if frame is not None:
+            received = self._received
+            return self._socket.recv_into(frame[received : min(self._need, received + TURN_BYTES)])
+        scratch = self._buffers.scratch
+        if not self._carry:
+            return self._socket.recv_into(scratch)
+        carried = len(self._carry)
+        scratch[:carried] = self._carry
+        return self._socket.recv_into(scratch[carried:])
+
+    async def _handle_received(self, view: memoryview, position: int, end: int) -> None:
+        """Handle the complete requests in `view[position:end]` and keep the rest for the next receive."""
+        self._carry = b""
+        scratch = self._buffers.scratch
+        feed, context, out = self._engine.feed, self._context, self._out
+        started = 0.0
+        while end - position >= 4:
+            size = _SIZE.unpack_from(view, position)[0]
+            if not 0 <= size <= self._max_request_bytes:
+                raise self._bad_size(size)
+            stop = position + 4 + size
+            if stop > end:
+                break
+            answer = feed(context, view, position + 4, stop)
+            position = stop
+            if type(answer) is bytes:
+                out.append(answer)
+                if position == end:
+                    return
+                self._out_bytes += len(answer)
+                now = perf_counter()
+                if started == 0.0:
+                    started = now
+                elif self._out_bytes > FLUSH_BYTES or now - started > TURN_SECONDS:
+                    view, position, end = _own(view, position, end, scratch)
+                    await self._flush()
+                    await checkpoint()
+                    started = 0.0
+            elif answer is not None:
+                # From here on others may receive into the scratch.
+                view, position, end = _own(view, position, end, scratch)
+                await self._deliver(answer)
+        if position < end:
+            self._keep(view, position, end)
+
+    def _keep(self, view: memoryview, position: int, end: int) -> None:
+        """Keep an incomplete request until more of it comes."""
+        count = end - position
+        need = 4 + _SIZE.unpack_from(view, position)[0] if count >= 4 else 4
+        if need <= CARRY_BYTES:
+            self._carry = bytes(view[position:end])
+            return
+        frame = self._buffers.take(need)
+        frame[:count] = view[position:end]
+        self._frame, self._received, self._need = frame, count, need
+
+    async def _handle_frame(self, frame: memoryview) -> None:
+        """Handle the request that has filled a buffer of its own."""
+        answer = self._engine.feed(self._context, frame, 4, self._need)
+        self._frame = None
+        if isinstance(answer, Coroutine):
+            # It may read the buffer until it ends; if it raises, a thread may do so even longer.
+            await self._deliver(answer)
+            self._buffers.give_back(frame)
+            return
+        self._buffers.give_back(frame)
+        if type(answer) is bytes:
+            self._out.append(answer)
+        elif answer is not None:
+            await self._deliver(answer)
+
+    def _bad_size(self, size: int) -> CloseConnection:
+        limit = self._max_request_bytes
+        if size < 0:
+            return CloseConnection(f"a request announces {size} bytes")
+        return CloseConnection(f"a request announces {size} bytes, `socket.request.max.bytes` is {limit}")
+
+    # --- answering -------------------------------------------------------------------------------
+
+    async def _deliver(self, answer: Answer) -> None:
+        """Send an answer that is not plain bytes, when it is there; the answers before it go first."""
+        if answer is not None and not isinstance(answer, (bytes, list, DelayedOperation)):
+            if self._out:
+                try:
+                    await self._flush()
+                except BaseException:
+                    answer.close()
+                    raise
+            answer = await answer
+        if isinstance(answer, DelayedOperation):
+            answer = await self._wait(answer)
+        self.active = True
+        if type(answer) is bytes:
+            self._out.append(answer)
+        elif answer is not None:
+            assert isinstance(answer, list)
+            await self._send_parts(answer)
+
+    async def _wait(self, operation: DelayedOperation) -> Answer:
+        if not operation.ended:
+            if self._out:
+                try:
+                    await self._flush()
+                except BaseException:
+                    self._purgatory.drop(operation)
+                    raise
+            self._operation = operation
+            await self._purgatory.wait(operation)
+            self._operation = None
+        return self._engine.finish(self._context, operation)
+
+    async def _flush(self) -> None:
+        """Send what is collected: one system call, as long as the client reads."""
+        out = self._out
+        if not out:
+            return
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        self._out_bytes = 0
+        try:
+            sent = self._socket.send(data)
+        except BlockingIOError:
+            sent = 0
+        if sent < len(data):
+            await self._send_rest(memoryview(data)[sent:])
+
+    async def _send_rest(self, data: memoryview) -> None:
+        while data:
+            await wait_writable(self._socket)
+            try:
+                data = data[self._socket.send(data) :]
+            except BlockingIOError:
+                continue
+
+    async def _send_parts(self, parts: list[Any]) -> None:
+        """Send a frame of which some parts are slices of log files."""
+        out = self._out
+        for part in parts:
+            if type(part) is not FileSlice:
+                out.append(part)
+                continue
+            if part.size < SENDFILE_FROM:
+                data = part.read()
+                if len(data) != part.size:
+                    raise CloseConnection("a log file was cut while it was being sent")
+                out.append(data)
+                self._out_bytes += len(data)
+                if self._out_bytes > FLUSH_BYTES:
+                    await self._flush()
+            else:
+                await self._flush()
+                await self._send_file(part)
+
+    async def _send_file(self, part: FileSlice) -> None:
+        position, left = part.position, part.size
+        target, source = self._socket.fileno(), part.fileno()
+        turn_bytes = 0
+        while left:
+            if turn_bytes >= TURN_BYTES:
+                await checkpoint()
+                turn_bytes = 0
+            try:
+                sent = os.sendfile(target, source, position, min(left, TURN_BYTES))
+            except BlockingIOError:
+                await wait_writable(self._socket)
+                turn_bytes = 0
+                continue
+            if sent == 0:
+                raise CloseConnection("a log file was cut while it was being sent")
+            position += sent
+            left -= sent
+            turn_bytes += sent
+
+
+def _own(view: memoryview, position: int, end: int, scratch: memoryview) -> tuple[memoryview, int, int]:
+    """Return the rest of `view` where no other connection receives into it."""
+    if view is not scratch:
+        return view, position, end
+    return memoryview(bytearray(view[position:end])), 0, end - position

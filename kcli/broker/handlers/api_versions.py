@@ -1,0 +1,83 @@
+"""ApiVersions: the API table, as clients see it (KIP-35, KIP-511, KIP-584).
+
+* A version that the broker does not have is answered in version 0 with UNSUPPORTED_VERSION and the range of
+  ApiVersions itself, and the connection stays open.
+* From version 3 the client names its software; a malformed name or version is INVALID_REQUEST.
+* Version 3 cannot carry a supported feature whose lowest level is 0: it is left out there (KAFKA-17492).
+* The finalized features are those of the metadata log, and their epoch is its offset.
+"""
+
+from __future__ import annotations
+
+import re
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.broker.controller.feature_control import SUPPORTED_FEATURES
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.api_versions import (
+    ApiVersion,
+    ApiVersionsResponse,
+    FinalizedFeatureKey,
+    SupportedFeatureKey,
+)
+from kcli.protocol.schema import codec
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kcli.broker.api import Api
+    from kcli.broker.request_context import RequestContext
+    from kcli.protocol.messages.api_versions import ApiVersionsRequest
+
+API_VERSIONS_KEY = 18
+
+_FALLBACK = Struct(">hihhh")
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVersionsResponse | bytes:
+    """Answer with every API in the table."""
+    version = context.api_version
+    if version >= 3:
+        name, software_version = request.client_software_name, request.client_software_version
+        if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software_version)):
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+        context.client_software = (name, software_version)
+    image = context.broker.image
+    cache = context.broker.replica_manager.encoded_metadata
+    key = (API_VERSIONS_KEY, version)
+    body = cache.get(key, image)
+    if body is None:
+        response = _response(context.apis, image.features, image.offset, version)
+        body = cache.put(key, image, codec(ApiVersionsResponse, version).encode(response))
+    return body
+
+
+def unsupported_version_body(api: Api) -> bytes:
+    """Return the answer to a version that does not exist: version 0, with one range to choose from."""
+    return _FALLBACK.pack(
+        ErrorCode.UNSUPPORTED_VERSION, 1, API_VERSIONS_KEY, api.min_version, api.max_version
+    )
+
+
+def _response(
+    apis: Iterable[Api], finalized: Mapping[str, int], features_epoch: int, version: int
+) -> ApiVersionsResponse:
+    supported = {name: (0, level) for name, level in finalized.items()} | dict(SUPPORTED_FEATURES)
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersion(api_key=api.key, min_version=api.min_version, max_version=api.max_version)
+            for api in sorted(apis, key=lambda api: api.key)
+        ],
+        supported_features=[
+            SupportedFeatureKey(name=name, min_version=lowest, max_version=highest)
+            for name, (lowest, highest) in sorted(supported.items())
+            if version >= 4 or lowest > 0
+        ],
+        finalized_features_epoch=features_epoch,
+        finalized_features=[
+            FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
+            for name, level in sorted(finalized.items())
+        ],
+    )

@@ -1,0 +1,62 @@
+"""DescribeCluster: the cluster's id, controller and brokers (KIP-700, KIP-919, KIP-1073).
+
+Brokers are listed with the address of the listener that the request came in on, fenced ones only if asked
+for (version 2). Endpoints of controllers (type 2) are not served by a broker's listener.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED_FOR
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+
+if TYPE_CHECKING:
+    from kcli.broker.request_context import RequestContext
+    from kcli.protocol.messages.describe_cluster import DescribeClusterRequest
+
+_BROKERS, _CONTROLLERS = 1, 2
+
+
+def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
+    """Answer from the metadata image."""
+    broker = context.broker
+    if request.endpoint_type == _CONTROLLERS:
+        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this listener knows no controller endpoints")
+    if request.endpoint_type != _BROKERS:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}"
+        )
+    brokers = []
+    controller_id = -1
+    for node_id, registration in sorted(broker.image.brokers.items()):
+        endpoint = registration.endpoint(context.listener_name)
+        if endpoint is None or (registration.fenced and not request.include_fenced_brokers):
+            continue
+        if controller_id == -1 and not registration.fenced:
+            controller_id = node_id
+        brokers.append(
+            DescribeClusterBroker(
+                broker_id=node_id,
+                host=endpoint.host,
+                port=endpoint.port,
+                rack=registration.rack,
+                is_fenced=registration.fenced,
+            )
+        )
+    return DescribeClusterResponse(
+        cluster_id=broker.cluster_id,
+        controller_id=controller_id,
+        brokers=brokers,
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+        ),
+    )
+
+
+def failed(request: DescribeClusterRequest, error: KafkaError) -> DescribeClusterResponse:
+    """Answer with an error."""
+    return DescribeClusterResponse(
+        error_code=error.code, error_message=error.message, cluster_id="", brokers=[]
+    )

@@ -1,0 +1,227 @@
+"""Fetch: read record batches, and wait for them (class `KafkaApis`, KIP-74, KIP-227).
+
+* Partitions are read in request order within one budget; the first that has anything gives at least one
+  batch. Up to version 3 every partition does, for a part of a batch cannot be converted.
+* Answered at once: no time to wait, nothing asked for, enough bytes, or any error. Otherwise the fetch is
+  parked, and reads again when it is due.
+* Record data goes from the segment file to the socket. Versions 0 to 3 cannot carry batches of magic 2: they
+  get the older formats, converted on the way; zstd before version 10 is UNSUPPORTED_COMPRESSION_TYPE.
+* A failed log directory is NOT_LEADER_OR_FOLLOWER to versions that do not know KAFKA_STORAGE_ERROR.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.broker.delayed_fetch import DelayedFetch
+from kcli.broker.fetch_data import FetchPartition, PartitionKey, partition_key
+from kcli.broker.handlers.fetch_conversion import convert_row
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.fetch import (
+    AbortedTransaction,
+    EpochEndOffset,
+    FetchableTopicResponse,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
+from kcli.protocol.uuids import ZERO_UUID
+from kcli.storage.log_read import Isolation
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from kcli.broker.fetch_data import FetchedPartition
+    from kcli.broker.fetch_session import FetchContext
+    from kcli.broker.request_context import RequestContext
+    from kcli.protocol.messages.fetch import FetchRequest
+
+_READ_COMMITTED = 1
+_MAGIC_2_FROM = 4
+_ZSTD_FROM = 10
+_NO_BYTES = b""
+
+
+def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | DelayedFetch:
+    """Answer with what there is, now or when enough has come."""
+    return _Fetch(request, context).start()
+
+
+def failed(request: FetchRequest, error: KafkaError) -> FetchResponse:
+    """Answer with the same error for every partition, and for the response as a whole."""
+    return FetchResponse(
+        error_code=error.code,
+        responses=[
+            FetchableTopicResponse(
+                topic=topic.topic,
+                topic_id=topic.topic_id,
+                partitions=[
+                    PartitionData(
+                        partition_index=partition.partition,
+                        error_code=error.code,
+                        high_watermark=-1,
+                        records=_NO_BYTES,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+class _Fetch:
+    """One request: what it reads, for whom, and how the answer is made."""
+
+    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
+        broker = context.broker
+        self._broker = broker
+        self._replica_manager = broker.replica_manager
+        self._version = context.api_version
+        self._listener_name = context.listener_name
+        self._replica_id = request.replica_id if self._version < 15 else request.replica_state.replica_id
+        self._min_bytes = request.min_bytes
+        self._max_wait_ms = request.max_wait_ms
+        self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._isolation = self._isolation_of(request.isolation_level)
+        self._session = self._open_session(request)
+
+    def start(self) -> FetchResponse | DelayedFetch:
+        session = self._session
+        if session.error != ErrorCode.NONE:
+            return FetchResponse(error_code=session.error, responses=[])
+        rows = self._read()
+        if self._max_wait_ms <= 0 or not rows or self._is_due(rows):
+            return self._respond(rows)
+        operation = DelayedFetch(
+            self._replica_manager,
+            rows,
+            min_bytes=self._min_bytes,
+            isolation=self._isolation,
+            respond=self._read_and_respond,
+        )
+        self._broker.purgatory.park(operation, operation.watched_keys, self._max_wait_ms)
+        return operation
+
+    def _isolation_of(self, level: int) -> Isolation:
+        if self._replica_id >= 0:
+            return Isolation.LOG_END
+        return Isolation.TXN_COMMITTED if level == _READ_COMMITTED else Isolation.HIGH_WATERMARK
+
+    def _open_session(self, request: FetchRequest) -> FetchContext:
+        uses_ids = self._version >= 13
+        topic_name = self._replica_manager.topic_name
+        wanted: dict[PartitionKey, FetchPartition] = {}
+        for topic in request.topics:
+            name = topic_name(topic.topic_id) if uses_ids else topic.topic
+            topic_id = topic.topic_id if uses_ids else ZERO_UUID
+            for each in topic.partitions:
+                partition = FetchPartition(
+                    name,
+                    topic_id,
+                    each.partition,
+                    each.fetch_offset,
+                    each.partition_max_bytes,
+                    each.current_leader_epoch,
+                    each.last_fetched_epoch,
+                    each.log_start_offset,
+                )
+                wanted[partition_key(name, topic_id, each.partition)] = partition
+        forgotten = [
+            partition_key(topic.topic, topic.topic_id if uses_ids else ZERO_UUID, index)
+            for topic in request.forgotten_topics_data
+            for index in topic.partitions
+        ]
+        session = self._broker.fetch_sessions.open(
+            request.session_id,
+            request.session_epoch,
+            wanted,
+            forgotten,
+            uses_topic_ids=uses_ids,
+            privileged=self._replica_id >= 0,
+            now_ms=self._broker.wall_ms(),
+        )
+        if uses_ids:
+            for partition in session.partitions:
+                if partition.topic is None:  # The metadata may have come since the session was opened.
+                    partition.topic = topic_name(partition.topic_id)
+        return session
+
+    def _read(self) -> list[FetchedPartition]:
+        return self._replica_manager.fetch(
+            self._session.partitions,
+            isolation=self._isolation,
+            max_bytes=self._max_bytes,
+            each_min_one=self._version < _MAGIC_2_FROM,
+            replica_id=self._replica_id,
+        )
+
+    def _is_due(self, rows: Collection[FetchedPartition]) -> bool:
+        size = 0
+        for row in rows:
+            if row.error_code or row.diverging is not None:
+                return True
+            size += row.size
+        return size >= self._min_bytes
+
+    def _read_and_respond(self) -> FetchResponse:
+        return self._respond(self._read())
+
+    def _respond(self, rows: list[FetchedPartition]) -> FetchResponse:
+        version = self._version
+        if version < _ZSTD_FROM:
+            for row in rows:
+                convert_row(row, version)
+        error, session_id, rows = self._session.answer(rows, self._broker.wall_ms())
+        response = FetchResponse(error_code=error, session_id=session_id, responses=[])
+        topic: FetchableTopicResponse | None = None
+        for row in rows:
+            request = row.request
+            name = request.topic or ""
+            if topic is None or (
+                topic.topic_id != request.topic_id if version >= 13 else topic.topic != name
+            ):
+                topic = FetchableTopicResponse(topic=name, topic_id=request.topic_id, partitions=[])
+                response.responses.append(topic)
+            topic.partitions.append(self._partition_data(row))
+        if version >= 16:
+            response.node_endpoints = self._endpoints(rows)
+        return response
+
+    def _partition_data(self, row: FetchedPartition) -> PartitionData:
+        error_code = row.error_code
+        if error_code == ErrorCode.KAFKA_STORAGE_ERROR and self._version <= 5:
+            error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        data = PartitionData(
+            partition_index=row.request.index,
+            error_code=error_code,
+            high_watermark=row.high_watermark,
+            last_stable_offset=row.last_stable_offset,
+            log_start_offset=row.log_start_offset,
+            aborted_transactions=None,
+            records=_NO_BYTES if row.records is None else row.records,  # type: ignore[arg-type]
+        )
+        if row.aborted is not None:
+            data.aborted_transactions = [
+                AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
+                for each in row.aborted
+            ]
+        if row.diverging is not None:
+            data.diverging_epoch = EpochEndOffset(epoch=row.diverging[0], end_offset=row.diverging[1])
+        if row.current_leader is not None and self._version >= 12:
+            leader_id, leader_epoch = row.current_leader
+            data.current_leader = LeaderIdAndEpoch(leader_id=leader_id, leader_epoch=leader_epoch)
+        return data
+
+    def _endpoints(self, rows: Iterable[FetchedPartition]) -> list[NodeEndpoint]:
+        leaders = {row.current_leader[0] for row in rows if row.current_leader is not None}
+        endpoints = []
+        for node_id in sorted(leaders):
+            broker = self._broker.image.brokers.get(node_id)
+            endpoint = None if broker is None else broker.endpoint(self._listener_name)
+            if broker is not None and endpoint is not None:
+                endpoints.append(
+                    NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+                )
+        return endpoints

@@ -1,0 +1,150 @@
+"""ListOffsets: the offset that belongs to a timestamp (class `KafkaApis`, KIP-79).
+
+* -1 is the end: the high watermark, the last stable offset for read_committed, the log end for a replica. -2
+  and -4 are the log start; -3 is the record with the largest timestamp (version 7), -4 needs version 8. -5
+  (version 9) and -6 (version 11) ask about tiered storage, which does not exist here: offset -1.
+* Any other negative timestamp, and a special one before its version, is UNSUPPORTED_VERSION.
+* A timestamp gives the first record at or after it, as far as the client may read, else offset -1.
+* Version 0 answers with a list instead: the bases of the segments last written before the time, newest first.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kcli.storage.log_read import Isolation
+
+if TYPE_CHECKING:
+    from kcli.broker.partition import Partition
+    from kcli.broker.request_context import RequestContext
+    from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+
+_FIRST_VERSION = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+_READ_COMMITTED = 1
+
+
+def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+    """Answer each partition on its own."""
+    isolation = Isolation.HIGH_WATERMARK
+    if request.replica_id >= 0:
+        isolation = Isolation.LOG_END
+    elif request.isolation_level == _READ_COMMITTED:
+        isolation = Isolation.TXN_COMMITTED
+    seen: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
+            seen[key] = seen.get(key, 0) + 1
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    _answer(
+                        topic.name,
+                        partition,
+                        context,
+                        isolation,
+                        twice=seen[topic.name, partition.partition_index] > 1,
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def failed(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
+    """Answer with the same error for every partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(
+                        partition_index=partition.partition_index, error_code=error.code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    topic: str, wanted: ListOffsetsPartition, context: RequestContext, isolation: Isolation, *, twice: bool
+) -> ListOffsetsPartitionResponse:
+    response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+    try:
+        if twice:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
+        partition = context.broker.replica_manager.leader(
+            topic, wanted.partition_index, wanted.current_leader_epoch
+        )
+        if context.api_version == 0:
+            response.old_style_offsets = _segment_offsets(
+                partition, wanted.timestamp, wanted.max_num_offsets, isolation, context.broker.wall_ms()
+            )
+            return response
+        if wanted.timestamp < 0 and _FIRST_VERSION.get(wanted.timestamp, 1000) > context.api_version:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer version"
+            )
+        response.timestamp, response.offset, response.leader_epoch = _find(
+            partition, wanted.timestamp, isolation
+        )
+    except KafkaError as error:
+        response.error_code = error.code
+    return response
+
+
+def _find(partition: Partition, timestamp: int, isolation: Isolation) -> tuple[int, int, int]:
+    """Return (timestamp, offset, leader epoch), -1 for what there is not."""
+    log = partition.log
+    match timestamp:
+        case -1:
+            return -1, partition.limit(isolation), partition.leader_epoch
+        case -2 | -4:
+            return -1, log.log_start_offset, log.leader_epochs.epoch_for(log.log_start_offset)
+        case -5 | -6:
+            return -1, -1, -1
+        case -3:
+            found = log.offset_of_max_timestamp()
+        case _:
+            found = log.offset_for_timestamp(timestamp)
+    if found is None or found[1] >= partition.limit(isolation):
+        return -1, -1, -1
+    return found
+
+
+def _segment_offsets(
+    partition: Partition, timestamp: int, max_count: int, isolation: Isolation, now_ms: int
+) -> list[int]:
+    """Return at most `max_count` segment bases, newest first, as version 0 has them."""
+    offsets = partition.log.offsets_before(timestamp, max(0, max_count), now_ms)
+    limit = partition.limit(isolation)
+    if any(offset > limit for offset in offsets):
+        offsets = [limit, *(offset for offset in offsets if offset <= limit)]
+    return sorted(offsets, reverse=True)

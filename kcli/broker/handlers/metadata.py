@@ -1,0 +1,230 @@
+"""Metadata: brokers, topics, and who leads their partitions (class `KRaftMetadataCache`).
+
+* Version 0 reads an empty list as all topics; from version 1 null is all and empty is none.
+* From version 12 topics may be asked for by id; an unknown id is UNKNOWN_TOPIC_ID.
+* Addresses are those of the listener that the request came in on; a leader without it counts as absent.
+* Version 0 leaves out replicas that cannot be reached and says REPLICA_NOT_AVAILABLE; later versions keep
+  them and, from 5, list them as offline.
+* A missing topic is created if the broker and (from version 4) the request allow it; it is answered at once,
+  for its metadata is there when the controller returns.
+
+Topics are encoded once per version and joined: a response of a thousand topics is not built twice.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
+from kcli.broker.controller.topic_names import INTERNAL_TOPICS, check_topic_name
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.metadata import (
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kcli.protocol.schema import codec
+from kcli.protocol.unsigned_varint import encode_unsigned_varint
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kcli.broker.metadata_image import MetadataImage, PartitionRegistration, TopicImage
+    from kcli.broker.request_context import RequestContext
+    from kcli.protocol.messages.metadata import MetadataRequest
+
+CLUSTER_OPERATIONS = 0b1_1111_1010_0000
+"""Every operation on the cluster, as a bit field: nobody is refused anything without an authorizer."""
+TOPIC_OPERATIONS = 0b1101_1111_1000
+NOT_ASKED_FOR = -(2**31)
+
+_FLEXIBLE_FROM = 9
+_COUNT = Struct(">i")
+
+
+def metadata(request: MetadataRequest, context: RequestContext) -> bytes:
+    """Answer with the brokers and the topics asked for."""
+    version = context.api_version
+    topics: list[bytes]
+    if request.topics is None or (version == 0 and not request.topics):
+        topics = [_known(context, topic, request) for topic in context.broker.image.topics.values()]
+    else:
+        _check_ids(request, version)
+        if any(topic.topic_id != ZERO_UUID for topic in request.topics):
+            topics = [_by_id(context, topic.topic_id, request) for topic in request.topics]
+        else:
+            names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
+            refused = _create_missing(names, request, context)
+            topics = [_by_name(context, name, request, refused) for name in names]
+    return _body(topics, request, context)
+
+
+def failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
+    """Answer with the same error for every topic, and for the response as a whole where that exists."""
+    return MetadataResponse(
+        brokers=[],
+        topics=[
+            MetadataResponseTopic(
+                error_code=error.code, name=topic.name or "", topic_id=topic.topic_id, partitions=[]
+            )
+            for topic in request.topics or ()
+        ],
+        error_code=error.code,
+    )
+
+
+def _check_ids(request: MetadataRequest, version: int) -> None:
+    for topic in request.topics or ():
+        if version < 12 and topic.name is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} needs topic names")
+        if version < 12 and topic.topic_id != ZERO_UUID:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} cannot ask by topic id")
+
+
+def _create_missing(
+    names: list[str], request: MetadataRequest, context: RequestContext
+) -> dict[str, KafkaError]:
+    """Create topics that are missing, if that is allowed; return why some were not."""
+    broker = context.broker
+    config = broker.config
+    if not request.allow_auto_topic_creation or not config.auto_create_topics_enable:
+        return {}
+    missing = [name for name in names if name not in broker.image.topics and _is_legal(name)]
+    if not missing:
+        return {}
+    defaults = TopicDefaults(config.num_partitions, config.default_replication_factor, config.topic_defaults)
+    created = broker.controller.create_topics([NewTopic(name) for name in missing], defaults=defaults)
+    return {
+        name: outcome
+        for name, outcome in zip(missing, created, strict=True)
+        if isinstance(outcome, KafkaError)
+    }
+
+
+def _is_legal(name: str) -> bool:
+    try:
+        check_topic_name(name)
+    except KafkaError:
+        return False
+    return True
+
+
+def _by_id(context: RequestContext, topic_id: bytes, request: MetadataRequest) -> bytes:
+    topic = context.broker.image.topics_by_id.get(topic_id)
+    if topic is not None:
+        return _known(context, topic, request)
+    return _encode_topic(
+        MetadataResponseTopic(
+            error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
+        ),
+        context.api_version,
+    )
+
+
+def _by_name(
+    context: RequestContext, name: str, request: MetadataRequest, refused: dict[str, KafkaError]
+) -> bytes:
+    topic = context.broker.image.topics.get(name)
+    if topic is not None:
+        return _known(context, topic, request)
+    error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if name in refused:
+        error = refused[name].code
+    elif not _is_legal(name):
+        error = ErrorCode.INVALID_TOPIC_EXCEPTION
+    return _encode_topic(
+        MetadataResponseTopic(
+            error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[]
+        ),
+        context.api_version,
+    )
+
+
+def _known(context: RequestContext, topic: TopicImage, request: MetadataRequest) -> bytes:
+    """Return a topic that exists, encoded now or before."""
+    cache = context.broker.replica_manager.encoded_metadata
+    with_operations = request.include_topic_authorized_operations
+    key = ("metadata", topic.topic_id, context.api_version, context.listener_name, with_operations)
+    encoded = cache.get(key, topic)
+    if encoded is None:
+        image = context.broker.image
+        response = MetadataResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            is_internal=topic.name in INTERNAL_TOPICS,
+            partitions=[
+                _partition(image, context.listener_name, context.api_version, index, partition)
+                for index, partition in enumerate(topic.partitions)
+            ],
+            topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED_FOR,
+        )
+        encoded = cache.put(key, topic, _encode_topic(response, context.api_version))
+    return encoded
+
+
+def _encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
+    return codec(MetadataResponseTopic, version, version >= _FLEXIBLE_FROM).encode(topic)
+
+
+def _partition(
+    image: MetadataImage, listener_name: str, version: int, index: int, partition: PartitionRegistration
+) -> MetadataResponsePartition:
+    def reachable(node_id: int) -> bool:
+        broker = image.brokers.get(node_id)
+        return broker is not None and not broker.fenced and broker.endpoint(listener_name) is not None
+
+    replicas, isr = list(partition.replicas), list(partition.isr)
+    error, leader = ErrorCode.NONE, partition.leader
+    if version == 0:
+        replicas, isr = list(filter(reachable, replicas)), list(filter(reachable, isr))
+        if (len(replicas), len(isr)) != (len(partition.replicas), len(partition.isr)):
+            error = ErrorCode.REPLICA_NOT_AVAILABLE
+    if not reachable(leader):
+        registration = image.brokers.get(leader)
+        error = ErrorCode.LEADER_NOT_AVAILABLE
+        if registration is not None and not registration.fenced and version >= 6:
+            error = ErrorCode.LISTENER_NOT_FOUND
+        leader = -1
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=[node_id for node_id in partition.replicas if not reachable(node_id)],
+    )
+
+
+def _body(topics: list[bytes], request: MetadataRequest, context: RequestContext) -> bytes:
+    """Return the response body: everything else encoded as usual, the topics put in their place."""
+    version = context.api_version
+    image = context.broker.image
+    brokers, controller_id = [], -1
+    for node_id, broker in sorted(image.brokers.items()):
+        endpoint = None if broker.fenced else broker.endpoint(context.listener_name)
+        if endpoint is not None:
+            brokers.append(
+                MetadataResponseBroker(
+                    node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+            if controller_id == -1:
+                controller_id = node_id  # Every broker takes what is for the controller.
+    response = MetadataResponse(
+        brokers=brokers,
+        cluster_id=context.broker.cluster_id,
+        controller_id=controller_id,
+        topics=[],
+        cluster_authorized_operations=(
+            CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
+        ),
+    )
+    body = codec(MetadataResponse, version).encode(response)
+    if version < _FLEXIBLE_FROM:
+        end = len(body) - (4 if version == 8 else 0)
+        return b"".join([body[: end - 4], _COUNT.pack(len(topics)), *topics, body[end:]])
+    # Behind the topics: operations up to version 10, the error from 13, the tag section.
+    end = len(body) - 1 - (4 if version <= 10 else 0) - (2 if version >= 13 else 0)
+    return b"".join([body[: end - 1], encode_unsigned_varint(len(topics) + 1), *topics, body[end:]])

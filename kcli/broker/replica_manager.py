@@ -1,0 +1,269 @@
+"""ReplicaManager: the partitions of one node (class `ReplicaManager`).
+
+It follows the metadata: `apply` makes logs for the replicas that the controller placed here, gives each its
+role, and removes those that are gone. Handlers find partitions through it, and get Kafka's errors for those
+that are not here.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kcli.broker.controller.replication_control import UNASSIGNED_DIRECTORY
+from kcli.broker.encoded_metadata import EncodedMetadata
+from kcli.broker.fetch_data import FetchedPartition
+from kcli.broker.metadata_image import ConfigResourceType
+from kcli.broker.partition import Partition
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kcli.broker.fetch_data import FetchPartition
+    from kcli.broker.metadata_image import MetadataDelta, MetadataImage, TopicImage
+    from kcli.broker.partition import PartitionId
+    from kcli.broker.purgatory import Purgatory
+    from kcli.storage.log_config import LogConfig
+    from kcli.storage.log_manager import LogManager
+    from kcli.storage.log_read import Isolation
+
+_log = logging.getLogger(__name__)
+
+CONSUMER_ID = -1
+
+
+class ReplicaManager:
+    """The replicas on node `node_id`, by topic and partition.
+
+    `log_config` gives a topic's effective configuration from its overrides; it is asked anew when either
+    may have changed.
+    """
+
+    def __init__(
+        self,
+        node_id: int,
+        log_manager: LogManager,
+        purgatory: Purgatory,
+        *,
+        log_config: Callable[[Mapping[str, str]], LogConfig],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.node_id = node_id
+        self.log_manager = log_manager
+        self.purgatory = purgatory
+        self.encoded_metadata = EncodedMetadata()
+        self.partitions: dict[PartitionId, Partition] = {}
+        self.image: MetadataImage | None = None
+        self._log_config = log_config
+        self._wall_ms = wall_ms
+        self._offline: set[PartitionId] = set()
+
+    # --- following the metadata ------------------------------------------------------------------
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over an image; `delta` says what changed since the one before.
+
+        Deletions come first: a topic may be deleted and created again under its name in one delta. A log
+        directory that fails takes only its own partitions out of service.
+        """
+        self.image = image
+        if delta.changed_brokers:
+            self.encoded_metadata.clear()
+        for topic in delta.deleted_topics:
+            for index, _ in enumerate(topic.partitions):
+                self._delete(topic, index)
+        for topic in (*delta.created_topics, *delta.changed_topics):
+            for index in sorted(delta.changed_partitions.get(topic.topic_id, ())):
+                self._apply_partition(topic, index)
+        self._apply_configs(delta)
+
+    def _apply_partition(self, topic: TopicImage, index: int) -> None:
+        registration = topic.partitions[index]
+        key = (topic.name, index)
+        if self.node_id not in registration.replicas:
+            if key in self.partitions:
+                self._delete(topic, index)
+            return
+        partition = self.partitions.get(key)
+        try:
+            if partition is None:
+                partition = self._create(topic, index)
+            partition.apply(registration)
+        except KafkaError as error:
+            _log.error("%s-%d is offline: %s", topic.name, index, error.message)
+            self._offline.add(key)
+            self.partitions.pop(key, None)
+            self.purgatory.touch(key)
+
+    def _create(self, topic: TopicImage, index: int) -> Partition:
+        assert self.image is not None
+        registration = topic.partitions[index]
+        directory_id = None
+        if registration.directories:
+            directory_id = registration.directories[registration.replicas.index(self.node_id)]
+            if directory_id == UNASSIGNED_DIRECTORY:
+                directory_id = None
+        log = self.log_manager.get_or_create(
+            topic.name,
+            index,
+            topic.topic_id,
+            self._log_config(self.image.topic_config(topic.name)),
+            directory_id=directory_id,
+            now_ms=self._wall_ms(),
+        )
+        partition = Partition(
+            topic.name,
+            index,
+            topic.topic_id,
+            node_id=self.node_id,
+            log=log,
+            touch=self.purgatory.touch,
+        )
+        self.partitions[partition.key] = partition
+        self._offline.discard(partition.key)
+        return partition
+
+    def _delete(self, topic: TopicImage, index: int) -> None:
+        key = (topic.name, index)
+        self._offline.discard(key)
+        partition = self.partitions.pop(key, None)
+        if partition is None:
+            return
+        partition.leader = -1
+        self.purgatory.touch(key)
+        try:
+            self.log_manager.delete(topic.name, index, now_ms=self._wall_ms())
+        except KafkaError as error:
+            _log.error("%s-%d could not be deleted: %s", topic.name, index, error.message)
+
+    def _apply_configs(self, delta: MetadataDelta) -> None:
+        assert self.image is not None
+        topics = {name for kind, name in delta.changed_configs if kind == ConfigResourceType.TOPIC}
+        if topics:
+            self._update_configs(
+                partition for partition in self.partitions.values() if partition.topic in topics
+            )
+
+    def update_log_configs(self) -> None:
+        """Give every log its configuration anew: the broker's own defaults have changed."""
+        self._update_configs(self.partitions.values())
+
+    def _update_configs(self, partitions: Iterable[Partition]) -> None:
+        assert self.image is not None
+        for partition in partitions:
+            config = self._log_config(self.image.topic_config(partition.topic))
+            if config != partition.log.config:
+                partition.log.update_config(config)
+
+    def directory_failed(self, path: str) -> None:
+        """Take the partitions of a failed log directory out of service."""
+        for key, partition in list(self.partitions.items()):
+            if partition.log.parent_directory == path:
+                del self.partitions[key]
+                self._offline.add(key)
+                partition.leader = -1
+                self.purgatory.touch(key)
+
+    # --- finding partitions ----------------------------------------------------------------------
+
+    def partition(self, topic: str, index: int) -> Partition:
+        """Return a replica of this node.
+
+        Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER when only other nodes have
+        it, KAFKA_STORAGE_ERROR when its log directory failed.
+        """
+        found = self.partitions.get((topic, index))
+        if found is None:
+            raise self._missing(topic, index)
+        return found
+
+    def leader(self, topic: str, index: int, current_leader_epoch: int = -1) -> Partition:
+        """Return a partition that this node leads. Raises `KafkaError`, also for a wrong leader epoch."""
+        partition = self.partition(topic, index)
+        partition.check_leader(current_leader_epoch)
+        return partition
+
+    def topic_name(self, topic_id: bytes) -> str | None:
+        """Return the name of a topic, None if the cluster has no such id."""
+        topic = None if self.image is None else self.image.topics_by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def _missing(self, topic: str, index: int) -> KafkaError:
+        name = f"{topic}-{index}"
+        if (topic, index) in self._offline:
+            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"the log directory of {name} has failed")
+        known = None if self.image is None else self.image.topics.get(topic)
+        if known is None or not 0 <= index < len(known.partitions):
+            return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}")
+        return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} has no replica of {name}")
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def fetch(
+        self,
+        wanted: Iterable[FetchPartition],
+        *,
+        isolation: Isolation,
+        max_bytes: int,
+        each_min_one: bool = False,
+        replica_id: int = CONSUMER_ID,
+    ) -> list[FetchedPartition]:
+        """Read partitions in order, within one budget of `max_bytes`; errors become rows.
+
+        The first partition that has anything gives at least one whole batch, with `each_min_one` every
+        partition does; otherwise a batch that does not fit is left out.
+        """
+        rows = []
+        left, min_one = max_bytes, True
+        for request in wanted:
+            row = self._read(request, isolation, min(request.max_bytes, left), min_one, replica_id)
+            rows.append(row)
+            if row.size:
+                min_one = each_min_one
+                left = max(0, left - row.size)
+        return rows
+
+    def _read(
+        self,
+        request: FetchPartition,
+        isolation: Isolation,
+        max_bytes: int,
+        min_one: bool,
+        replica_id: int,
+    ) -> FetchedPartition:
+        topic = request.topic
+        if topic is None:
+            return FetchedPartition(request, ErrorCode.UNKNOWN_TOPIC_ID)
+        try:
+            partition = self.partitions.get((topic, request.index))
+            if partition is None:
+                raise self._missing(topic, request.index)
+            if request.topic_id not in (ZERO_UUID, partition.topic_id):
+                return FetchedPartition(request, ErrorCode.INCONSISTENT_TOPIC_ID)
+            if replica_id >= 0 and replica_id not in partition.replicas:
+                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+                if request.current_leader_epoch >= 0:
+                    code = ErrorCode.UNKNOWN_LEADER_EPOCH
+                return FetchedPartition(request, code)
+            row = partition.read(request, isolation=isolation, max_bytes=max_bytes, min_one=min_one)
+            if replica_id >= 0 and row.diverging is None:
+                partition.follower_fetched(replica_id, request.fetch_offset)
+            return row
+        except KafkaError as error:
+            row = FetchedPartition(request, error.code)
+            if error.code in _SAY_LEADER:
+                row.current_leader = self.current_leader(topic, request.index)
+            return row
+
+    def current_leader(self, topic: str, index: int) -> tuple[int, int] | None:
+        """Return (leader, leader epoch) of any partition as the metadata has it, None if it has none."""
+        known = None if self.image is None else self.image.topics.get(topic)
+        if known is None or not 0 <= index < len(known.partitions):
+            return None
+        registration = known.partitions[index]
+        return registration.leader, registration.leader_epoch
+
+
+_SAY_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})

@@ -1,0 +1,55 @@
+"""RequestContext: what a handler knows besides the request itself.
+
+A connection has at most one unfinished request, so it owns one context and fills it anew for each. A
+handler may use it until its answer is made, and must not keep it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from kcli.broker.api import Api
+    from kcli.broker.broker import Broker
+
+
+class CloseConnection(KcliError):
+    """The only answer is to close the connection; the message says why, for the log."""
+
+
+class RequestContext:
+    """The request's header and where it came from.
+
+    `client_id` is "" when the header has null. `listener_name` is the listener that the connection came in
+    on: answers that hold addresses give those of this listener.
+    """
+
+    __slots__ = (
+        "api_key",
+        "api_version",
+        "apis",
+        "broker",
+        "client_id",
+        "client_software",
+        "correlation_id",
+        "listener_name",
+        "peer_address",
+        "principal",
+    )
+
+    def __init__(
+        self, broker: Broker, listener_name: str, peer_address: str, apis: tuple[Api, ...] = ()
+    ) -> None:
+        self.broker = broker
+        self.apis = apis
+        self.listener_name = listener_name
+        self.peer_address = peer_address
+        self.principal = "User:ANONYMOUS"
+        self.client_software = ("unknown", "unknown")
+        """Name and version, as ApiVersions told them (KIP-511)."""
+        self.api_key = -1
+        self.api_version = -1
+        self.correlation_id = 0
+        self.client_id = ""
