@@ -11,7 +11,7 @@ from tests.support.kcli_broker import KcliBroker
 from tests.support.toolchain import need
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
 TABLES = pytest.StashKey[list[str]]()
@@ -65,11 +65,16 @@ def new_kcli_broker(tmp_path: Path) -> Iterator[Callable[..., KcliBroker]]:
     """Make kcli brokers of a test's own, not started; each in a directory of its own."""
     brokers: list[KcliBroker] = []
 
-    def make(settings: Mapping[str, str] | None = None, directory: Path | None = None) -> KcliBroker:
+    def make(
+        settings: Mapping[str, str] | None = None,
+        *,
+        arguments: Sequence[str] = (),
+        directory: Path | None = None,
+    ) -> KcliBroker:
         if directory is None:
             directory = tmp_path / f"broker-{len(brokers)}"
             directory.mkdir()
-        broker = KcliBroker(directory, settings=settings)
+        broker = KcliBroker(directory, settings=settings, arguments=arguments)
         brokers.append(broker)
         return broker
 

@@ -55,8 +55,13 @@ class BoundTools:
         return result.lines
 
     def create(self, topic: str, partitions: int = 1) -> None:
-        """Create a topic."""
+        """Create a topic and see every partition led.
+
+        A broker that refuses a producer's first batch because the partition is not there yet, and then takes
+        the second, leaves an idempotent producer retrying the first until its delivery times out.
+        """
         self.done("kafka-topics", "--create", "--topic", topic, "--partitions", str(partitions))
+        assert len(self.done("kafka-get-offsets", "--topic", topic)) == partitions
 
     def produce(self, topic: str, *lines: str) -> None:
         """Produce lines."""

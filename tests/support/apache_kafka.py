@@ -130,11 +130,21 @@ class KafkaTools:
 
 
 class ApacheKafka:
-    """A broker of one node, formatted by its own storage tool, on free ports of the loopback interface."""
+    """A broker of one node on free ports of the loopback interface.
 
-    def __init__(self, directory: Path, tools: KafkaTools, settings: Mapping[str, str] | None = None) -> None:
+    Its directory is formatted by its own storage tool, unless `data` names one that was written before.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        tools: KafkaTools,
+        *,
+        settings: Mapping[str, str] | None = None,
+        data: Path | None = None,
+    ) -> None:
         self.directory = directory
-        self.data = directory / "data"
+        self.data = data or directory / "data"
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._process: ChildProcess | None = None
@@ -159,9 +169,10 @@ class ApacheKafka:
         properties = directory / "server.properties"
         properties.write_text("".join(f"{name}={value}\n" for name, value in self._settings.items()))
         self._properties = properties
-        formatted = tools("kafka-storage", "format", "-t", random_cluster_id(), "-c", properties)
-        if formatted.code != 0:
-            raise ProcessFailed(f"format: {formatted}")
+        if data is None:
+            formatted = tools("kafka-storage", "format", "-t", random_cluster_id(), "-c", properties)
+            if formatted.code != 0:
+                raise ProcessFailed(f"format: {formatted}")
 
     def start(self) -> None:
         """Start the JVM and wait until the broker takes part in its cluster and listens."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.support.processes import ChildProcess, ProcessFailed, free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
 READY_TIMEOUT_SECONDS = 60.0
@@ -24,6 +24,7 @@ class KcliBroker:
         directory: Path,
         *,
         settings: Mapping[str, str] | None = None,
+        arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
         preexec: Callable[[], None] | None = None,
     ) -> None:
@@ -34,6 +35,7 @@ class KcliBroker:
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.ready_line = ""
+        self._arguments = list(arguments)
         self._settings = dict(settings or {})
         self._environment = {"PYTHONUNBUFFERED": "1", **(environment or {})}
         self._preexec = preexec
@@ -42,7 +44,7 @@ class KcliBroker:
     def command(self) -> list[str]:
         """The command line that starts it."""
         command = [sys.executable, "-m", "kcli", "broker", "start", "--port", str(self.port)]
-        command += ["--data-dir", str(self.data)]
+        command += ["--host", "127.0.0.1", "--data-dir", str(self.data), *self._arguments]
         for name, value in self._settings.items():
             command += ["--override", f"{name}={value}"]
         return command

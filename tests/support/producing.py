@@ -1,0 +1,125 @@
+"""Producing and reading through confluent-kafka, for tests that are about the broker and not the client."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+
+from tests.support.records import TestRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+DEADLINE_SECONDS = 60.0
+
+
+def create_topic(
+    bootstrap: str, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
+) -> None:
+    """Create a topic and wait until it has leaders."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    wanted = NewTopic(topic, partitions, 1, config=dict(config or {}))
+    admin.create_topics([wanted])[topic].result(DEADLINE_SECONDS)
+
+
+def delete_topic(bootstrap: str, topic: str) -> None:
+    """Delete a topic."""
+    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([topic])[topic].result(DEADLINE_SECONDS)
+
+
+def topic_config(bootstrap: str, topic: str) -> dict[str, str]:
+    """Every configuration of a topic by name."""
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    entries = admin.describe_configs([resource])[resource].result(DEADLINE_SECONDS)
+    return {name: entry.value for name, entry in entries.items()}
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    records: Iterable[TestRecord],
+    config: Mapping[str, object] | None = None,
+) -> None:
+    """Produce every record to the partition that its slot names; raises when one was not acknowledged."""
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **(config or {})})
+    for record in records:
+        producer.produce(
+            topic,
+            record.value,
+            record.key,
+            record.slot,
+            on_delivery=delivered,
+            timestamp=max(0, record.timestamp),
+            headers=list(record.headers),
+        )
+        producer.poll(0)
+    left = producer.flush(DEADLINE_SECONDS)
+    if failures:
+        raise KafkaException(failures[0])
+    assert left == 0, f"{left} records without an answer"
+
+
+def end_offsets(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
+    """Per partition the first offset and the end offset."""
+    consumer = _consumer(bootstrap)
+    try:
+        partitions = consumer.list_topics(topic, DEADLINE_SECONDS).topics[topic].partitions
+        return {
+            number: consumer.get_watermark_offsets(TopicPartition(topic, number), DEADLINE_SECONDS)
+            for number in sorted(partitions)
+        }
+    finally:
+        consumer.close()
+
+
+def read_partition(
+    bootstrap: str, topic: str, partition: int, start: int | None = None, end: int | None = None
+) -> list[TestRecord]:
+    """The records of a partition from its start, or `start`, to its end, or before `end`."""
+    consumer = _consumer(bootstrap)
+    try:
+        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), DEADLINE_SECONDS)
+        position = low if start is None else start
+        stop = high if end is None else end
+        consumer.assign([TopicPartition(topic, partition, position)])
+        records: list[TestRecord] = []
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while position < stop:
+            assert time.monotonic() < deadline, f"{topic}-{partition}: stuck at {position} of {stop}"
+            for message in consumer.consume(10_000, 0.2):
+                if message.error() is not None:
+                    raise KafkaException(message.error())
+                _, timestamp = message.timestamp()
+                offset = message.offset()
+                headers = tuple(message.headers() or ())
+                position = offset + 1
+                if offset < stop:
+                    records.append(
+                        TestRecord(partition, offset, timestamp, message.key(), message.value(), headers)
+                    )
+        return records
+    finally:
+        consumer.close()
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "unused",
+            "enable.auto.commit": False,
+            "fetch.wait.max.ms": 50,
+            "auto.offset.reset": "error",
+            "check.crcs": True,
+        }
+    )
