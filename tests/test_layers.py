@@ -27,6 +27,9 @@ PURE_BROKER = (
     "kcli.broker.sasl",
     "kcli.broker.quotas",
     "kcli.broker.timing_wheel",
+    "kcli.broker.config_definition",
+    "kcli.broker.broker_configs",
+    "kcli.broker.topic_configs",
 )
 ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     # room: (kcli modules it may import, third-party packages); the longest room that holds a module counts

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import typer
 
 from kcli.errors import UsageError
+
+Given = TypeVar("Given")
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 
@@ -92,6 +94,18 @@ def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]
             raise UsageError(f"`{option}` wants name=value: {pair}")
         properties[name.strip()] = value.strip()
     return properties
+
+
+def renamed(old: Given | None, old_option: str, new: Given | None, new_option: str) -> Given | None:
+    """Return an option's value that had another name before KIP-1147; only one of the two may be used."""
+    if old is None:
+        return new
+    if new is not None:
+        raise UsageError(f"`{old_option}` and `{new_option}` exclude each other")
+    from kcli.commands.output import note
+
+    note(f"warning: `{old_option}` is an old name of `{new_option}`")
+    return old
 
 
 def read_properties(path: Path | None) -> dict[str, str]:

@@ -45,11 +45,15 @@ def open_client(
     bootstrap_server: str, command_config: Path | None = None, command_property: Sequence[str] | None = None
 ) -> AbstractAsyncContextManager[Client]:
     """Return a context manager that connects on entry and closes the client on exit."""
+    return connect_with(bootstrap_server, client_properties(command_config, command_property))
+
+
+def connect_with(bootstrap_server: str, properties: Mapping[str, str]) -> AbstractAsyncContextManager[Client]:
+    """Return a context manager that connects with client properties, and warns of those nobody knows."""
     from kcli.client.client import connect
     from kcli.client.config import ClientConfig, unknown_properties
     from kcli.commands.output import note
 
-    properties = client_properties(command_config, command_property, {"client.id": "kcli"})
     for warning in unknown_properties(properties):
         note(f"warning: {warning}")
     return connect(bootstrap_server, ClientConfig.from_properties(properties))

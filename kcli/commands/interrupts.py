@@ -1,0 +1,32 @@
+"""Ctrl-C and SIGTERM for commands that finish what they have begun before they end."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import trio
+
+
+@asynccontextmanager
+async def interruptible() -> AsyncIterator[trio.CancelScope]:
+    """Give a scope to run work in: the first signal cancels it, and a second one ends the program at once.
+
+    What follows the scope inside this block, like flushing, runs after the first signal too; it looks at
+    `cancel_called` to know whether there was one.
+    """
+
+    async def watch(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
+        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            task_status.started()
+            async for _ in signals:
+                if scope.cancel_called:
+                    raise KeyboardInterrupt
+                scope.cancel()
+
+    async with trio.open_nursery() as nursery:
+        scope = trio.CancelScope()
+        await nursery.start(watch, scope)
+        yield scope
+        nursery.cancel_scope.cancel()

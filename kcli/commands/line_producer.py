@@ -1,0 +1,167 @@
+"""Sending lines: from inputs through a reader to a producer, counting what becomes of each record.
+
+Reading stops at the first line that cannot be parsed, and at Ctrl-C; what was read until then is still
+delivered, after Ctrl-C within a second.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.commands.output import Table
+from kcli.errors import Interrupted, KcliError
+
+if TYPE_CHECKING:
+    from kcli.client.client import Client
+    from kcli.client.config import ProducerConfig
+    from kcli.client.producer import Producer
+    from kcli.client.producer_batch import Delivery
+    from kcli.commands.line_input import Input
+    from kcli.commands.line_reader import LineReader, ReaderFormat
+    from kcli.commands.progress import Advance
+
+FLUSH_AFTER_INTERRUPT_MS = 800
+SHOWN_FAILURES = 5
+PROMPT = ">"
+
+
+class Target(NamedTuple):
+    """Where records go, and whether one at a time."""
+
+    topic: str
+    partition: int | None = None
+    sync: bool = False
+
+
+class Produced(NamedTuple):
+    """The result of `produce`: what was delivered, and what was not."""
+
+    topic: str
+    delivered: int
+    failed: int
+    bytes: int
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Sequence[str]:
+        """Return no line: Kafka's tool prints nothing."""
+        return ()
+
+    def tables(self) -> Iterator[Table]:
+        """Return one table."""
+        yield Table(("Topic", "Delivered", "Failed", "Bytes read"), [self[:4]])
+
+
+class Tally:
+    """Counts the outcomes of the records, and keeps one example of each kind of failure."""
+
+    def __init__(self) -> None:
+        self.delivered = 0
+        self.failed = 0
+        self.examples: dict[str, KcliError] = {}
+        self.counts: dict[str, int] = {}
+
+    def settle(self, delivery: Delivery) -> None:
+        """Count a record whose outcome is known."""
+        error = delivery.error
+        if error is None:
+            self.delivered += 1
+        else:
+            self.fail(error)
+
+    def fail(self, error: KcliError) -> None:
+        """Count a record that was not delivered."""
+        self.failed += 1
+        self.counts[error.message] = self.counts.get(error.message, 0) + 1
+        self.examples.setdefault(error.message, error)
+
+    def failures(self) -> list[KcliError]:
+        """Return an error for each of the most frequent kinds of failure."""
+        total = self.delivered + self.failed
+        kinds = sorted(self.counts, key=lambda message: -self.counts[message])[:SHOWN_FAILURES]
+        return [
+            KcliError(
+                f"{self.counts[message]} of {total} records were not delivered: {message}",
+                hint=self.examples[message].hint,
+            )
+            for message in kinds
+        ]
+
+
+async def send_inputs(
+    client: Client, config: ProducerConfig, inputs: Sequence[Input], line_format: ReaderFormat, target: Target
+) -> Produced:
+    """Send every line of the inputs, one after the other, and wait until all are delivered or failed."""
+    from kcli.client.producer import Producer
+    from kcli.commands.interrupts import interruptible
+    from kcli.commands.line_input import total_size
+    from kcli.commands.line_reader import LineReader
+    from kcli.commands.progress import progress_bar
+
+    tally, stopped = Tally(), []
+    async with Producer(client, config) as producer, interruptible() as scope:
+        sender = LineSender(producer, target, LineReader(line_format), tally)
+        with scope:
+            await producer.partitions_for(target.topic)
+            with progress_bar(target.topic, total_size(inputs)) as advance:
+                try:
+                    for source in inputs:
+                        await sender.send_all(source, advance)
+                except KcliError as error:
+                    stopped.append(error)
+                await producer.flush()
+        if scope.cancel_called:
+            await producer.close(FLUSH_AFTER_INTERRUPT_MS)
+    if scope.cancel_called:
+        stopped.append(Interrupted(f"interrupted: {tally.delivered} records were delivered"))
+    return Produced(target.topic, tally.delivered, tally.failed, sender.bytes_read, [*stopped, *tally.failures()])
+
+
+class LineSender:
+    """Feeds the lines of inputs to a producer."""
+
+    def __init__(self, producer: Producer, target: Target, reader: LineReader, tally: Tally) -> None:
+        self.producer = producer
+        self.target = target
+        self.reader = reader
+        self.tally = tally
+        self.bytes_read = 0
+
+    async def send_all(self, source: Input, advance: Advance) -> None:
+        """Send the lines of one input and close it."""
+        from kcli.commands.line_reader import LineSplitter
+
+        splitter = LineSplitter()
+        with closing(source):
+            async for chunk in prompted(source):
+                await self.send_lines(splitter.feed(chunk))
+                advance(len(chunk))
+                self.bytes_read += len(chunk)
+            await self.send_lines(splitter.finish())
+
+    async def send_lines(self, lines: list[bytes]) -> None:
+        """Send some lines; a record that the producer refuses is counted, and the others go on."""
+        from kcli.protocol.error_codes import KafkaError
+
+        send, settle, (topic, partition, sync) = self.producer.send, self.tally.settle, self.target
+        for key, value, headers in self.reader.records(lines):
+            try:
+                delivery = await send(topic, value, key, partition=partition, headers=headers)
+                if sync:
+                    await delivery.wait()
+            except KafkaError as error:
+                self.tally.fail(error)
+            else:
+                delivery.on_settled(settle)
+
+
+async def prompted(source: Input) -> AsyncIterator[bytes]:
+    """Yield an input's chunks; on a terminal ask for each line."""
+    if source.is_terminal:
+        print(PROMPT, end="", file=sys.stderr, flush=True)
+    async for chunk in source.chunks():
+        yield chunk
+        if source.is_terminal:
+            print(PROMPT, end="", file=sys.stderr, flush=True)
