@@ -31,6 +31,8 @@ _MAX_BLOCK_SIZE = 128 * 1024
 _STORED, _RUN, _COMPRESSED = range(3)
 _DICTIONARY_ID_SIZES = (0, 1, 2, 4)
 _CONTENT_SIZE_SIZES = (0, 2, 4, 8)
+# What the library says when the output is larger than the buffer it was given.
+_NO_ROOM = "failed to write whole buffer"
 
 
 def compress_zstd(data: Buffer, level: int | None) -> bytes:
@@ -43,20 +45,31 @@ def decompress_zstd(data: Buffer, max_size: int) -> bytes:
     least, most = content_bounds(data)
     if least > max_size:
         raise too_large(max_size)
+    if most > max_size:
+        return _decompress_within(data, max_size)
     try:
-        if most <= max_size:
-            return bytes(cramjam.zstd.decompress(data))
-        room = bytearray(max_size)
-        size = cramjam.zstd.decompress_into(data, room)
+        return bytes(cramjam.zstd.decompress(data))
     except cramjam.DecompressionError as error:
-        if most > max_size and str(error) == _NO_ROOM:
-            raise too_large(max_size) from error
-        raise CorruptRecord(f"damaged zstd data: {error}") from error
-    return bytes(memoryview(room)[:size])
+        raise _damaged(error) from error
 
 
-# What the library says when the output is larger than the buffer it was given.
-_NO_ROOM = "failed to write whole buffer"
+def _decompress_within(data: Buffer, max_size: int) -> bytes:
+    """Content that may or may not exceed `max_size`, into buffers that grow with what is really there."""
+    size = min(max_size, max(_MAX_BLOCK_SIZE, 8 * len(data)))
+    while True:
+        room = bytearray(size)
+        try:
+            return bytes(memoryview(room)[: cramjam.zstd.decompress_into(data, room)])
+        except cramjam.DecompressionError as error:
+            if str(error) != _NO_ROOM:
+                raise _damaged(error) from error
+            if size == max_size:
+                raise too_large(max_size) from error
+        size = min(max_size, 4 * size)
+
+
+def _damaged(error: cramjam.DecompressionError) -> CorruptRecord:
+    return CorruptRecord(f"damaged zstd data: {error}")
 
 
 def content_bounds(data: Buffer) -> tuple[int, int]:

@@ -104,6 +104,23 @@ def test_zstd_frames_without_their_size_are_read() -> None:
     assert decompress(Codec.ZSTD, frame, 900_000) == b"streamed " * 100_000
 
 
+@pytest.mark.parametrize("size", [0, 130_000, 131_072, 600_000, 3_000_000])
+def test_zstd_frames_that_might_exceed_the_limit_are_tried(size: int) -> None:
+    # Flushing makes small blocks, each of which might hold 128 KiB for all that its header says.
+    compressor = cramjam.zstd.Compressor()
+    pieces = []
+    for start in range(0, size, 3000):
+        compressor.compress(b"y" * min(3000, size - start))
+        pieces.append(bytes(compressor.flush()))
+    frame = b"".join([*pieces, bytes(compressor.finish())])
+    if size:
+        assert content_bounds(frame)[1] > size
+    assert decompress(Codec.ZSTD, frame, size) == b"y" * size
+    if size:
+        with pytest.raises(CorruptRecord, match="more than"):
+            decompress(Codec.ZSTD, frame, size - 1)
+
+
 def test_zstd_frames_follow_each_other_and_skippable_ones_are_skipped() -> None:
     skippable = struct.pack("<II", 0x184D2A53, 4) + b"note"
     frames = compress(Codec.ZSTD, b"one ") + skippable + compress(Codec.ZSTD, b"two")
