@@ -83,7 +83,7 @@ def parse_request_header(buffer: Buffer, offset: int = 0) -> tuple[RequestHeader
         elif length != -1:
             raise ValueError("a negative length of the client id")
         if is_flexible(api_key, api_version):
-            position = _skip_tags(buffer, position)
+            position = _skip_tags(buffer, position) if buffer[position] else position + 1
         if position > len(buffer):
             raise ValueError("cut short")
     except (StructError, ValueError, IndexError) as error:

@@ -261,24 +261,24 @@ class Codec(Generic[T]):
 
         Nothing at or after `end` is read. Raises `DecodeError` for everything that is not well formed.
         """
+        data = buffer
+        start = offset
         if self._keeps_buffer:
-            return self._read(memoryview(buffer)[:end], offset)
-        if end is None and type(buffer) is bytes:
-            return self._read(buffer, offset)
-        # Without record data to keep, a copy is worth it: slicing and decoding strings is faster on bytes.
-        value, position = self._read(bytes(memoryview(buffer)[offset:end]), 0)
-        return value, offset + position
-
-    def _read(self, buffer: Buffer, offset: int) -> tuple[T, int]:
-        end = len(buffer)
+            if end is not None or type(buffer) is not memoryview:
+                data = memoryview(buffer)[:end]
+        elif end is not None or type(buffer) is not bytes:
+            # Without record data to keep, a copy is worth it: slicing and decoding text is faster on bytes.
+            data = bytes(memoryview(buffer)[offset:end])
+            start = 0
+        size = len(data)
         try:
-            value, position = self._decode(buffer, offset, end)
-            if position > end:
+            value, position = self._decode(data, start, size)
+            if position > size:
                 raise ValueError("cut short")
         except (StructError, IndexError, ValueError, OverflowError) as error:
             what = f"{self.cls.__name__} version {self.version}"
             raise DecodeError(f"malformed {what}: {error}") from error
-        return value, position
+        return value, position - start + offset
 
     def _compile_encoder(self, value: T) -> list[Any]:
         from kcli.protocol.encoder_generator import generate_encoder
