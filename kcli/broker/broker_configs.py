@@ -42,7 +42,7 @@ class BrokerSettings:
     broker_rack = optional(string("broker.rack", "", "Rack that the broker stands in, for placing replicas."))
 
     # Where its data is
-    log_dir = words("log.dir", (), "Directory of the logs; `log.dirs` wins if both are given.")
+    log_dir = optional(words("log.dir", (), "Directory of the logs; `log.dirs` wins if both are given."))
     log_dirs = optional(words("log.dirs", (), "Directories of the logs, separated by commas."))
 
     # Listeners and connections

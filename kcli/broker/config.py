@@ -53,7 +53,7 @@ class BrokerConfig(BrokerSettings):
         values = {name: row.default for name, row in BROKER_CONFIGS.items()}
         for layer in (static, dynamic_default, dynamic_broker):
             values.update({name: BROKER_CONFIGS[name].parse(text) for name, text in layer.items()})
-        _unify_node_id(values, static)
+        values["broker.id"] = values["node.id"]
         fields = vars(self)
         fields.update(static=static, dynamic_default=dynamic_default, dynamic_broker=dynamic_broker)
         fields.update(warnings=warnings, _values=MappingProxyType(values))
@@ -78,6 +78,7 @@ class BrokerConfig(BrokerSettings):
                 warnings.append(f"`{name}` has no effect in kcli")
             else:
                 raise _unknown_name(name)
+        _unify_node_id(static)
         try:
             config = cls(static=MappingProxyType(static), warnings=tuple(warnings))
             config._check()
@@ -126,7 +127,7 @@ class BrokerConfig(BrokerSettings):
     @cached_property
     def log_directories(self) -> tuple[str, ...]:
         """The configured log directories, empty if neither `log.dirs` nor `log.dir` is given."""
-        return self.log_dirs or self.log_dir
+        return self.log_dirs or self.log_dir or ()
 
     @cached_property
     def listener_configs(self) -> tuple[ListenerConfig, ...]:
@@ -195,11 +196,13 @@ def _usable(layer: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType(usable)
 
 
-def _unify_node_id(values: dict[str, Any], static: Mapping[str, str]) -> None:
-    """Make `node.id` and its older name `broker.id` tell the same number."""
-    if "node.id" not in static and values["broker.id"] >= 0:
-        values["node.id"] = values["broker.id"]
-    values["broker.id"] = values["node.id"]
+def _unify_node_id(static: dict[str, str]) -> None:
+    """Give `node.id` and its older name `broker.id` the same value; the newer name wins."""
+    if static.get("broker.id", "").strip() == "-1":
+        del static["broker.id"]  # What older releases generate an id for.
+    given = [name for name in ("node.id", "broker.id") if name in static]
+    if given:
+        static["node.id"] = static["broker.id"] = static[given[0]]
 
 
 def _unknown_name(name: str) -> UsageError:

@@ -1,0 +1,156 @@
+"""The controller: in office, in order, and always what its log says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
+from kcli.broker.metadata_image import MetadataBatch, MetadataDelta, MetadataImage, TopicImage, replay
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from tests.support.metadata import MemoryJournal, broker, running_controller, topic_id
+
+if TYPE_CHECKING:
+    from kcli.broker.controller.controller import Controller
+
+DEFAULTS = TopicDefaults()
+NAMES = st.sampled_from(["a", "b", "c.d", "c_d", "bad name"])
+OPERATIONS = st.one_of(
+    st.tuples(st.just("create"), NAMES, st.integers(-1, 4), st.integers(-1, 4)),
+    st.tuples(st.just("delete"), st.integers(1, 6)),
+    st.tuples(st.just("grow"), NAMES, st.integers(0, 9)),
+    st.tuples(st.just("config"), NAMES, st.sampled_from(["1", "2", "x", None])),
+    st.tuples(st.just("fence"), st.integers(1, 3)),
+    st.tuples(st.just("unfence"), st.integers(1, 3)),
+    st.tuples(st.just("restart"), st.integers(1, 3)),
+    st.tuples(st.just("term")),
+    st.tuples(st.just("producer ids")),
+)
+
+
+def perform(controller: Controller, operation: tuple[object, ...]) -> None:
+    match operation:
+        case ("create", str(name), int(partitions), int(replicas)):
+            controller.create_topics([NewTopic(name, partitions, replicas)], defaults=DEFAULTS)
+        case ("delete", int(number)):
+            controller.delete_topics([topic_id(number)])
+        case ("grow", str(name), int(count)):
+            controller.create_partitions([NewPartitions(name, count)])
+        case ("config", str(name), value):
+            change = ConfigChange("retention.ms", 1 if value is None else 0, str(value))
+            controller.incremental_alter_configs([((2, name), [change])], defaults=DEFAULTS)
+        case ("fence", int(node_id)):
+            controller.fence_broker(node_id=node_id, epoch=controller.image.brokers[node_id].epoch)
+        case ("unfence", int(node_id)):
+            controller.unfence_broker(node_id=node_id, epoch=controller.image.brokers[node_id].epoch)
+        case ("restart", int(node_id)):
+            was = broker(node_id)
+            controller.register_broker(
+                node_id=node_id,
+                incarnation=f"reborn at {controller.image.offset:06d}".encode(),
+                endpoints=was.endpoints,
+                directories=was.directories,
+            )
+        case ("term",):
+            controller.begin_term()
+        case ("producer ids",):
+            controller.allocate_producer_ids(node_id=1, broker_epoch=0)
+
+
+@settings(max_examples=200)
+@given(st.lists(OPERATIONS, max_size=25))
+def test_the_image_is_always_what_replaying_the_log_gives(operations: list[tuple[object, ...]]) -> None:
+    journal = MemoryJournal()
+    controller = running_controller(3, journal=journal)
+    seen: list[MetadataImage] = [controller.image]
+    controller.subscribe(lambda image, _: seen.append(image))
+    for operation in operations:
+        perform(controller, operation)
+    replayed = replay(MetadataBatch(*batch) for batch in journal.batches)
+    assert replayed == controller.image
+    assert replayed.offset == journal.end_offset - 1
+    assert [image.offset for image in seen] == sorted({image.offset for image in seen})
+    for topic in controller.image.topics.values():
+        for partition in topic.partitions:
+            assert partition.isr
+            assert partition.leader == -1 or controller.image.broker_is_active(partition.leader)
+
+
+@given(st.lists(OPERATIONS, max_size=12))
+def test_deltas_lead_from_image_to_image(operations: list[tuple[object, ...]]) -> None:
+    controller = running_controller(3)
+    known: dict[bytes, TopicImage] = {}
+
+    def follow(image: MetadataImage, delta: MetadataDelta) -> None:
+        for topic in delta.deleted_topics:
+            assert known.pop(topic.topic_id) == topic
+        for topic in delta.created_topics:
+            assert topic.topic_id not in known
+        for topic in (*delta.created_topics, *delta.changed_topics):
+            known[topic.topic_id] = topic
+            assert delta.changed_partitions[topic.topic_id]
+        assert known == image.topics_by_id
+
+    controller.subscribe(follow)
+    for operation in operations:
+        perform(controller, operation)
+
+
+def test_a_failed_append_changes_nothing() -> None:
+    journal = MemoryJournal()
+    controller = running_controller(journal=journal)
+    before = controller.image
+    journal.failure = OSError(28, "No space left on device")
+    with pytest.raises(KafkaError, match="No space left on device") as caught:
+        controller.create_topics([NewTopic("a")], defaults=DEFAULTS)
+    assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert controller.image is before
+    journal.failure = None
+    controller.create_topics([NewTopic("a")], defaults=DEFAULTS)
+    assert "a" in controller.image.topics
+
+
+def test_validating_only_decides_and_writes_nothing() -> None:
+    journal = MemoryJournal()
+    controller = running_controller(journal=journal)
+    batches = len(journal.batches)
+    (topic,) = controller.create_topics([NewTopic("a", 3)], defaults=DEFAULTS, validate_only=True)
+    assert isinstance(topic, TopicImage)
+    assert len(topic.partitions) == 3
+    assert (len(journal.batches), controller.image.topics) == (batches, {})
+
+
+def test_a_refusal_writes_nothing() -> None:
+    journal = MemoryJournal()
+    controller = running_controller(journal=journal)
+    batches = len(journal.batches)
+    controller.create_topics([NewTopic("a b")], defaults=DEFAULTS)
+    assert len(journal.batches) == batches
+
+
+def test_one_request_is_one_batch() -> None:
+    journal = MemoryJournal()
+    controller = running_controller(journal=journal)
+    controller.create_topics([NewTopic("a", 2), NewTopic("b", 2)], defaults=DEFAULTS)
+    assert len(journal.batches[-1][2]) == 6
+
+
+def test_producer_id_blocks_follow_each_other_over_terms() -> None:
+    controller = running_controller()
+    blocks = [controller.allocate_producer_ids(node_id=1, broker_epoch=2) for _ in range(2)]
+    controller.begin_term()
+    blocks.append(controller.allocate_producer_ids(node_id=1, broker_epoch=2))
+    assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
+
+
+def test_a_new_cluster_works_at_the_highest_features() -> None:
+    controller = running_controller()
+    assert controller.image.features == {"metadata.version": 30}
+    before = controller.image.offset
+    controller.begin_term()
+    assert controller.image.offset == before + 1
+    assert controller.image.epoch == 2
