@@ -112,9 +112,9 @@ def _answer(
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer version"
             )
-        response.timestamp, response.offset, response.leader_epoch = _find(
-            partition, wanted.timestamp, isolation
-        )
+        response.timestamp, response.offset, leader_epoch = _find(partition, wanted.timestamp, isolation)
+        if context.api_version >= 4:
+            response.leader_epoch = leader_epoch
     except KafkaError as error:
         response.error_code = error.code
     return response

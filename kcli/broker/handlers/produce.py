@@ -144,7 +144,7 @@ class _Append:
                 raise CloseConnection(f"a produce with acks=0 failed: {self._error.message}")
             return None
         response = ProduceResponse(responses=self._responses)
-        if self._moved_leaders and self._version >= 10:
+        if self._moved_leaders:
             response.node_endpoints = self._endpoints()
         if self._pending:
             operation = DelayedProduce(self._replica_manager, response, self._pending)
@@ -191,7 +191,11 @@ class _Append:
                 BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
                 for number, why in error.record_errors
             ]
-        if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and self._name is not None:
+        if (
+            error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+            and self._version >= 10
+            and self._name is not None
+        ):
             leader = self._replica_manager.current_leader(self._name, index)
             if leader is not None:
                 row.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
