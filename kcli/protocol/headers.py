@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 API_VERSIONS = 18
 
 _REQUEST_START = Struct(">hhih")
-_SIZE_AND_CORRELATION = Struct(">ii")
 _CORRELATION = Struct(">i")
 
 
