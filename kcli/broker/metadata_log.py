@@ -138,7 +138,8 @@ class MetadataLog:
 
     def close(self) -> None:
         """Finish the indexes and let go of the files. Raises `OSError`."""
-        self._segment.close()
+        self._segment.finish()
+        self._segment.close_handlers()
 
     def _write(self, batch: bytearray, *, count: int) -> None:
         if self._is_failed:

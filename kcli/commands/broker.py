@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.options import OutputFormat, parse_properties, read_properties
+from kcli.commands.options import parse_properties, read_properties
 from kcli.commands.runner import command
 from kcli.errors import ChecksFailed, KcliError, UsageError
 
@@ -18,20 +18,24 @@ app = typer.Typer(name="broker", help="Start, stop and inspect a development bro
 
 DataDir = Annotated[
     Path,
-    typer.Option("--data-dir", metavar="DIR", envvar="KCLI_DATA_DIR", help="Directory of the logs of all nodes"),
+    typer.Option(
+        "--data-dir", metavar="DIR", envvar="KCLI_DATA_DIR", help="Directory of the logs of all nodes"
+    ),
 ]
-ConfigFile = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="A server.properties file")
-]
+ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A server.properties file")]
 Override = Annotated[
     list[str] | None,
-    typer.Option("--override", metavar="NAME=VALUE", help="A broker property; wins over the file (repeatable)"),
+    typer.Option(
+        "--override", metavar="NAME=VALUE", help="A broker property; wins over the file (repeatable)"
+    ),
 ]
 Nodes = Annotated[int, typer.Option("--nodes", min=1, max=100, help="How many nodes the process hosts")]
 Host = Annotated[str, typer.Option("--host", help="Address to listen on and to tell clients")]
 Port = Annotated[
     int,
-    typer.Option("--port", min=0, max=65535, help="Port of the first node; the others follow. 0: any free port"),
+    typer.Option(
+        "--port", min=0, max=65535, help="Port of the first node; the others follow. 0: any free port"
+    ),
 ]
 Ephemeral = Annotated[
     bool, typer.Option("--ephemeral", help="Keep the data in a temporary directory that goes at the end")
@@ -42,7 +46,9 @@ Adopt = Annotated[
         "--adopt", help="Serve topic directories that another broker wrote, under the ids that they declare"
     ),
 ]
-Daemon = Annotated[bool, typer.Option("--daemon", help="Return when the broker is ready and leave it running")]
+Daemon = Annotated[
+    bool, typer.Option("--daemon", help="Return when the broker is ready and leave it running")
+]
 Timeout = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker to stop")]
 
 DEFAULT_DATA_DIR = Path("kcli-data")
@@ -63,7 +69,9 @@ class BrokerStatus(NamedTuple):
         """Return one line."""
         if not self.running:
             return [f"not running: {self.data_dir}"]
-        return [f"running: {self.bootstrap_servers} cluster {self.cluster_id} data {self.data_dir} pid {self.pid}"]
+        return [
+            f"running: {self.bootstrap_servers} cluster {self.cluster_id} data {self.data_dir} pid {self.pid}"
+        ]
 
 
 @command(app, "start", example="kcli broker start --port 9092 --override num.partitions=3")
@@ -88,7 +96,7 @@ async def start(
     if daemon:
         if ephemeral:
             raise UsageError("`--daemon` and `--ephemeral` exclude each other")
-        await start_daemon(data_dir)
+        start_daemon(data_dir)
         return
     from kcli.broker.cluster import ClusterOptions
     from kcli.broker.process import serve
@@ -123,7 +131,7 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout: Timeout = 60.0)
     except PermissionError as error:
         raise KcliError(f"not allowed to stop process {running.pid}") from error
     with trio.move_on_after(timeout):
-        while pid_file.read() is not None:
+        while pid_file.read() is not None:  # noqa: ASYNC110 - another process, it cannot set an event
             await trio.sleep(0.05)
         return
     raise KcliError(
@@ -144,20 +152,19 @@ async def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     return BrokerStatus(True, directory, running.pid, running.bootstrap_servers, running.cluster_id)
 
 
-async def start_daemon(data_dir: Path) -> None:
+def start_daemon(data_dir: Path) -> None:
     """Start this command line again without `--daemon`, and return once the broker is ready.
 
-    The broker's own lines go to `kcli-broker.log` in the data directory. Raises `KcliError` with its last
-    line if it ends before it is ready.
+    The broker's own lines go to `kcli-broker.log` in the data directory. Raises `KcliError` with its reason
+    if it ends before it is ready.
     """
     import subprocess
 
-    import trio
-
+    log_path = data_dir / LOG_FILE
     arguments = [word for word in sys.argv[1:] if word != "--daemon"]
     try:
         data_dir.mkdir(parents=True, exist_ok=True)
-        log = (data_dir / LOG_FILE).open("ab")
+        log = log_path.open("ab")
     except OSError as error:
         raise KcliError(f"cannot write to `{data_dir}`: {error.strerror}") from error
     with log:
@@ -169,14 +176,12 @@ async def start_daemon(data_dir: Path) -> None:
             start_new_session=True,
         )
     assert process.stdout is not None
-    ready = await trio.to_thread.run_sync(process.stdout.readline, abandon_on_cancel=True)
+    ready = process.stdout.readline()
     if not ready:
-        await trio.to_thread.run_sync(process.wait)
-        reason = (data_dir / LOG_FILE).read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        errors = [line for line in reason if line.startswith("error: ")]
-        raise KcliError(
-            f"the broker did not start: {errors[-1].removeprefix('error: ') if errors else 'no reason given'}",
-            hint=f"see {data_dir / LOG_FILE}",
-        )
+        process.wait()
+        lines = log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+        reason = errors[-1] if errors else "it gave no reason"
+        raise KcliError(f"the broker did not start: {reason}", hint=f"see {log_path}")
     sys.stdout.write(ready.decode())
     process.returncode = 0  # it goes on without us: nobody will wait for it

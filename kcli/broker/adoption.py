@@ -1,0 +1,72 @@
+"""Adoption: topics whose directories lie in a node's log directories while the metadata does not know them.
+
+Such a directory comes from another broker: somebody copied it here. It says itself which topic it is, in its
+name and its `partition.metadata`, so `broker start --adopt` can register it; without that it is set aside as
+a stray.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.protocol.error_codes import KafkaError
+from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
+from kcli.storage.log_paths import METADATA_TOPIC, parse_replica_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kcli.broker.controller.controller import Controller
+    from kcli.broker.metadata_image import MetadataImage
+
+_log = logging.getLogger(__name__)
+
+
+class UnknownTopic(NamedTuple):
+    """A topic found on disk: its name, its id and how many partitions it has at least."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+
+
+def unknown_topics(log_dirs: Iterable[str], image: MetadataImage) -> list[UnknownTopic]:
+    """Return the topics in these directories that `image` has neither by name nor by id, sorted by name."""
+    found: dict[str, UnknownTopic] = {}
+    for log_dir in log_dirs:
+        for name in os.listdir(log_dir):
+            parsed = parse_replica_directory(name)
+            if parsed is None or parsed[1] or parsed[0].topic == METADATA_TOPIC:
+                continue
+            topic, partition = parsed[0]
+            topic_id = _topic_id(f"{log_dir}/{name}")
+            if topic_id is None or topic in image.topics or topic_id in image.topics_by_id:
+                continue
+            known = found.get(topic, UnknownTopic(topic, topic_id, 0))
+            if known.topic_id != topic_id:
+                _log.warning("`%s` is found with two topic ids: only the first one is adopted", topic)
+                continue
+            found[topic] = known._replace(partitions=max(known.partitions, partition + 1))
+    return sorted(found.values())
+
+
+def _topic_id(directory: str) -> bytes | None:
+    try:
+        return read_partition_metadata(directory)
+    except (CheckpointError, OSError) as error:
+        _log.warning("cannot adopt `%s`: %s", directory, error)
+        return None
+
+
+def adopt(controller: Controller, node_id: int, log_dirs: Iterable[str]) -> None:
+    """Register every unknown topic in the directories of a node, which becomes its only replica."""
+    for topic in unknown_topics(log_dirs, controller.image):
+        try:
+            controller.adopt_topic(
+                name=topic.name, topic_id=topic.topic_id, partitions=topic.partitions, node_id=node_id
+            )
+            _log.info("adopted topic `%s` with %d partitions", topic.name, topic.partitions)
+        except KafkaError as error:
+            _log.warning("cannot adopt topic `%s`: %s", topic.name, error.message)

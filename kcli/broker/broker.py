@@ -1,0 +1,221 @@
+"""Broker: one node of the cluster: its listeners, its replicas, and the image it was last handed.
+
+A node reads its own image and never asks the controller what is; the controller hands it every change in
+order. Its life: `open` (directories locked, ports bound), `load` (registered and fenced: logs are loaded and
+the image applied), `run` (unfenced: the listeners accept). Cancelling `run` is a kill; `close` after it makes
+it a stop in order.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.api import APIS
+from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
+from kcli.broker.fetch_session import FetchSessionCache
+from kcli.broker.housekeeping import Housekeeping
+from kcli.broker.listener import SocketServer, open_listening_sockets
+from kcli.broker.listener_config import SECURITY_PROTOCOLS
+from kcli.broker.metadata_image import EMPTY_IMAGE, ConfigResourceType, Endpoint, MetadataDelta
+from kcli.broker.producer_ids import ProducerIds
+from kcli.broker.purgatory import Purgatory
+from kcli.broker.replica_manager import ReplicaManager
+from kcli.protocol.uuids import random_uuid
+from kcli.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.broker.config import BrokerConfig
+    from kcli.broker.controller.controller import Controller
+    from kcli.broker.listener_config import ListenerConfig
+    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.receive_buffers import ReceiveBuffers
+    from kcli.broker.request_engine import RequestEngine
+    from kcli.storage.log_config import LogConfig
+    from kcli.storage.log_directory import LogDirectory
+    from kcli.storage.log_paths import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+
+class Broker:
+    """One node. `controller` is set by `load`, `epoch` with it; `image` is what the node acts on."""
+
+    controller: Controller
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_dirs: tuple[str, ...],
+        *,
+        cluster_id: str,
+        engine: RequestEngine,
+        buffers: ReceiveBuffers,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.node_id = config.node_id
+        self.cluster_id = cluster_id
+        self.config = config
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.epoch = -1
+        self.wall_ms = wall_ms
+        self.purgatory = Purgatory()
+        self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.log_manager = LogManager(
+            log_dirs,
+            node_id=self.node_id,
+            cluster_id=cluster_id,
+            default_config=config.log_config({}),
+            config_for=self._topic_log_config,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            recovery_threads=config.num_recovery_threads_per_data_dir,
+            report=_log.warning,
+            on_directory_failure=self._directory_failed,
+        )
+        self.replica_manager = ReplicaManager(
+            self.node_id,
+            self.log_manager,
+            self.purgatory,
+            log_config=self._log_config,
+            wall_ms=wall_ms,
+        )
+        self.endpoints: tuple[Endpoint, ...] = ()
+        self._quotas = ConnectionQuotas()
+        self._set_connection_limits()
+        self._server = SocketServer(
+            self,
+            apis=APIS,
+            engine=engine,
+            buffers=buffers,
+            quotas=self._quotas,
+            max_request_bytes=config.socket_request_max_bytes,
+            max_idle_ms=config.connections_max_idle_ms,
+        )
+        self._sockets: list[tuple[str, socket.socket]] = []
+
+    # --- start -----------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Lock the log directories and bind the listeners' ports. Raises `KcliError`."""
+        self.log_manager.open(now_ms=self.wall_ms())
+        advertised = {listener.name: listener for listener in self.config.advertised_listener_configs}
+        endpoints = []
+        for listener in self.config.listener_configs:
+            sockets = open_listening_sockets(listener.host, listener.port)
+            self._sockets.extend((listener.name, sock) for sock in sockets)
+            if listener.name in advertised:
+                port: int = sockets[0].getsockname()[1]
+                endpoints.append(_endpoint(listener, advertised[listener.name], port))
+        self.endpoints = tuple(endpoints)
+
+    def register(self, controller: Controller) -> None:
+        """Tell the controller that this node starts; it stays fenced until `run`."""
+        self.controller = controller
+        self.epoch = controller.register_broker(
+            node_id=self.node_id,
+            incarnation=random_uuid(),
+            endpoints=self.endpoints,
+            directories=[
+                directory.directory_id
+                for directory in self.log_manager.directories
+                if directory.directory_id is not None
+            ],
+            rack=self.config.broker_rack,
+        )
+
+    async def load(self) -> None:
+        """Load the logs, with recovery where a stop was not clean, and catch up with the metadata."""
+        self.image = self.controller.image
+        self._update_config()
+        await trio.to_thread.run_sync(self._load_logs, abandon_on_cancel=True)
+        # Loading let other nodes run, and they may have changed the metadata.
+        self.apply(MetadataDelta.from_nothing(self.controller.image), self.controller.image)
+        self.controller.subscribe(self._follow)
+
+    def _load_logs(self) -> None:
+        self.log_manager.load(now_ms=self.wall_ms(), keep=self._has_replica)
+
+    def _has_replica(self, topic_partition: TopicPartition, topic_id: bytes | None) -> bool:
+        topic = self.image.topics.get(topic_partition.topic)
+        if topic is None or topic_partition.partition >= len(topic.partitions):
+            return False
+        here = self.node_id in topic.partitions[topic_partition.partition].replicas
+        return here and topic_id in (None, topic.topic_id)
+
+    # --- service ---------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled. Started means that every listener accepts."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.purgatory.run)
+            await nursery.start(self._server.sweep)
+            housekeeping = Housekeeping(
+                self.log_manager, self.replica_manager, self.config, wall_ms=self.wall_ms
+            )
+            await nursery.start(housekeeping.run)
+            self.controller.unfence_broker(node_id=self.node_id, epoch=self.epoch)
+            while self._sockets:
+                name, listening = self._sockets.pop()
+                await nursery.start(self._server.serve, name, listening)
+            task_status.started()
+            await trio.sleep_forever()
+
+    def close(self, *, clean: bool) -> None:
+        """Let go of everything; after a clean close the next start recovers nothing."""
+        for _, listening in self._sockets:
+            listening.close()
+        self.purgatory.drop_all()
+        self.log_manager.close(clean=clean, broker_epoch=self.epoch, now_ms=self.wall_ms())
+
+    # --- the metadata ----------------------------------------------------------------------------
+
+    def _follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        self.apply(delta, image)
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over an image; what it changes is in effect on return."""
+        self.image = image
+        self.replica_manager.apply(delta, image)
+        own = {(ConfigResourceType.BROKER, ""), (ConfigResourceType.BROKER, str(self.node_id))}
+        if own & delta.changed_configs:
+            self._update_config()
+            self.replica_manager.update_log_configs()
+
+    def _update_config(self) -> None:
+        self.config = self.config.with_dynamic(
+            broker=self.image.config(ConfigResourceType.BROKER, str(self.node_id)),
+            default=self.image.config(ConfigResourceType.BROKER, ""),
+        )
+        self.log_manager.default_config = self.config.log_config({})
+        self._set_connection_limits()
+
+    def _set_connection_limits(self) -> None:
+        self._quotas.max_connections = self.config.max_connections
+        self._quotas.max_connections_per_ip = self.config.max_connections_per_ip
+        self._quotas.overrides = parse_overrides(self.config.max_connections_per_ip_overrides)
+
+    def _log_config(self, overrides: object) -> LogConfig:
+        return self.config.log_config(overrides)  # type: ignore[arg-type]
+
+    def _topic_log_config(self, topic: str) -> LogConfig:
+        return self.config.log_config(self.image.topic_config(topic))
+
+    def _allocate_producer_ids(self) -> tuple[int, int]:
+        block = self.controller.allocate_producer_ids(node_id=self.node_id, broker_epoch=self.epoch)
+        return block.first, block.size
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        self.replica_manager.directory_failed(directory.path)
+
+
+def _endpoint(listener: ListenerConfig, advertised: ListenerConfig, port: int) -> Endpoint:
+    """Return what clients are told of a listener that is bound to `port`."""
+    host = advertised.host or socket.gethostname()
+    shown = advertised.port or port
+    return Endpoint(listener.name, host, shown, SECURITY_PROTOCOLS[listener.security_protocol])
