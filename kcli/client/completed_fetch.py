@@ -1,0 +1,164 @@
+"""CompletedFetch: one partition's share of a fetch answer, decoded only as it is handed out.
+
+Batches are looked at one by one. Control batches are never delivered, nor, under read_committed, the batches
+of aborted transactions: the answer lists (producer id, first offset) of those, and an ABORT marker ends each.
+What is not delivered still moves the position: it is always behind the last batch looked at, because
+compaction leaves holes at any place.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from itertools import islice
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from kcli.errors import KcliError
+from kcli.protocol.control_records import ControlRecordType, parse_control_key
+from kcli.protocol.record import CorruptRecord, TimestampType
+from kcli.protocol.record_batch import RecordBatch, iter_batches
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kcli.client.metadata import TopicPartition
+    from kcli.protocol.message_set import LegacyEntry
+    from kcli.protocol.messages.fetch import PartitionData
+    from kcli.protocol.record import Buffer, Record
+
+THREAD_BYTES = 64 * 1024
+"""From this compressed size on, decompressing in a worker thread costs less than it holds the loop up."""
+
+_OFFSET_AND_SIZE = Struct(">qi")
+_DELTA = Struct(">i")
+_OVERHEAD = 12
+_MAGIC_POSITION = 16
+_DELTA_POSITION = 23
+
+
+class BadFetch(KcliError):
+    """The broker gave bytes that cannot be read: damaged, or no whole batch."""
+
+
+class FetchedRecords(NamedTuple):
+    """Records of one partition in offset order, never empty; their timestamps are all of one type."""
+
+    partition: TopicPartition
+    records: list[Record]
+    timestamp_type: TimestampType
+
+
+def end_of(data: Buffer, start: int) -> int:
+    """Return the offset behind the last whole batch in `data`, `start` if there is none.
+
+    Looks at sizes only; what is wrong with the batches shows when they are decoded.
+    """
+    end = len(data)
+    position = last = 0
+    found = False
+    while end - position > _MAGIC_POSITION:
+        _, size = _OFFSET_AND_SIZE.unpack_from(data, position)
+        if size <= 0 or _OVERHEAD + size > end - position:
+            break
+        last, found = position, True
+        position += _OVERHEAD + size
+    if not found:
+        return start
+    offset, size = _OFFSET_AND_SIZE.unpack_from(data, last)
+    delta = 0
+    if data[last + _MAGIC_POSITION] == 2 and size > _DELTA_POSITION:
+        (delta,) = _DELTA.unpack_from(data, last + _DELTA_POSITION)
+    next_offset: int = offset + delta + 1
+    return max(start, next_offset)
+
+
+class CompletedFetch:
+    """An answer for `partition`, asked at `fetch_offset`; `end_offset` is where the next fetch goes on."""
+
+    __slots__ = (
+        "_aborted", "_aborted_ids", "_batches", "_check_crcs", "_error", "_is_read_committed", "_records",
+        "_timestamp_type", "end_offset", "fetch_offset", "next_offset", "partition", "token",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        partition: TopicPartition,
+        fetch_offset: int,
+        token: object,
+        data: PartitionData,
+        *,
+        is_read_committed: bool,
+        check_crcs: bool,
+    ) -> None:
+        self.partition = partition
+        self.fetch_offset = fetch_offset
+        self.next_offset = fetch_offset
+        self.token = token
+        records = data.records if data.records is not None else b""
+        self.end_offset = end_of(records, fetch_offset)
+        self._batches = iter_batches(records)
+        self._records: Iterator[Record] | None = None
+        self._error: BadFetch | None = None
+        self._timestamp_type = TimestampType.CREATE_TIME
+        self._is_read_committed = is_read_committed
+        self._check_crcs = check_crcs
+        aborted = data.aborted_transactions if is_read_committed else None
+        self._aborted = deque(sorted((entry.first_offset, entry.producer_id) for entry in aborted or ()))
+        self._aborted_ids: set[int] = set()
+
+    async def take(self, limit: int) -> FetchedRecords | None:
+        """Return up to `limit` more records; None when all are handed out.
+
+        `next_offset` moves along. Raises `BadFetch` with partition and offset for damaged data.
+        """
+        if self._error is not None:
+            raise self._error
+        try:
+            while self._records is not None or await self._next_batch():
+                assert self._records is not None
+                records = list(islice(self._records, limit))
+                if not records:
+                    self._records = None
+                    continue
+                if records[0].offset < self.next_offset:
+                    # A batch may begin before the offset that was asked for.
+                    records = [record for record in records if record.offset >= self.next_offset]
+                if records:
+                    self.next_offset = records[-1].offset + 1
+                    return FetchedRecords(self.partition, records, self._timestamp_type)
+        except CorruptRecord as error:
+            self._error = BadFetch(f"cannot read {self.partition}@{self.next_offset}: {error.message}")
+            raise self._error from error
+        self.next_offset = max(self.next_offset, self.end_offset)
+        return None
+
+    async def _next_batch(self) -> bool:
+        """Open the next batch to be delivered; return False behind the last one."""
+        for batch in self._batches:
+            if self._check_crcs and not batch.is_valid_crc():
+                raise CorruptRecord("the checksum does not match")
+            if not self._is_delivered(batch):
+                self.next_offset = max(self.next_offset, batch.next_offset)
+                continue
+            self._timestamp_type = batch.timestamp_type
+            if isinstance(batch, RecordBatch) and batch.is_compressed and batch.size_in_bytes >= THREAD_BYTES:
+                data = await trio.to_thread.run_sync(batch.record_data)
+                self._records = batch.parse_records(data)
+            else:
+                self._records = batch.records()
+            return True
+        return False
+
+    def _is_delivered(self, batch: RecordBatch | LegacyEntry) -> bool:
+        if self._is_read_committed and batch.has_producer_id:
+            while self._aborted and self._aborted[0][0] <= batch.last_offset:
+                self._aborted_ids.add(self._aborted.popleft()[1])
+            if batch.is_control:
+                first = next(batch.records(), None)
+                if first is not None and parse_control_key(first.key) is ControlRecordType.ABORT:
+                    self._aborted_ids.discard(batch.producer_id)
+            elif batch.is_transactional and batch.producer_id in self._aborted_ids:
+                return False
+        return not batch.is_control

@@ -1,0 +1,262 @@
+"""Consumer: reads assigned partitions from a position on.
+
+    async with Consumer(client, ConsumerConfig(auto_offset_reset="earliest")) as consumer:
+        consumer.assign([TopicPartition("orders", 0)])
+        while True:
+            for fetched in await consumer.poll():
+                for record in fetched.records:
+                    print(fetched.partition, record.offset, record.value)
+
+The position of a partition moves when its records are handed out, and also over what is never handed out:
+holes that compaction left, control records, aborted transactions. A bounded read ends when the position has
+reached its end, not when some record or some count was seen.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Self
+
+import trio
+
+from kcli.client.admin.partitions import EARLIEST, LATEST, list_offsets
+from kcli.client.client import unwrapped
+from kcli.client.completed_fetch import BadFetch
+from kcli.client.config import ConsumerConfig
+from kcli.client.fetcher import Fetcher
+from kcli.client.subscription import FetchState, Subscription
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+    from contextlib import AbstractAsyncContextManager
+    from types import TracebackType
+
+    from kcli.client.admin.types import OffsetAndTimestamp
+    from kcli.client.client import Client
+    from kcli.client.completed_fetch import FetchedRecords
+    from kcli.client.metadata import TopicPartition
+    from kcli.client.subscription import AssignedPartition
+
+
+class ConcurrentUse(KcliError):
+    """Two tasks polled one consumer at the same time."""
+
+
+class Consumer:
+    """Reads by assignment, without a group. Used by one task at a time, with `async with`."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: ConsumerConfig | None = None,
+        *,
+        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+    ) -> None:
+        self.config = config or ConsumerConfig()
+        self._client = client
+        self._subscription = Subscription(self.config.auto_offset_reset)
+        self._fetcher = Fetcher(client, self.config, self._subscription, wall_ms)
+        self._is_polling = False
+        self._manager: AbstractAsyncContextManager[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._manager = self._running()
+        await self._manager.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool | None:
+        assert self._manager is not None
+        return await self._manager.__aexit__(kind, error, trace)
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        with unwrapped():
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self._fetcher.run)
+                try:
+                    yield
+                finally:
+                    self._fetcher.close()
+                    nursery.cancel_scope.cancel()
+
+    # --- what is read ----------------------------------------------------------------------------------
+
+    @property
+    def assignment(self) -> frozenset[TopicPartition]:
+        """Return the assigned partitions."""
+        return frozenset(self._subscription.partitions)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read exactly these partitions; those that were assigned before keep their positions."""
+        self._subscription.assign(partitions)
+        for topic in {partition.topic for partition in self._subscription.partitions}:
+            self._client.want_topic(topic, pinned=True)
+        self._fetcher.wake()
+
+    def seek(self, partition: TopicPartition, offset: int) -> None:
+        """Go on at an offset. Raises `NotAssigned`, and `ValueError` below 0."""
+        if offset < 0:
+            raise ValueError(f"cannot seek to offset {offset}")
+        self._subscription[partition].seek(offset)
+        self._fetcher.wake()
+
+    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
+        """Go on at the first record of these partitions, or of all."""
+        self._reset(partitions, "earliest")
+
+    def seek_to_end(self, *partitions: TopicPartition) -> None:
+        """Go on behind the last record of these partitions, or of all."""
+        self._reset(partitions, "latest")
+
+    def _reset(self, partitions: tuple[TopicPartition, ...], strategy: str) -> None:
+        for partition in partitions or tuple(self._subscription.partitions):
+            self._subscription[partition].reset(strategy)
+        self._fetcher.wake()
+
+    def pause(self, *partitions: TopicPartition) -> None:
+        """Hand out nothing of these partitions until they are resumed. What is buffered is kept."""
+        for partition in partitions:
+            self._subscription[partition].is_paused = True
+
+    def resume(self, *partitions: TopicPartition) -> None:
+        """End a pause."""
+        for partition in partitions:
+            self._subscription[partition].is_paused = False
+        self._fetcher.wake()
+
+    @property
+    def paused(self) -> frozenset[TopicPartition]:
+        """Return the paused partitions."""
+        states = self._subscription.partitions.values()
+        return frozenset(state.partition for state in states if state.is_paused)
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    async def poll(
+        self, max_records: int | None = None, *, timeout_ms: int | None = None
+    ) -> list[FetchedRecords]:
+        """Return the next records, at most `max_records` (`max.poll.records`) together.
+
+        Waits up to `timeout_ms`, without a limit if None. Also returns, with nothing, when a position moved
+        without a record to show for it. Raises what stands in the way of reading a partition; a damaged
+        batch is raised again by each call until the caller seeks beyond it.
+        """
+        if self._is_polling:
+            raise ConcurrentUse("the consumer is polled by another task")
+        self._is_polling = True
+        limit = self.config.max_poll_records if max_records is None else max_records
+        try:
+            with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1000):
+                await trio.lowlevel.checkpoint()
+                while True:
+                    news = self._fetcher.arrived()
+                    # From here on records would be lost if a cancellation came between.
+                    with trio.CancelScope(shield=True):
+                        result, has_moved = await self._hand_out(limit)
+                        if result or has_moved:
+                            # The next fetches run while the application works on these records.
+                            self._fetcher.wake()
+                            await trio.lowlevel.checkpoint()
+                            return result
+                    self._raise_error()
+                    await news.wait()
+            self._raise_error()
+            return []
+        finally:
+            self._is_polling = False
+
+    async def _hand_out(self, limit: int) -> tuple[list[FetchedRecords], bool]:
+        """Take buffered records; also tell whether a position moved without one."""
+        result: list[FetchedRecords] = []
+        has_moved = False
+        for state in list(self._subscription.partitions.values()):
+            while limit > 0 and state.buffered and not state.is_paused:
+                fetch = state.buffered[0]
+                if fetch.token is not state.token or fetch.next_offset != state.position:
+                    state.drop_buffered()
+                    self._fetcher.wake()
+                    break
+                try:
+                    fetched = await fetch.take(limit)
+                except BadFetch:
+                    if result:
+                        return result, has_moved  # what was read before comes first
+                    raise
+                if fetch.token is not state.token:
+                    break  # another task sought while this one decoded
+                if fetched is None:
+                    state.buffered.popleft()
+                    has_moved |= fetch.next_offset > state.position
+                else:
+                    result.append(fetched)
+                    limit -= len(fetched.records)
+                state.position = fetch.next_offset
+        return result, has_moved
+
+    def _raise_error(self) -> None:
+        error, self._fetcher.error = self._fetcher.error, None
+        if error is not None:
+            raise error
+
+    # --- offsets ---------------------------------------------------------------------------------------
+
+    async def position(self, partition: TopicPartition) -> int:
+        """Return the offset of the next record to be handed out, waiting for a reset to end.
+
+        Raises `NotAssigned`, what stands in the way of the reset, or `trio.TooSlowError` after
+        `default.api.timeout.ms`.
+        """
+        with trio.fail_after(self._client.config.default_api_timeout_ms / 1000):
+            while True:
+                state = self._subscription[partition]
+                if state.state is FetchState.FETCHING:
+                    return state.position
+                news = self._fetcher.arrived()
+                self._raise_error()
+                await news.wait()
+
+    def high_watermark(self, partition: TopicPartition) -> int | None:
+        """Return the high watermark that the last fetch told, None before the first."""
+        known = self._subscription[partition].high_watermark
+        return known if known >= 0 else None
+
+    def position_nowait(self, partition: TopicPartition) -> int | None:
+        """Return the position, None while it is being found."""
+        state: AssignedPartition = self._subscription[partition]
+        return state.position if state.state is FetchState.FETCHING else None
+
+    async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offset of each partition's first record. Raises `KafkaError` if any is refused."""
+        found = await self._offsets(dict.fromkeys(partitions, EARLIEST))
+        return {partition: entry.offset for partition, entry in found.items()}
+
+    async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return each partition's high watermark, or last stable offset under read_committed."""
+        found = await self._offsets(dict.fromkeys(partitions, LATEST))
+        return {partition: entry.offset for partition, entry in found.items()}
+
+    async def offsets_for_times(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
+        """Return the first record at or after a time in ms, None where there is none."""
+        found = await self._offsets(timestamps)
+        return {partition: entry if entry.offset >= 0 else None for partition, entry in found.items()}
+
+    async def _offsets(
+        self, timestamps: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, OffsetAndTimestamp]:
+        results = await list_offsets(self._client, timestamps, read_committed=self.config.is_read_committed)
+        offsets: dict[TopicPartition, OffsetAndTimestamp] = {}
+        for partition, found in results.items():
+            if isinstance(found, KafkaError):
+                raise KafkaError(found.code, f"{partition}: {found.message}", hint=found.hint)
+            offsets[partition] = found
+        return offsets

@@ -1,0 +1,391 @@
+"""Fetcher: keeps the assigned partitions supplied with data and positions.
+
+One task starts fetches: at most one per node, naming every partition that node leads, is not paused and has
+room. A partition is fetched one answer ahead of the one being handed out, so that the network and the
+application overlap. While some partitions of a node are full, those that lately had nothing new are held back
+a little and then asked without waiting: a long poll for them alone would keep the busy ones waiting, as a
+node answers one fetch at a time.
+
+Partitions without a position get one by ListOffsets to their leaders. Errors that do not pass are kept and
+raised by the next `poll`.
+
+| error of a partition             | what follows                                                   |
+|----------------------------------|----------------------------------------------------------------|
+| 1                                | from a follower: back to the leader; else the reset strategy   |
+| 3, 5, 6, 9, 56, 74, 78, 100, 103 | new metadata, again after a backoff                            |
+| 75, -1                           | again after a backoff                                          |
+| anything else                    | raised, with partition and offset                              |
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.client.admin.partitions import EARLIEST, LATEST, list_offsets
+from kcli.client.completed_fetch import BadFetch, CompletedFetch
+from kcli.client.config import duration_ms
+from kcli.client.fetch_session import FetchSession, FetchTarget
+from kcli.client.metadata import Node, TopicPartition
+from kcli.client.versions import UnsupportedVersion
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.client.client import Client
+    from kcli.client.config import ConsumerConfig
+    from kcli.client.metadata import ClusterMetadata
+    from kcli.client.subscription import AssignedPartition, Subscription
+    from kcli.client.versions import NodeVersions
+
+HOLD_BACK_SECONDS = 0.1
+"""How long partitions without news wait while others of their node are full."""
+
+MAX_VERSION_BY_NAME = 12
+"""The last Fetch version that names topics; later ones need their ids."""
+
+STALE_METADATA = frozenset(ErrorCode.of(code) for code in (3, 5, 6, 9, 56, 74, 78, 100, 103))
+SESSION_ERRORS = frozenset(ErrorCode.of(code) for code in (70, 71, 106))
+PASSING = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
+
+
+class Fetcher:
+    """The tasks behind a consumer."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: ConsumerConfig,
+        subscription: Subscription,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.error: KcliError | None = None
+        self._client = client
+        self._config = config
+        self._subscription = subscription
+        self._wall_ms = wall_ms
+        self._wakeup = trio.Event()
+        self._arrived = trio.Event()
+        self._outstanding: set[int] = set()
+        self._held_since: dict[int, float] = {}
+        self._sessions: dict[int, FetchSession] = {}
+        self._resetting: set[object] = set()
+        client.cache.listeners.append(self._metadata_changed)
+
+    def wake(self) -> None:
+        """Have fetches started for what became fetchable."""
+        self._wakeup.set()
+
+    def arrived(self) -> trio.Event:
+        """Return the event of the next news: data, a position or an error."""
+        return self._arrived
+
+    def close(self) -> None:
+        """Stop following the metadata."""
+        if self._metadata_changed in self._client.cache.listeners:
+            self._client.cache.listeners.remove(self._metadata_changed)
+
+    async def run(self) -> None:
+        """Fetch until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._wakeup = trio.Event()
+                self._start_resets(nursery)
+                next_look = self._start_fetches(nursery)
+                with trio.move_on_at(next_look):
+                    await self._wakeup.wait()
+
+    def _metadata_changed(self, cluster: ClusterMetadata) -> None:
+        self.wake()
+
+    def _tell(self) -> None:
+        self._arrived.set()
+        self._arrived = trio.Event()
+
+    def _fail(self, error: KcliError) -> None:
+        self.error = self.error or error
+        self._tell()
+
+    # --- positions -------------------------------------------------------------------------------------
+
+    def _start_resets(self, nursery: trio.Nursery) -> None:
+        waiting = [
+            state for state in self._subscription.awaiting_reset() if state.token not in self._resetting
+        ]
+        if not waiting:
+            return
+        if any(state.reset_to == "none" for state in waiting):
+            names = ", ".join(str(state.partition) for state in waiting if state.reset_to == "none")
+            self._resetting.update(state.token for state in waiting)
+            self._fail(
+                KcliError(
+                    f"no valid offset to read from: {names}",
+                    hint="seek, or set `auto.offset.reset` to earliest or latest",
+                )
+            )
+            return
+        self._resetting.update(state.token for state in waiting)
+        nursery.start_soon(self._reset, waiting)
+
+    async def _reset(self, states: list[AssignedPartition]) -> None:
+        tokens = {state.partition: state.token for state in states}
+        timestamps = {state.partition: self._reset_timestamp(state.reset_to) for state in states}
+        try:
+            results = await list_offsets(
+                self._client, timestamps, read_committed=self._config.is_read_committed
+            )
+            for partition, found in results.items():
+                state = self._subscription.partitions.get(partition)
+                # Whoever sought or was assigned anew meanwhile has a position of its own.
+                if state is None or state.token is not tokens[partition]:
+                    continue
+                if isinstance(found, KafkaError):
+                    self._fail(KafkaError(found.code, f"{partition}: {found.message}", hint=found.hint))
+                else:
+                    self._apply_reset(state, found.offset)
+        except KcliError as error:
+            self._fail(error)
+        finally:
+            self._resetting.difference_update(tokens.values())
+        self._tell()
+        self.wake()
+
+    def _apply_reset(self, state: AssignedPartition, offset: int) -> None:
+        if offset >= 0:
+            state.seek(offset)
+        else:
+            # No record is as young as the duration asked for: go on at the end.
+            state.reset("latest")
+
+    def _reset_timestamp(self, strategy: str) -> int:
+        match strategy:
+            case "earliest":
+                return EARLIEST
+            case "latest":
+                return LATEST
+            case _:
+                return self._wall_ms() - duration_ms(strategy)
+
+    # --- starting fetches ------------------------------------------------------------------------------
+
+    def _start_fetches(self, nursery: trio.Nursery) -> float:
+        now = trio.current_time()
+        next_look = math.inf
+        fetchable, full = self._by_node(now)
+        for node_id, states in fetchable.items():
+            if node_id in self._outstanding:
+                continue
+            if node_id in full and all(state.is_idle for state in states):
+                due = self._held_since.setdefault(node_id, now) + HOLD_BACK_SECONDS
+                if due > now:
+                    next_look = min(next_look, due)
+                    continue
+            self._held_since.pop(node_id, None)
+            self._outstanding.add(node_id)
+            for state in states:
+                state.is_in_flight = True
+            max_wait_ms = 0 if node_id in full else self._config.fetch_max_wait_ms
+            nursery.start_soon(self._fetch, node_id, states, max_wait_ms)
+        for state in self._subscription.partitions.values():
+            if state.is_fetchable and state.retry_at > now:
+                next_look = min(next_look, state.retry_at)
+        return next_look
+
+    def _by_node(self, now: float) -> tuple[dict[int, list[AssignedPartition]], set[int]]:
+        """Return the fetchable partitions by the node to ask, and the nodes that have full ones."""
+        cluster = self._client.cluster
+        fetchable: dict[int, list[AssignedPartition]] = {}
+        full: set[int] = set()
+        leaderless = False
+        for state in self._subscription.partitions.values():
+            if not (state.is_fetchable or state.is_full) or state.retry_at > now:
+                continue
+            leader = cluster.leader_of(state.partition)
+            if leader is None:
+                self._client.want_topic(state.partition.topic, pinned=True)
+                leaderless = True
+                continue
+            state.leader_epoch = leader.leader_epoch
+            preferred = state.preferred_replica
+            node_id = preferred if preferred in cluster.nodes else leader.leader
+            if state.is_full:
+                full.add(node_id)
+            else:
+                fetchable.setdefault(node_id, []).append(state)
+        if leaderless:
+            self._client.request_metadata_update()
+        return fetchable, full
+
+    # --- one fetch -------------------------------------------------------------------------------------
+
+    async def _fetch(self, node_id: int, states: list[AssignedPartition], max_wait_ms: int) -> None:
+        session = self._sessions.setdefault(node_id, FetchSession())
+        asked = {state.partition: (state, state.fetch_position, state.token) for state in states}
+        try:
+            connection = await self._client.link(node_id, "fetch").ready()
+            request, version = self._request(connection.versions, session, states, max_wait_ms)
+            seconds = (self._client.config.request_timeout_ms + max_wait_ms) / 1000
+            response: FetchResponse = await connection.request(request, version, seconds=seconds)
+        except KcliError as error:
+            session.reset()
+            self._node_failed(error, states)
+        else:
+            self._answered(node_id, session, asked, response)
+        finally:
+            self._outstanding.discard(node_id)
+            for state in states:
+                state.is_in_flight = False
+        self._tell()
+        self.wake()
+
+    def _request(
+        self, versions: NodeVersions, session: FetchSession, states: list[AssignedPartition], max_wait_ms: int
+    ) -> tuple[FetchRequest, int]:
+        cluster = self._client.cluster
+        config = self._config
+        targets: dict[TopicPartition, FetchTarget] = {}
+        has_ids = True
+        for state in states:
+            known = cluster.topics.get(state.partition.topic)
+            topic_id = known.topic_id if known is not None else ZERO_UUID
+            has_ids = has_ids and topic_id != ZERO_UUID
+            targets[state.partition] = FetchTarget(
+                topic_id, state.fetch_position, config.max_partition_fetch_bytes, state.leader_epoch
+            )
+        version = versions.choose(
+            FetchRequest, min_version=4, max_version=None if has_ids else MAX_VERSION_BY_NAME
+        )
+        if version < 7:
+            session.reset()
+        topics, forgotten = session.build(targets)
+        request = FetchRequest(
+            max_wait_ms=max_wait_ms,
+            min_bytes=config.fetch_min_bytes,
+            max_bytes=config.fetch_max_bytes,
+            isolation_level=int(config.is_read_committed),
+            session_id=session.session_id,
+            session_epoch=session.epoch if version >= 7 else -1,
+            topics=topics,
+            forgotten_topics_data=forgotten if version >= 7 else [],
+            rack_id=config.client_rack,
+        )
+        return request, version
+
+    def _node_failed(self, error: KcliError, states: list[AssignedPartition]) -> None:
+        self._client.request_metadata_update()
+        retry_at = trio.current_time() + self._client.config.retry_backoff_ms / 1000
+        for state in states:
+            state.retry_at = retry_at
+            state.preferred_replica = -1
+        if isinstance(error, UnsupportedVersion):
+            self._fail(error)
+
+    def _answered(
+        self,
+        node_id: int,
+        session: FetchSession,
+        asked: dict[TopicPartition, tuple[AssignedPartition, int, object]],
+        response: FetchResponse,
+    ) -> None:
+        if response.error_code != ErrorCode.NONE:
+            # The session is gone, or its topics are others now: the next request is a full one.
+            session.reset()
+            self._client.request_metadata_update()
+            if ErrorCode.of(response.error_code) not in SESSION_ERRORS:
+                error = KafkaError(ErrorCode.of(response.error_code))
+                self._node_failed(error, [state for state, _, _ in asked.values()])
+            return
+        session.answered(response.session_id)
+        names = {topic.topic_id: topic.name for topic in self._client.cluster.topics.values()}
+        for state, _, _ in asked.values():
+            state.is_idle = True
+        leaders: list[tuple[TopicPartition, int, int]] = []
+        for topic in response.responses:
+            name = topic.topic or names.get(topic.topic_id, "")
+            for data in topic.partitions:
+                partition = TopicPartition(name, data.partition_index)
+                row = asked.get(partition)
+                if row is None or row[0].token is not row[2]:
+                    continue  # unassigned, sought or reset meanwhile
+                if data.current_leader.leader_id >= 0:
+                    leaders.append(
+                        (partition, data.current_leader.leader_id, data.current_leader.leader_epoch)
+                    )
+                self._take(node_id, row[0], row[1], data)
+        if leaders:
+            nodes = [Node(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints]
+            self._client.apply_new_leaders(leaders, nodes)
+
+    def _take(self, node_id: int, state: AssignedPartition, offset: int, data: PartitionData) -> None:
+        code = ErrorCode.of(data.error_code)
+        if code is not ErrorCode.NONE:
+            self._partition_failed(node_id, state, offset, code)
+            return
+        state.high_watermark = data.high_watermark
+        state.last_stable_offset = data.last_stable_offset
+        state.log_start_offset = data.log_start_offset
+        if data.preferred_read_replica >= 0:
+            state.preferred_replica = data.preferred_read_replica
+            state.is_idle = False
+        if not data.records:
+            return
+        fetch = CompletedFetch(
+            state.partition,
+            offset,
+            state.token,
+            data,
+            is_read_committed=self._config.is_read_committed,
+            check_crcs=self._config.check_crcs,
+        )
+        state.is_idle = False
+        if fetch.end_offset == offset:
+            self._fail(
+                BadFetch(
+                    f"no whole record batch at {state.partition}@{offset}: {len(data.records)} bytes",
+                    hint="raise `max.partition.fetch.bytes`, or the broker's answer is damaged",
+                )
+            )
+            state.retry_at = math.inf
+            return
+        state.buffered.append(fetch)
+        state.fetch_position = fetch.end_offset
+        self._subscription.move_to_end(state.partition)
+
+    def _partition_failed(self, node_id: int, state: AssignedPartition, offset: int, code: ErrorCode) -> None:
+        retry_at = trio.current_time() + self._client.config.retry_backoff_ms / 1000
+        if code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            if state.preferred_replica == node_id:
+                state.preferred_replica = -1
+            elif offset == state.position:
+                self._out_of_range(state, offset)
+            else:
+                state.retry_at = retry_at  # what is buffered comes first
+        elif code in STALE_METADATA or code in PASSING:
+            state.retry_at = retry_at
+            state.preferred_replica = -1
+            if code in STALE_METADATA:
+                self._client.want_topic(state.partition.topic, pinned=True)
+                self._client.request_metadata_update()
+        else:
+            state.retry_at = math.inf
+            self._fail(KafkaError(code, f"cannot read {state.partition}@{offset}: {code.description}"))
+
+    def _out_of_range(self, state: AssignedPartition, offset: int) -> None:
+        strategy = self._subscription.reset_strategy
+        if strategy != "none":
+            state.reset(strategy)
+            return
+        state.retry_at = math.inf
+        self._fail(
+            KafkaError(
+                ErrorCode.OFFSET_OUT_OF_RANGE,
+                f"offset {offset} is out of range for {state.partition}",
+                hint="seek, or set `auto.offset.reset` to earliest or latest",
+            )
+        )
