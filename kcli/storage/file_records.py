@@ -32,6 +32,8 @@ LOG_OVERHEAD = 12
 _LAST_OFFSET_DELTA = Struct(">i")
 _ENTRY_HEAD = Struct(">qiib")
 _ENTRY_HEAD_SIZE = _ENTRY_HEAD.size
+_BATCH_HEAD = Struct(">qi4xb6xi")
+_BATCH_HEAD_SIZE = _BATCH_HEAD.size
 _MIN_HEADER_SIZE = 27
 """Up to and with the last offset delta of a batch; every entry that is whole has at least 26 bytes."""
 
@@ -173,8 +175,24 @@ class FileRecords:
             position += entry.size
 
     def search(self, target: int, position: int) -> EntryPosition | None:
-        """Return the first entry, from the one at `position` on, whose last offset is `target` or above."""
-        for entry in self.entries(position):
+        """Return the first entry, from the one at `position` on, whose last offset is `target` or above.
+
+        None if there is none before the end. Raises `CorruptRecord` and `OSError`.
+        """
+        chunk = self.read(position, _SEARCH_BYTES)
+        at, end = 0, len(chunk)
+        # Batches, nearly all there is, are walked in line.
+        while at + _BATCH_HEAD_SIZE <= end:
+            base_offset, length, magic, last_offset_delta = _BATCH_HEAD.unpack_from(chunk, at)
+            if magic != 2 or length < _MIN_ENTRY_SIZES[2]:
+                break
+            size = LOG_OVERHEAD + length
+            if base_offset + last_offset_delta >= target:
+                if position + at + size > self.size:
+                    return None
+                return EntryPosition(position + at, size, base_offset, base_offset + last_offset_delta)
+            at += size
+        for entry in self.entries(position + at):
             if entry.last_offset >= target:
                 return entry
         return None

@@ -506,7 +506,7 @@ def _close_log(log: UnifiedLog, now_ms: int) -> int:
     return 1
 
 
-def _run_all(jobs: list[Callable[[], None]], thread_count: int) -> None:
+def _run_all(jobs: Sequence[Callable[[], None]], thread_count: int) -> None:
     """Run jobs in several threads, or in this one; raise the first exception when all have ended."""
     if thread_count <= 1 or len(jobs) <= 1:
         for job in jobs:

@@ -30,7 +30,7 @@ from kcli.storage.time_index import NO_TIMESTAMP, TimeIndex
 from kcli.storage.transaction_index import AbortedTransaction, TransactionIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record import Buffer
@@ -90,7 +90,7 @@ class LogSegment:
         self._offset_of_max_timestamp = base_offset
         self._first_batch_timestamp: int | None = None
         # The entry written last: what a consumer at the end of the log asks for next.
-        self._tail: EntryPosition | None = None
+        self._tail: tuple[int, int, int, int] | None = None
 
     @classmethod
     def create(
@@ -215,40 +215,44 @@ class LogSegment:
 
     # --- append
 
-    def append(self, data: Buffer, entries: list[tuple[int, int, int, int]]) -> None:
-        """Write whole entries at the end, each given as (base offset, last offset, max timestamp, size).
+    def append(self, data: Buffer, batches: Sequence[RecordBatch | LegacyEntry]) -> None:
+        """Write whole entries, given as bytes and taken apart, at the end.
 
         After an `OSError` nothing of them is left.
         """
-        position = self.records.size
-        self.records.append(data)
+        records = self.records
+        position = records.size
         max_timestamp = self._max_timestamp
         if max_timestamp is None:
             max_timestamp = self.max_timestamp
-        for _, last_offset, timestamp, size in entries:
-            if timestamp > max_timestamp:
-                self._max_timestamp = max_timestamp = timestamp
-                self._offset_of_max_timestamp = last_offset
+        records.append(data)
+        for batch in batches:
+            if batch.max_timestamp > max_timestamp:
+                self._max_timestamp = max_timestamp = batch.max_timestamp
+                self._offset_of_max_timestamp = batch.last_offset
             if self._bytes_since_index_entry > self.index_interval_bytes:
-                self.offset_index.append(last_offset, position)
+                self.offset_index.append(batch.last_offset, position)
                 self.time_index.maybe_append(max_timestamp, self._offset_of_max_timestamp)
                 self._bytes_since_index_entry = 0
+            size = batch.size_in_bytes
             self._bytes_since_index_entry += size
             position += size
-        self._tail = EntryPosition(position - size, size, entries[-1][0], last_offset)
+        last_offset = batch.last_offset
+        base_offset = batch.base_offset if batch.magic == 2 else last_offset
+        # Not the batch itself: it holds on to the caller's buffer.
+        self._tail = position - size, size, base_offset, last_offset
 
     def should_roll(
         self, size: int, last_offset: int, max_timestamp: int, config: LogConfig, now_ms: int
     ) -> bool:
         """Whether `size` more bytes up to `last_offset` belong into a new segment. Raises `OSError`."""
         own_size = self.records.size
-        if own_size > config.segment_bytes - size:
+        if own_size > config.segment_bytes - size or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
-        offset_index = self._offset_index or self.offset_index
-        time_index = self._time_index or self.time_index
+        offset_index, time_index = self._offset_index, self._time_index
+        if offset_index is None or time_index is None:
+            offset_index, time_index = self.offset_index, self.time_index
         if offset_index.is_full or time_index.is_full:
-            return True
-        if not 0 <= last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
             return True
         return (
             own_size > 0
@@ -283,8 +287,8 @@ class LogSegment:
         Raises `CorruptRecord` and `OSError`.
         """
         tail = self._tail
-        if tail is not None and offset >= tail.base_offset:
-            return tail if offset <= tail.last_offset else None
+        if tail is not None and offset >= tail[2]:
+            return EntryPosition(*tail) if offset <= tail[3] else None
         key, position = self.offset_index.lookup(offset)
         if position:
             try:

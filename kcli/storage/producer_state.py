@@ -85,12 +85,14 @@ class ProducerStateEntry:
         """The offset of the last record, -1 if no batch is known."""
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
-    def find_duplicate(self, producer_epoch: int, base_sequence: int, count: int) -> BatchMetadata | None:
+    def find_duplicate(
+        self, producer_epoch: int, base_sequence: int, last_sequence: int
+    ) -> BatchMetadata | None:
         """Return the retained batch with exactly these sequences, None if there is none."""
         if producer_epoch != self.producer_epoch:
             return None
         for batch in self.batches:
-            if batch.offset_delta == count - 1 and batch.first_sequence == base_sequence:
+            if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
                 return batch
         return None
 

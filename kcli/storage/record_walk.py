@@ -6,7 +6,7 @@ are decoded in line and nothing is allocated.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.varints import read_varint, read_varlong
@@ -15,20 +15,11 @@ if TYPE_CHECKING:
     from kcli.protocol.record import Buffer
 
 
-class RecordWalk(NamedTuple):
-    """What a walk saw: the smallest and largest timestamp delta, whether offset deltas are 0, 1, 2 …, and
-    whether every record has a key."""
-
-    min_delta: int
-    max_delta: int
-    offsets_are_dense: bool
-    all_have_keys: bool
-
-
-def walk_records(data: Buffer, position: int, count: int) -> RecordWalk:
+def walk_records(data: Buffer, position: int, count: int) -> tuple[int, int, bool, bool]:
     """Walk `count` records (at least one) from `position` to the end of `data`, where the last must end.
 
-    Raises `CorruptRecord` where they contradict the format.
+    Return the smallest and the largest timestamp delta, whether the offset deltas are 0, 1, 2 …, and whether
+    every record has a key. Raises `CorruptRecord` where the records contradict the format.
     """
     end = len(data)
     min_delta, max_delta = 2**64, -(2**64)
@@ -93,7 +84,7 @@ def walk_records(data: Buffer, position: int, count: int) -> RecordWalk:
         raise CorruptRecord("a record batch holds fewer records than it declares") from error
     if position != end:
         raise CorruptRecord("a record batch holds more than the records it declares")
-    return RecordWalk(min_delta, max_delta, dense, keyed)
+    return min_delta, max_delta, dense, keyed
 
 
 def _skip_bytes(data: Buffer, position: int) -> int:

@@ -32,14 +32,14 @@ from kcli.storage.log_segment import LogSegment
 from kcli.storage.log_validator import (
     MAX_DECOMPRESSED_BYTES,
     InvalidRecords,
+    LogValidator,
     ValidatedRecords,
-    validate,
 )
 from kcli.storage.producer_append import CompletedTransaction, Origin, ProducerAppend, check_batch
 from kcli.storage.producer_recovery import rebuild_producer_state, take_snapshot
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Sequence
 
     from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record import Buffer
@@ -72,9 +72,9 @@ class UnifiedLog:
     """A loaded log. `log_loader.load_log` makes one from a replica directory."""
 
     __slots__ = (
-        "_end",
+        "_end_position",
         "_flush_at_roll",
-        "_high_watermark",
+        "_high_watermark_metadata",
         "_on_failure",
         "_pending_deletes",
         "_random_below",
@@ -83,6 +83,7 @@ class UnifiedLog:
         "_unsynced_snapshots",
         "config",
         "directory",
+        "high_watermark",
         "is_future",
         "last_flushed_ms",
         "leader_epochs",
@@ -94,6 +95,7 @@ class UnifiedLog:
         "snapshots",
         "topic_id",
         "topic_partition",
+        "validator",
     )
 
     def __init__(
@@ -120,6 +122,7 @@ class UnifiedLog:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.config = config
+        self.validator = LogValidator(config)
         self.segments = segments
         self.leader_epochs = leader_epochs
         self.producer_state = producer_state
@@ -136,7 +139,8 @@ class UnifiedLog:
         self._flush_at_roll = False
         self._truncations = 0
         self._set_end(log_end_offset)
-        self._high_watermark = LogOffsetMetadata(log_start_offset)
+        self.high_watermark = log_start_offset
+        self._high_watermark_metadata: LogOffsetMetadata | None = None
 
     def __repr__(self) -> str:
         return (
@@ -157,22 +161,17 @@ class UnifiedLog:
         return self.segments.size_bytes
 
     @property
-    def high_watermark(self) -> int:
-        """The offset below which every in-sync replica has the records."""
-        return self._high_watermark.offset
-
-    @property
     def last_stable_offset(self) -> int:
         """The offset below which every transaction has ended."""
         unstable = self.producer_state.first_unstable_offset
         if unstable is None:
-            return self._high_watermark.offset
-        return min(max(unstable, self.log_start_offset), self._high_watermark.offset)
+            return self.high_watermark
+        return min(max(unstable, self.log_start_offset), self.high_watermark)
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Move the high watermark up to `offset`, at most to the log end; return whether it moved."""
         offset = min(offset, self.log_end_offset)
-        if offset <= self._high_watermark.offset:
+        if offset <= self.high_watermark:
             return False
         self._set_high_watermark(offset)
         return True
@@ -180,34 +179,35 @@ class UnifiedLog:
     def set_high_watermark(self, offset: int) -> int:
         """Set the high watermark, within the log, as a restart or a follower does; return it."""
         self._set_high_watermark(max(min(offset, self.log_end_offset), self.log_start_offset))
-        return self._high_watermark.offset
+        return self.high_watermark
 
     def _set_high_watermark(self, offset: int) -> None:
-        # The position is looked up when a read needs it; at the log end, the usual place, it is known.
-        if offset == self.log_end_offset:
-            self._high_watermark = self._end
-        else:
-            self._high_watermark = LogOffsetMetadata(offset)
+        self.high_watermark = offset
+        # Where that is, is looked up when a read needs it.
+        self._high_watermark_metadata = None
         self.producer_state.high_watermark_moved(offset)
 
     def _set_end(self, offset: int) -> None:
         active = self.segments.active
         self.log_end_offset = offset
-        self._end = LogOffsetMetadata(offset, active.base_offset, active.records.size)
+        self._end_position = active.records.size
         if self.recovery_point > offset:
             self.recovery_point = offset
 
     def _locate(self, offset: int) -> LogOffsetMetadata:
         """Return where an offset within the log is."""
         if offset >= self.log_end_offset:
-            return self._end
+            return self._end()
         segment = self.segments.floor(offset)
         while segment is not None:
             entry = segment.find(offset)
             if entry is not None:
                 return LogOffsetMetadata(offset, segment.base_offset, entry.position)
             segment = self.segments.higher(segment.base_offset)
-        return self._end
+        return self._end()
+
+    def _end(self) -> LogOffsetMetadata:
+        return LogOffsetMetadata(self.log_end_offset, self.segments.active.base_offset, self._end_position)
 
     # --- append
 
@@ -219,8 +219,10 @@ class UnifiedLog:
         origin: Origin = Origin.CLIENT,
         max_decompressed: int = MAX_DECOMPRESSED_BYTES,
     ) -> ValidatedRecords:
-        """Check records for `append`; see `log_validator.validate`. May run in another thread."""
-        return validate(records, self.config, now_ms=now_ms, origin=origin, max_decompressed=max_decompressed)
+        """Check records for `append`; see `LogValidator.validate`. May run in another thread."""
+        return self.validator.validate(
+            records, now_ms=now_ms, origin=origin, max_decompressed=max_decompressed
+        )
 
     def append_as_leader(
         self,
@@ -238,22 +240,24 @@ class UnifiedLog:
         OUT_OF_ORDER_SEQUENCE_NUMBER (45), INVALID_PRODUCER_EPOCH (47), INVALID_TXN_STATE (48),
         KAFKA_STORAGE_ERROR (56) and `InvalidRecords` (32, 87); nothing was written then.
         """
-        validated = validate(
-            records, self.config, now_ms=now_ms, origin=origin, max_decompressed=max_decompressed
+        validated = self.validator.validate(
+            records, now_ms=now_ms, origin=origin, max_decompressed=max_decompressed
         )
         return self.append(validated, leader_epoch=leader_epoch, now_ms=now_ms)
 
     def append(self, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int) -> AppendInfo:
         """Give validated records offsets and the leader's epoch, and write them. Raises `KafkaError`."""
         offset = self.log_end_offset
+        count = 0
         for batch in validated.batches:
             set_base_offset_and_epoch(validated.data, batch.position, offset, leader_epoch)
             batch.base_offset = offset
             batch.partition_leader_epoch = leader_epoch
             offset += batch.last_offset_delta + 1
+            count += batch.count
         info = self._append(validated.data, validated.batches, validated.origin, now_ms)
-        info.records_count = validated.records_count
         if not info.duplicate:
+            info.records_count = count
             info.log_append_time = validated.log_append_time
         return info
 
@@ -284,7 +288,7 @@ class UnifiedLog:
         return self._append(data, batches, Origin.REPLICATION, now_ms)
 
     def _append(
-        self, data: Buffer, batches: Iterable[RecordBatch | LegacyEntry], origin: Origin, now_ms: int
+        self, data: Buffer, batches: Sequence[RecordBatch | LegacyEntry], origin: Origin, now_ms: int
     ) -> AppendInfo:
         size = len(data)
         if size > self.config.segment_bytes:
@@ -292,35 +296,25 @@ class UnifiedLog:
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"{size} bytes are more than a segment holds, segment.bytes: {self.config.segment_bytes}",
             )
-        entries = []
-        max_timestamp = NO_TIMESTAMP
-        has_producer = False
-        for batch in batches:
-            last_offset = batch.last_offset
-            # An older entry's first offset is inside; its last one does for everything it is needed for.
-            first_offset = batch.base_offset if batch.magic == 2 else last_offset
-            timestamp = batch.max_timestamp
-            if timestamp > max_timestamp:
-                max_timestamp = timestamp
-            has_producer = has_producer or batch.producer_id >= 0
-            entries.append((first_offset, last_offset, timestamp, batch.size_in_bytes))
-        if not entries:
+        if not batches:
             start = self.log_start_offset
             return AppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, start)
-        first_offset = entries[0][0]
+        first = batches[0]
+        # An older entry's first offset is inside; its last one does for everything it is needed for.
+        first_offset = first.base_offset if first.magic == 2 else first.last_offset
+        last_offset = batches[-1].last_offset
+        if len(batches) == 1:
+            max_timestamp = first.max_timestamp
+            has_producer = first.producer_id >= 0
+        else:
+            max_timestamp = max([batch.max_timestamp for batch in batches])
+            has_producer = any(batch.producer_id >= 0 for batch in batches)
         appends: dict[int, ProducerAppend] = {}
         completed: list[CompletedTransaction] = []
         if has_producer:
             duplicate = self._check_producers(batches, origin, appends, completed)
             if duplicate is not None:
-                return AppendInfo(
-                    duplicate.first_offset,
-                    duplicate.last_offset,
-                    duplicate.timestamp,
-                    duplicate.timestamp,
-                    self.log_start_offset,
-                    duplicate=True,
-                )
+                return self._duplicate_info(duplicate)
         try:
             segment = self.segments.active
             if segment.should_roll(size, last_offset, max_timestamp, self.config, now_ms):
@@ -328,15 +322,26 @@ class UnifiedLog:
             for batch in batches:
                 if batch.partition_leader_epoch != self.leader_epochs.latest_epoch:
                     self._assign_epoch(batch)
-            segment.append(data, entries)
+            segment.append(data, batches)
         except OSError as error:
             raise self.failed("append to", error) from error
-        self._set_end(last_offset + 1)
+        self.log_end_offset = last_offset + 1
+        self._end_position = segment.records.size
         if appends:
             self._publish_producers(segment, appends, completed)
         self.producer_state.map_end_offset = last_offset + 1
         return AppendInfo(
             first_offset, last_offset, max_timestamp, NO_TIMESTAMP, self.log_start_offset, size=size
+        )
+
+    def _duplicate_info(self, duplicate: BatchMetadata) -> AppendInfo:
+        return AppendInfo(
+            duplicate.first_offset,
+            duplicate.last_offset,
+            duplicate.timestamp,
+            duplicate.timestamp,
+            self.log_start_offset,
+            duplicate=True,
         )
 
     def _assign_epoch(self, batch: RecordBatch | LegacyEntry) -> None:
@@ -348,7 +353,7 @@ class UnifiedLog:
 
     def _check_producers(
         self,
-        batches: Iterable[RecordBatch | LegacyEntry],
+        batches: Sequence[RecordBatch | LegacyEntry],
         origin: Origin,
         appends: dict[int, ProducerAppend],
         completed: list[CompletedTransaction],
@@ -359,7 +364,9 @@ class UnifiedLog:
                 continue
             known = self.producer_state.producers.get(batch.producer_id)
             if origin is Origin.CLIENT and known is not None:
-                duplicate = known.find_duplicate(batch.producer_epoch, batch.base_sequence, batch.count)
+                duplicate = known.find_duplicate(
+                    batch.producer_epoch, batch.base_sequence, batch.last_sequence
+                )
                 if duplicate is not None:
                     return duplicate
             check_batch(self.producer_state, batch, origin, appends, completed)
@@ -434,8 +441,7 @@ class UnifiedLog:
         With `min_one` the first batch is in the slice however large it is. Raises `KafkaError`
         OFFSET_OUT_OF_RANGE (also below the log start), CORRUPT_MESSAGE and KAFKA_STORAGE_ERROR.
         """
-        high_watermark = self._high_watermark
-        stable = self.last_stable_offset
+        high_watermark, stable = self.high_watermark, self.last_stable_offset
         start_offset, end_offset = self.log_start_offset, self.log_end_offset
         if not start_offset <= offset <= end_offset:
             raise KafkaError(
@@ -453,19 +459,17 @@ class UnifiedLog:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
         except OSError as error:
             raise self.failed("read from", error) from error
-        return LogRead(
-            file_slice, high_watermark.offset, stable, start_offset, end_offset, aborted, entry.size
-        )
+        return LogRead(file_slice, high_watermark, stable, start_offset, end_offset, aborted, entry.size)
 
     def _limit(self, isolation: Isolation, stable: int) -> LogOffsetMetadata:
-        if isolation is Isolation.LOG_END:
-            return self._end
-        high_watermark = self._high_watermark
-        if isolation is Isolation.TXN_COMMITTED and stable < high_watermark.offset:
+        high_watermark = self.high_watermark
+        if isolation is Isolation.LOG_END or high_watermark == self.log_end_offset == stable:
+            return self._end()
+        if isolation is Isolation.TXN_COMMITTED and stable < high_watermark:
             return self._locate(stable)
-        if high_watermark.position < 0:
-            self._high_watermark = high_watermark = self._locate(high_watermark.offset)
-        return high_watermark
+        if self._high_watermark_metadata is None:
+            self._high_watermark_metadata = self._locate(high_watermark)
+        return self._high_watermark_metadata
 
     def _find_slice(
         self, offset: int, max_bytes: int, limit: LogOffsetMetadata, min_one: bool
@@ -731,6 +735,7 @@ class UnifiedLog:
     def update_config(self, config: LogConfig) -> None:
         """Act on another configuration from now on. Segments keep the index settings they were made with."""
         self.config = config
+        self.validator = LogValidator(config)
 
     def rename_directory(self, name: str) -> None:
         """Rename the replica's directory within its log directory. Raises `KafkaError`."""
