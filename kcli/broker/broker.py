@@ -96,6 +96,7 @@ class Broker:
             quotas=self._quotas,
             max_request_bytes=config.socket_request_max_bytes,
             max_idle_ms=config.connections_max_idle_ms,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
         )
         self._sockets: list[tuple[str, socket.socket]] = []
 
@@ -107,7 +108,12 @@ class Broker:
         advertised = {listener.name: listener for listener in self.config.advertised_listener_configs}
         endpoints = []
         for listener in self.config.listener_configs:
-            sockets = open_listening_sockets(listener.host, listener.port)
+            sockets = open_listening_sockets(
+                listener.host,
+                listener.port,
+                receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+                backlog=self.config.socket_listen_backlog_size,
+            )
             self._sockets.extend((listener.name, sock) for sock in sockets)
             if listener.name in advertised:
                 port: int = sockets[0].getsockname()[1]

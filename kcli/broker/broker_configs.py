@@ -7,6 +7,7 @@ not act on stand in `inert_configs`.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config_definition import (
@@ -29,6 +30,12 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
+_CONNECTION_LIMIT = re.compile(r"\s*[^\s,]+:\s*\d+\s*", re.ASCII)
+
+
+def _connection_limits(value: str) -> str | None:
+    wrong = [item for item in value.split(",") if item.strip() and not _CONNECTION_LIMIT.fullmatch(item)]
+    return f"`{wrong[0].strip()}` is not an address:count pair" if wrong else None
 
 
 class BrokerSettings:
@@ -60,17 +67,19 @@ class BrokerSettings:
         (),
         "Listeners meant for controllers only; they are not opened, as the controller is in the process.",
     )
+    # Kafka's own defaults here (102400, 102400 and 50) would switch off the system's tuning of buffers, and
+    # make each client of a burst wait a second.
     socket_send_buffer_bytes = integer(
-        "socket.send.buffer.bytes", 102_400, "Send buffer of a connection; -1 leaves it to the system."
+        "socket.send.buffer.bytes", -1, "Send buffer of a connection; -1 leaves it to the system."
     )
     socket_receive_buffer_bytes = integer(
-        "socket.receive.buffer.bytes", 102_400, "Receive buffer of a connection; -1 leaves it to the system."
+        "socket.receive.buffer.bytes", -1, "Receive buffer of a connection; -1 leaves it to the system."
     )
     socket_request_max_bytes = integer(
         "socket.request.max.bytes", 100 << 20, "Largest request that is read.", check=at_least(1)
     )
     socket_listen_backlog_size = integer(
-        "socket.listen.backlog.size", 50, "How many connections may wait to be accepted.", check=at_least(1)
+        "socket.listen.backlog.size", 4096, "How many connections may wait to be accepted.", check=at_least(1)
     )
     max_connections = integer(
         "max.connections",
@@ -89,7 +98,8 @@ class BrokerSettings:
     max_connections_per_ip_overrides = string(
         "max.connections.per.ip.overrides",
         "",
-        "Limits for single addresses or host names, as address:count pairs.",
+        "Limits for single addresses, as address:count pairs.",
+        check=_connection_limits,
         mode=_CLUSTER_WIDE,
     )
     connections_max_idle_ms = long(

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 AlterResource = legacy.AlterConfigsResource | incremental.AlterConfigsResource
 R = TypeVar("R", legacy.AlterConfigsResource, incremental.AlterConfigsResource)
 
-_LISTED = (ConfigResourceType.TOPIC, ConfigResourceType.BROKER)
-
 
 def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
     """Answer with the configurations of each resource, those asked for by name or all."""
@@ -130,7 +128,10 @@ def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> Alte
     broker = context.broker
     errors, accepted = _accept(request.resources, broker)
     outcomes = broker.controller.alter_configs(
-        [(_key(resource), {each.name: each.value for each in resource.configs}) for resource in accepted],
+        [
+            (_key(resource), {each.name: each.value or "" for each in resource.configs})
+            for resource in accepted
+        ],
         defaults=topic_defaults(broker.config),
         validate_only=request.validate_only,
     )
@@ -158,11 +159,14 @@ def list_config_resources(
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "an unknown type of resource")
     wanted = set(request.resource_types) or known
     image = context.broker.image
-    names = {ConfigResourceType.TOPIC: sorted(image.topics), ConfigResourceType.BROKER: sorted(image.brokers)}
+    names = {
+        ConfigResourceType.TOPIC: sorted(image.topics),
+        ConfigResourceType.BROKER: [str(node_id) for node_id in sorted(image.brokers)],
+    }
     return ListConfigResourcesResponse(
         config_resources=[
-            ConfigResource(resource_name=str(name), resource_type=type)
-            for type in _LISTED
+            ConfigResource(resource_name=name, resource_type=type)
+            for type in names
             if type in wanted
             for name in names[type]
         ]
