@@ -144,9 +144,7 @@ class MetadataLog:
     def _write(self, batch: bytearray, *, count: int) -> None:
         if self._is_failed:
             raise MetadataLogFailed(f"the metadata log has failed: {self.directory}")
-        header = RecordBatch(batch)
-        entry = (header.base_offset, header.last_offset, header.max_timestamp, header.size_in_bytes)
-        self._segment.append(batch, [entry])
+        self._segment.append(batch, [RecordBatch(batch)])
         self.end_offset += count
 
     def _sync(self) -> None:

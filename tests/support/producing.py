@@ -27,7 +27,8 @@ def create_topic(
 
 def delete_topic(bootstrap: str, topic: str) -> None:
     """Delete a topic."""
-    AdminClient({"bootstrap.servers": bootstrap}).delete_topics([topic])[topic].result(DEADLINE_SECONDS)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.delete_topics([topic])[topic].result(DEADLINE_SECONDS)
 
 
 def topic_config(bootstrap: str, topic: str) -> dict[str, str]:
