@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kcli.client.metadata import TopicPartition
-from kcli.client.producer_batch import ProducerBatch
+from kcli.client.producer_batch import Delivery, ProducerBatch
 from kcli.protocol.compression import Codec
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from kcli.client.config import ProducerConfig
     from kcli.client.memory_budget import MemoryBudget
     from kcli.client.metadata import ClusterMetadata, PartitionMetadata
-    from kcli.client.producer_batch import Delivery
 
 BATCH_OVERHEAD = 61
 RECORD_OVERHEAD = 36
@@ -89,14 +88,12 @@ class Accumulator:
             return None
         batch = queue[-1]
         builder = batch.builder
-        if builder is None or batch.drain_number >= 0:
+        if builder is None or batch.drain_number >= 0 or builder.estimated_size + size > batch.limit:
             return None
-        written = builder.estimated_size
-        if self._codec is not Codec.NONE:
-            written = int(written * self._ratios.get(topic, 1.0) * RATIO_MARGIN)
-        if written + size > self._batch_size:
-            return None
-        return batch.append(timestamp, key, value, headers)
+        builder.append(timestamp, key, value, headers)
+        index = batch.count
+        batch.count = index + 1
+        return Delivery(batch, index, timestamp)
 
     def open_batch(self, topic: str, partition: int, now: float, reserved: int) -> ProducerBatch:
         """Add an empty batch to the end of a queue; its memory is the caller's reservation."""
@@ -107,6 +104,9 @@ class Accumulator:
         target = TopicPartition(topic, partition)
         builder = RecordBatchBuilder(codec=self._codec, level=self._level)
         batch = ProducerBatch(target, builder, now, reserved)
+        batch.limit = self._batch_size
+        if self._codec is not Codec.NONE:
+            batch.limit = int(self._batch_size / (self._ratios.get(topic, 1.0) * RATIO_MARGIN))
         queue.append(batch)
         self._active[target] = queue
         self.incomplete[batch] = None
@@ -118,12 +118,8 @@ class Accumulator:
 
     def is_full(self, batch: ProducerBatch) -> bool:
         """Return whether no more records go into a batch."""
-        if batch.builder is None or batch.drain_number >= 0:
-            return True
-        written: float = batch.builder.estimated_size
-        if self._codec is not Codec.NONE:
-            written *= self._ratios.get(batch.partition.topic, 1.0) * RATIO_MARGIN
-        return written >= self._batch_size
+        builder = batch.builder
+        return builder is None or batch.drain_number >= 0 or builder.estimated_size >= batch.limit
 
     def all_full(self, topic: str, partition: int) -> bool:
         """Return whether every queued batch of a partition is full."""

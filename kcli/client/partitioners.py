@@ -150,15 +150,15 @@ class Partitioner:
         """Return whether records with this key may go anywhere, so that stickiness counts them."""
         return self.is_sticky and (self._hash is None or key is None)
 
-    def appended(self, topic: TopicMetadata, size: int, *, all_full: bool) -> None:
+    def appended(self, topic: TopicMetadata, size: int, all_full: Callable[[], bool]) -> None:
         """Count bytes of a keyless record appended to the sticky partition, and switch when it had enough.
 
         At `batch_size` bytes if all its queued batches are full (`all_full`), else at twice that: a batch
         still lingering is filled rather than left as a fragment.
         """
-        state = self._state(topic.name)
-        state.produced_bytes += size
-        if state.produced_bytes >= (self.batch_size if all_full else 2 * self.batch_size):
+        state = self._sticky_states.get(topic.name) or self._state(topic.name)
+        state.produced_bytes = produced = state.produced_bytes + size
+        if produced >= self.batch_size and (produced >= 2 * self.batch_size or all_full()):
             state.partition = self._next(topic, state)
             state.produced_bytes = 0
 
@@ -179,7 +179,7 @@ class Partitioner:
         return state
 
     def _sticky(self, topic: TopicMetadata) -> int:
-        state = self._state(topic.name)
+        state = self._sticky_states.get(topic.name) or self._state(topic.name)
         if state.partition not in topic.partitions:
             state.partition = self._next(topic, state)
         return state.partition

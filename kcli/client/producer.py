@@ -11,8 +11,8 @@ delivers everything; leaving it by an exception or a cancellation fails what is 
 
 from __future__ import annotations
 
-import time
 from contextlib import asynccontextmanager
+from time import time
 from typing import TYPE_CHECKING, Self
 
 import trio
@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 CHECKPOINT_RECORDS = 256
 """How many sends in a row run without giving other tasks a turn."""
 
+UNUSED_OVERHEAD = RECORD_OVERHEAD - 8
+"""What the upper bound of a record's size exceeds its usual size by."""
+
 TOPIC_USE_RECORDS = 4096
 """How many records of a topic pass between two notes that it is in use."""
 
@@ -55,7 +58,7 @@ class Producer:
         client: Client,
         config: ProducerConfig | None = None,
         *,
-        wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        wall_ms: Callable[[], int] = lambda: int(time() * 1000),
     ) -> None:
         self.config = config or ProducerConfig()
         self.budget = MemoryBudget(self.config.buffer_memory)
@@ -72,7 +75,6 @@ class Producer:
         self._sequences = Sequences() if self.config.is_idempotent else None
         self._sender = Sender(client, self.config, self._accumulator, self._sequences, self._partitioner)
         self._largest = min(self.config.max_request_size, self.config.buffer_memory)
-        self._counts_bytes = self._partitioner.is_sticky
         self._is_closed = False
         self._sends = 0
         self._manager: AbstractAsyncContextManager[None] | None = None
@@ -130,12 +132,19 @@ class Producer:
         self._sends += 1
         if not self._sends % TOPIC_USE_RECORDS:
             self._client.want_topic(topic, auto_create=True)
-        chosen = self._choose(known, key, partition)
-        size = _record_size(key, value, headers)
+        chosen = self._partitioner.partition(known, key) if partition is None else partition
+        size = RECORD_OVERHEAD
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        if headers:
+            size += _headers_size(headers)
         if timestamp is None:
             timestamp = self._wall_ms()
         delivery = self._accumulator.append(topic, chosen, timestamp, key, value, headers, size)
         if delivery is None:
+            _check_partition(known, chosen)
             self._check_size(size)
             memory = self._accumulator.needed_memory(size)
             if not self.budget.reserve_nowait(memory):
@@ -144,8 +153,10 @@ class Producer:
             delivery = batch.append(timestamp, key, value, headers)
             # A new batch has a linger to be woken for, and the one before it is full.
             self._sender.wake()
-        if partition is None and self._counts_bytes:
-            self._stuck(known, chosen, key, partition, size)
+        if partition is None and self._partitioner.is_free(key):
+            self._partitioner.appended(
+                known, size - UNUSED_OVERHEAD, lambda: self._accumulator.all_full(topic, chosen)
+            )
         return delivery
 
     async def send(
@@ -186,8 +197,9 @@ class Producer:
         what = f"metadata of topic {topic}"
         with trio.move_on_after(self.config.max_block_ms / 1000):
             known = await self._client.wait_for_topic(topic, auto_create=True)
-            chosen = self._choose(known, key, partition)
-            size = _record_size(key, value, headers)
+            chosen = self._partitioner.partition(known, key) if partition is None else partition
+            _check_partition(known, chosen)
+            size = RECORD_OVERHEAD + len(key or b"") + len(value or b"") + _headers_size(headers)
             self._check_size(size)
             what = f"memory: {self.budget.available} of {self.budget.total} bytes are left"
             memory = self._accumulator.needed_memory(size)
@@ -207,27 +219,12 @@ class Producer:
                 if memory:
                     self.budget.release(memory)
             self._sender.wake()
-            self._stuck(known, chosen, key, partition, size)
+            if partition is None and self._partitioner.is_free(key):
+                self._partitioner.appended(
+                    known, size - UNUSED_OVERHEAD, lambda: self._accumulator.all_full(topic, chosen)
+                )
             return delivery
         raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"waited {self.config.max_block_ms} ms for {what}")
-
-    def _choose(self, known: TopicMetadata, key: bytes | None, partition: int | None) -> int:
-        if partition is None:
-            return self._partitioner.partition(known, key)
-        if partition not in known.partitions:
-            raise KafkaError(
-                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                f"topic {known.name} has no partition {partition}, it has {len(known.partitions)}",
-            )
-        return partition
-
-    def _stuck(
-        self, known: TopicMetadata, chosen: int, key: bytes | None, partition: int | None, size: int
-    ) -> None:
-        """Count a record for stickiness, if it might have gone anywhere."""
-        if partition is None and self._partitioner.is_free(key):
-            all_full = self._accumulator.all_full(known.name, chosen)
-            self._partitioner.appended(known, size, all_full=all_full)
 
     def _check_size(self, size: int) -> None:
         if BATCH_OVERHEAD + size > self._largest:
@@ -271,10 +268,17 @@ class Producer:
         return self._sender.fatal_error or ProducerClosed("the producer is closed")
 
 
-def _record_size(key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> int:
-    """Return the bytes a record takes at most in a batch."""
-    size = RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-    return size + sum(10 + 4 * len(name) + len(content or b"") for name, content in headers)
+def _check_partition(known: TopicMetadata, partition: int) -> None:
+    if partition not in known.partitions:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {known.name} has no partition {partition}, it has {len(known.partitions)}",
+        )
+
+
+def _headers_size(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return the bytes that headers take at most; a character may take four."""
+    return sum(10 + 4 * len(name) + len(content or b"") for name, content in headers)
 
 
 async def _settled(batch: ProducerBatch) -> None:

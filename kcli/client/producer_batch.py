@@ -39,7 +39,7 @@ class ProducerBatch:
 
     __slots__ = (
         "_callbacks", "_done", "attempts", "base_offset", "base_sequence", "builder", "count", "created_at",
-        "data", "drain_number", "error", "is_settled", "leader_epoch", "log_append_time",
+        "data", "drain_number", "error", "is_settled", "leader_epoch", "limit", "log_append_time",
         "partition", "parts", "producer_epoch", "producer_id", "record_errors", "reserved", "retry_at",
     )  # fmt: skip
 
@@ -51,6 +51,8 @@ class ProducerBatch:
         self.count = 0
         self.created_at = created_at
         self.reserved = reserved
+        self.limit = 0
+        """Bytes it may grow to before compression, by what is known of how well the topic compresses."""
         self.data: bytearray | None = None
         self.attempts = 0
         self.retry_at = 0.0

@@ -115,14 +115,14 @@ def test_round_robin_counts_from_a_random_start() -> None:
 def test_sticky_switches_at_batch_size_if_full_and_at_twice_that_otherwise() -> None:
     chooser = Partitioner("murmur2", batch_size=100, rng=random.Random(0))
     first = chooser.partition(topic(50), None)
-    chooser.appended(topic(50), 99, all_full=True)
+    chooser.appended(topic(50), 99, lambda: True)
     assert chooser.partition(topic(50), None) == first
-    chooser.appended(topic(50), 60, all_full=False)
+    chooser.appended(topic(50), 60, lambda: False)
     assert chooser.partition(topic(50), None) == first
-    chooser.appended(topic(50), 1, all_full=True)
+    chooser.appended(topic(50), 1, lambda: True)
     second = chooser.partition(topic(50), None)
     assert second != first
-    chooser.appended(topic(50), 200, all_full=False)
+    chooser.appended(topic(50), 200, lambda: False)
     assert chooser.partition(topic(50), None) != second
 
 
@@ -134,7 +134,7 @@ def test_adaptive_choice_follows_the_queues_once_every_partition_has_one() -> No
     chooser.update_loads(topic(3), {0: 0, 1: 999, 2: 999})
     counts: Counter[int] = Counter()
     for _ in range(500):
-        chooser.appended(topic(3), 1, all_full=True)
+        chooser.appended(topic(3), 1, lambda: True)
         counts[chooser.partition(topic(3), None)] += 1
     assert counts[0] > 480
 
