@@ -1,6 +1,6 @@
 """CreateTopics, DeleteTopics, CreatePartitions: requests to the controller, item by item.
 
-* A name that a request holds twice fails both times with INVALID_REQUEST, as in Kafka.
+* A name that a request holds twice is INVALID_REQUEST, answered once.
 * Counts of -1 are the defaults of the node that received the request, in every version of CreateTopics.
 * CreateTopics returns counts and configuration from version 5, the topic id from 7.
 * DeleteTopics with deletion switched off is TOPIC_DELETION_DISABLED, before version 3 INVALID_REQUEST.
@@ -52,15 +52,13 @@ def create_topics(request: CreateTopicsRequest, context: RequestContext) -> Crea
     config = context.broker.config
     repeated = _repeated(topic.name for topic in request.topics)
     accepted: list[CreatableTopic] = []
-    results: list[CreatableTopicResult] = []
+    refused = {name: KafkaError(ErrorCode.INVALID_REQUEST, "named twice") for name in sorted(repeated)}
     for topic in request.topics:
-        if topic.name in repeated:
-            results.append(_not_created(topic.name, KafkaError(ErrorCode.INVALID_REQUEST, "named twice")))
-        elif topic.name == METADATA_TOPIC:
-            error = KafkaError(ErrorCode.INVALID_REQUEST, f"`{METADATA_TOPIC}` is the controller's own")
-            results.append(_not_created(topic.name, error))
-        else:
+        if topic.name == METADATA_TOPIC:
+            refused[topic.name] = KafkaError(ErrorCode.INVALID_REQUEST, "it is the controller's own")
+        elif topic.name not in refused:
             accepted.append(topic)
+    results = [_not_created(name, error) for name, error in refused.items()]
     outcomes = context.broker.controller.create_topics(
         [_new_topic(topic) for topic in accepted],
         defaults=topic_defaults(config),
