@@ -176,7 +176,6 @@ class Broker:
         """Let go of everything; after a clean close the next start recovers nothing."""
         for _, listening in self._sockets:
             listening.close()
-        self.purgatory.drop_all()
         self.log_manager.close(clean=clean, broker_epoch=self.epoch, now_ms=self.wall_ms())
 
     # --- the metadata ----------------------------------------------------------------------------

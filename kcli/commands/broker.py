@@ -114,7 +114,7 @@ async def start(
 
 
 @command(app, "stop", example="kcli broker stop --data-dir kcli-data")
-async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout: Timeout = 60.0) -> None:
+async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout = 60.0) -> None:
     """Stop the broker of a data directory in order, and wait until it has ended."""
     import trio
 
@@ -130,12 +130,12 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout: Timeout = 60.0)
         return
     except PermissionError as error:
         raise KcliError(f"not allowed to stop process {running.pid}") from error
-    with trio.move_on_after(timeout):
+    with trio.move_on_after(timeout_seconds):
         while pid_file.read() is not None:  # noqa: ASYNC110 - another process, it cannot set an event
             await trio.sleep(0.05)
         return
     raise KcliError(
-        f"the broker is still stopping after {timeout:g} s: process {running.pid}",
+        f"the broker is still stopping after {timeout_seconds:g} s: process {running.pid}",
         hint="wait longer with `--timeout`, or end it with a second signal",
     )
 

@@ -1,0 +1,149 @@
+"""The cluster as a whole: what a start needs, what a stop leaves, and what the next start finds."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import socket
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from kcli.broker.cluster import Cluster, ClusterOptions
+from kcli.client.admin import NewTopic, create_topics, describe_cluster, list_topics
+from kcli.client.client import connect
+from kcli.errors import KcliError, UsageError
+from tests.support.running_cluster import running_cluster
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+async def created(cluster: Cluster, name: str, partitions: int = 1) -> None:
+    async with connect(",".join(cluster.bootstrap_servers)) as client:
+        outcome = (await create_topics(client, [NewTopic(name, partitions=partitions)]))[name]
+        assert not isinstance(outcome, KcliError), outcome
+
+
+async def topic_names(cluster: Cluster) -> list[str]:
+    async with connect(",".join(cluster.bootstrap_servers)) as client:
+        return sorted(topic.name for topic in await list_topics(client))
+
+
+async def start_failure(options: ClusterOptions) -> KcliError:
+    with pytest.RaisesGroup(KcliError, flatten_subgroups=True) as caught:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(Cluster(options).run)
+    error: BaseException = caught.value
+    while isinstance(error, BaseExceptionGroup):
+        (error,) = error.exceptions
+    assert isinstance(error, KcliError)
+    return error
+
+
+async def test_every_node_answers_on_its_own_port_when_the_start_is_done(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3) as cluster:
+        assert len(set(cluster.bootstrap_servers)) == 3
+        for server in cluster.bootstrap_servers:
+            async with connect(server) as client:
+                described = await describe_cluster(client)
+                assert described.cluster_id == cluster.cluster_id
+                assert [node.node_id for node in described.nodes] == [1, 2, 3]
+
+
+async def test_topics_and_identity_survive_a_stop_and_a_kill(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await created(cluster, "kept", partitions=3)
+        cluster_id, topic_id = cluster.cluster_id, cluster.brokers[0].image.topics["kept"].topic_id
+    async with running_cluster(tmp_path, kill=True) as cluster:
+        assert cluster.cluster_id == cluster_id
+        await created(cluster, "later")
+    async with running_cluster(tmp_path) as cluster:
+        assert await topic_names(cluster) == ["kept", "later"]
+        assert cluster.brokers[0].image.topics["kept"].topic_id == topic_id
+
+
+async def test_recovery_follows_a_kill_and_not_a_stop(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await created(cluster, "t")
+    with caplog.at_level(logging.WARNING):
+        async with running_cluster(tmp_path, kill=True):
+            assert "recovering" not in caplog.text
+        async with running_cluster(tmp_path):
+            assert "recovering 1 logs" in caplog.text
+
+
+async def test_every_term_of_the_controller_is_higher_than_the_last(tmp_path: Path) -> None:
+    terms = []
+    for kill in (False, True, False):
+        async with running_cluster(tmp_path, kill=kill) as cluster:
+            terms.append(cluster.brokers[0].image.epoch)
+    assert terms == [1, 2, 3]
+
+
+async def test_a_second_process_on_the_directory_is_refused_by_name(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        error = await start_failure(ClusterOptions(tmp_path, host="127.0.0.1", port=0))
+        assert "in use" in error.message
+        assert await topic_names(cluster) == []
+
+
+async def test_a_port_in_use_is_refused_with_a_hint(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        error = await start_failure(ClusterOptions(tmp_path, host="127.0.0.1", port=port))
+    assert error.message == f"cannot listen on 127.0.0.1:{port}: Address already in use"
+    assert error.hint is not None
+
+
+async def test_an_unknown_property_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
+    options = ClusterOptions(tmp_path, host="127.0.0.1", port=0, properties={"num.partition": "3"})
+    error = await start_failure(options)
+    assert isinstance(error, UsageError)
+    assert error.hint == "did you mean `num.partitions`?"
+
+
+async def test_a_directory_of_another_node_is_refused(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path):
+        pass
+    properties = {"node.id": "7", "log.dirs": str(tmp_path / "node-1")}
+    error = await start_failure(ClusterOptions(tmp_path, host="127.0.0.1", port=0, properties=properties))
+    assert error.message.endswith("belongs to node 1, not 7")
+
+
+async def test_a_stop_while_loading_ends_the_start(tmp_path: Path) -> None:
+    cluster = Cluster(ClusterOptions(tmp_path, host="127.0.0.1", port=0))
+    cluster.stop()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(cluster.run)
+    assert cluster.stopped.is_set()
+
+
+async def test_a_copied_topic_directory_is_served_when_it_is_adopted(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path / "from") as cluster:
+        await created(cluster, "moved", partitions=2)
+        topic_id = cluster.brokers[0].image.topics["moved"].topic_id
+    async with running_cluster(tmp_path / "to"):
+        pass
+    for partition in range(2):
+        name = f"moved-{partition}"
+        shutil.copytree(tmp_path / "from" / "node-1" / name, tmp_path / "to" / "node-1" / name)
+    async with running_cluster(tmp_path / "to", adopt=True) as cluster:
+        assert await topic_names(cluster) == ["moved"]
+        topic = cluster.brokers[0].image.topics["moved"]
+        assert (topic.topic_id, len(topic.partitions)) == (topic_id, 2)
+
+
+async def test_a_copied_topic_directory_is_set_aside_when_it_is_not_adopted(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path):
+        pass
+    stranger = tmp_path / "node-1" / "stranger-0"
+    stranger.mkdir()
+    (stranger / "partition.metadata").write_text("version: 0\ntopic_id: XbdEGTQLTI-nkjyys2TAnQ")
+    async with running_cluster(tmp_path) as cluster:
+        assert await topic_names(cluster) == []
+    assert not stranger.exists()
+    assert [path.name for path in (tmp_path / "node-1").glob("stranger-0.*-stray")]
