@@ -1,0 +1,401 @@
+"""Connections: frames however they are cut, answers in order, limits, and clients that leave."""
+
+from __future__ import annotations
+
+import logging
+import random
+import socket
+import struct
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from kcli.broker.api import APIS, Api
+from kcli.broker.handlers import metadata as metadata_handlers
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.headers import RequestHeader, encode_request
+from kcli.protocol.messages.api_versions import ApiVersionsRequest
+from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kcli.protocol.schema import message_info
+from tests.broker.node import Client, connected, running_node
+from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+def frame(request: object, version: int, correlation_id: int = 1) -> bytes:
+    header = RequestHeader(message_info(type(request)).key, version, correlation_id, "test")
+    return encode_request(header, request)
+
+
+def all_metadata() -> MetadataRequest:
+    return MetadataRequest(topics=None)
+
+
+def mixed_requests(count: int) -> Iterator[tuple[object, int]]:
+    choose = random.Random(1)
+    for number in range(count):
+        yield choose.choice(
+            [
+                (ApiVersionsRequest(client_software_name="a", client_software_version="1"), number % 5),
+                (all_metadata(), 1 + number % 12),
+                (produce_request("t", batch(b"%d" % number), acks=choose.choice([-1, 1])), 3 + number % 9),
+                (fetch_request("t", 0, max_bytes=100_000), 4 + number % 8),
+                (fetch_request("empty", 0, max_wait_ms=5), 4 + number % 8),
+                (
+                    ListOffsetsRequest(
+                        replica_id=-1,
+                        topics=[
+                            ListOffsetsTopic(
+                                name="t", partitions=[ListOffsetsPartition(partition_index=0, timestamp=-1)]
+                            )
+                        ],
+                    ),
+                    1 + number % 9,
+                ),
+            ]
+        )
+
+
+async def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        node.create_topic("empty")
+        requests = list(mixed_requests(100))
+        await client.stream.send_all(
+            b"".join(frame(request, version, number) for number, (request, version) in enumerate(requests))
+        )
+        for number, (request, version) in enumerate(requests):
+            info = message_info(type(request))
+            correlation_id, response = await client.receive(info.key, version)
+            assert correlation_id == number
+            assert type(response) is info.response
+
+
+async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client, connected(node) as other:
+        node.create_topic("t")
+        await client.send(fetch_request("t", max_wait_ms=20_000), 12)
+        await client.send(all_metadata(), 9)
+        assert (await other.ask(all_metadata(), 9)).topics[0].name == "t"
+        with trio.move_on_after(0.05) as scope:
+            await client.receive_frame()
+        assert scope.cancelled_caught
+        await other.ask(produce_request("t", batch(b"wake up")), 9)
+        assert values(fetched((await client.receive(1, 12))[1])) == [(0, b"wake up")]
+        assert (await client.receive(3, 9))[0] == 2
+
+
+@pytest.mark.parametrize("cut", [1, 3, 4, 5, 11, 100, 4096, 4099, 65_536])
+async def test_frames_arrive_in_any_pieces(cut: int, tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        sizes = [10, 5000, 70_000, 20, 300_000, 1] if cut >= 100 else [10, 600, 20]
+        requests = [produce_request("t", batch(b"v" * size)) for size in sizes]
+        data = b"".join(frame(request, 9, number) for number, request in enumerate(requests))
+        async with trio.open_nursery() as nursery:
+
+            async def send() -> None:
+                for start in range(0, len(data), cut):
+                    await client.stream.send_all(data[start : start + cut])
+                    await trio.lowlevel.checkpoint()
+
+            nursery.start_soon(send)
+            for number in range(len(requests)):
+                correlation_id, response = await client.receive(0, 9)
+                assert correlation_id == number
+                assert (produced(response).error_code, produced(response).base_offset) == (0, number)
+        response = await client.ask(fetch_request("t", max_bytes=10 << 20), 12)
+        assert [len(value or b"") for _, value in values(fetched(response))] == sizes
+
+
+@pytest.mark.parametrize("size", [-1, -5, -(2**31), 104_857_601, 200_000_000, 2**31 - 1])
+async def test_a_frame_of_impossible_size_closes_only_its_connection(
+    size: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client, connected(node) as other:
+        await client.stream.send_all(struct.pack(">i", size) + b"\x00" * 20)
+        assert await client.is_closed()
+        assert (await other.ask(all_metadata(), 9)).topics == []
+    assert len(caplog.records) == 1
+    assert f"announces {size} bytes" in caplog.text
+
+
+async def test_the_limit_of_a_request_is_configured(tmp_path: Path) -> None:
+    async with running_node(tmp_path, {"socket.request.max.bytes": "1000"}) as node:
+        async with connected(node) as client:
+            await client.stream.send_all(struct.pack(">i", 1001))
+            assert await client.is_closed()
+        async with connected(node) as client:
+            await client.stream.send_all(struct.pack(">i", 1000))
+            with trio.move_on_after(0.05) as scope:
+                await client.is_closed()
+            assert scope.cancelled_caught
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"\x00\x03",
+        struct.pack(">hhi", 3, 1, 1),
+        struct.pack(">hhih", 3, 1, 1, 5) + b"ab",
+        struct.pack(">hhih", 3, 1, 1, -2) + b"ab",
+        struct.pack(">hhih", 3, 1, 1, 1) + b"\xff" + b"\xff" * 4,
+        struct.pack(">hhih", 3, 9, 1, -1),
+        struct.pack(">hhih", 3, 9, 1, -1) + b"\x01\x05",
+        struct.pack(">hhih", 3, 1, 1, -1) + struct.pack(">i", 2**31 - 1),
+    ],
+)
+async def test_what_cannot_be_read_closes_only_its_connection(
+    body: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client, connected(node) as other:
+        await client.stream.send_all(struct.pack(">i", len(body)) + body)
+        assert await client.is_closed()
+        assert (await other.ask(all_metadata(), 9)).topics == []
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+async def test_tagged_fields_in_a_header_are_skipped(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        body = struct.pack(">hhih", 3, 9, 6, 1) + b"c" + b"\x01\x05\x03abc" + b"\x00\x01\x00\x00\x00"
+        await client.stream.send_all(struct.pack(">i", len(body)) + body)
+        assert (await client.receive(3, 9))[0] == 6
+
+
+# --- handlers that fail --------------------------------------------------------------------------
+
+
+def replaced(key: int, handler: Any, failed: Any = None) -> tuple[Api, ...]:
+    """Return the API table with another handler for one API."""
+    return tuple(
+        Api(api.request, f"{api.min_version}-{api.max_version}", handler, failed) if api.key == key else api
+        for api in APIS
+    )
+
+
+def raises_a_bug(request: object, context: object) -> None:
+    raise RuntimeError("a bug")
+
+
+async def raises_later(request: object, context: object) -> None:
+    await trio.lowlevel.checkpoint()
+    raise KafkaError(ErrorCode.REQUEST_TIMED_OUT)
+
+
+async def test_a_bug_in_a_handler_becomes_an_error_response(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    apis = replaced(3, raises_a_bug, metadata_handlers.failed)
+    async with running_node(tmp_path, apis=apis) as node, connected(node) as client:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        for _ in range(2):
+            response = await client.ask(request, 9)
+            assert response.topics[0].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert caplog.text.count("RuntimeError: a bug") == 2
+
+
+async def test_a_bug_closes_the_connection_where_there_is_no_error_response(tmp_path: Path) -> None:
+    async with running_node(tmp_path, apis=replaced(3, raises_a_bug)) as node:
+        async with connected(node) as client:
+            await client.send(all_metadata(), 9)
+            assert await client.is_closed()
+        async with connected(node) as client:
+            request = ApiVersionsRequest(client_software_name="a", client_software_version="1")
+            assert (await client.ask(request, 3)).error_code == 0
+
+
+async def test_an_async_handler_may_fail_later(tmp_path: Path) -> None:
+    apis = replaced(3, raises_later, metadata_handlers.failed)
+    async with running_node(tmp_path, apis=apis) as node, connected(node) as client:
+        request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
+        response = await client.ask(request, 9)
+        assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+# --- limits --------------------------------------------------------------------------------------
+
+
+async def test_an_address_has_at_most_its_connections(tmp_path: Path) -> None:
+    async with running_node(tmp_path, {"max.connections.per.ip": "2"}) as node:
+        async with connected(node) as first, connected(node) as second:
+            await first.ask(all_metadata(), 9)
+            await second.ask(all_metadata(), 9)
+            async with connected(node) as third:
+                assert await third.is_closed()
+        await until(lambda: not node.server.connections)
+        async with connected(node) as fourth:
+            await fourth.ask(all_metadata(), 9)
+
+
+async def test_too_many_connections_close_the_least_used(tmp_path: Path) -> None:
+    async with (
+        running_node(tmp_path, {"max.connections": "2"}) as node,
+        connected(node) as first,
+        connected(node) as second,
+    ):
+        await first.ask(all_metadata(), 9)
+        await second.ask(all_metadata(), 9)
+        await node.server.sweep_once(trio.current_time())
+        await first.ask(all_metadata(), 9)
+        async with connected(node) as third:
+            await third.ask(all_metadata(), 9)
+            assert await second.is_closed()
+            await first.ask(all_metadata(), 9)
+
+
+async def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
+    async with (
+        running_node(tmp_path, {"connections.max.idle.ms": "60000"}) as node,
+        connected(node) as idle,
+        connected(node) as busy,
+    ):
+        await idle.ask(all_metadata(), 9)
+        now = trio.current_time()
+        for seconds in (0, 30, 59):
+            await busy.ask(all_metadata(), 9)
+            await node.server.sweep_once(now + seconds)
+        assert len(node.server.connections) == 2
+        await busy.ask(all_metadata(), 9)
+        await node.server.sweep_once(now + 61)
+        assert await idle.is_closed()
+        await busy.ask(all_metadata(), 9)
+
+
+async def until(condition: Any) -> None:
+    """Let others run until `condition()` holds."""
+    with trio.fail_after(10):
+        while not condition():
+            await trio.lowlevel.checkpoint()
+
+
+async def test_a_parked_request_does_not_outlive_its_client(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        node.create_topic("t")
+        async with connected(node) as client:
+            await client.send(fetch_request("t", max_wait_ms=2**31 - 1), 12)
+            await until(lambda: node.purgatory.parked == 1)
+            await node.server.sweep_once(trio.current_time())
+            assert node.purgatory.parked == 1
+        while node.purgatory.parked:
+            await node.server.sweep_once(trio.current_time())
+            await trio.lowlevel.checkpoint()
+        await until(lambda: not node.server.connections)
+        assert node.purgatory.watched_keys == 0
+
+
+async def test_a_thousand_parked_fetches_delay_nobody(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        node.create_topic("t")
+        node.create_topic("other")
+        sockets = []
+        for number in range(1000):
+            sock = socket.create_connection(("127.0.0.1", node.port))
+            sock.sendall(frame(fetch_request("t", max_wait_ms=60_000), 12, number))
+            sockets.append(sock)
+            if number % 100 == 99:
+                await trio.lowlevel.checkpoint()
+        await until(lambda: node.purgatory.parked == 1000)
+        async with connected(node) as client:
+            delays = []
+            for number in range(200):
+                started = trio.current_time()
+                await client.ask(produce_request("other", batch(b"%d" % number)), 9)
+                delays.append(trio.current_time() - started)
+            assert sorted(delays)[-2] < 0.05
+            await client.ask(produce_request("t", batch(b"all wake up")), 9)
+        await until(lambda: node.purgatory.parked == 0)
+        for number, sock in enumerate(sockets):
+            with sock:
+                sock.setblocking(False)
+                stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+                correlation_id, response = await Client(stream).receive(1, 12)
+                assert correlation_id == number
+                assert values(fetched(response)) == [(0, b"all wake up")]
+        assert node.purgatory.watched_keys == 0
+
+
+async def test_a_client_that_does_not_read_is_not_served_further(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client, connected(node) as other:
+        node.create_topic("t")
+        for _ in range(10):
+            assert produced(await other.ask(produce_request("t", batch(b"v" * 1_000_000)), 9)).error_code == 0
+        wanted = fetch_request("t", max_bytes=100 << 20)
+        await client.stream.send_all(b"".join(frame(wanted, 12, number) for number in range(50)))
+        assert (await other.ask(all_metadata(), 9)).topics[0].name == "t"
+        for number in range(50):
+            correlation_id, response = await client.receive(1, 12)
+            assert correlation_id == number
+            assert len(bytes(fetched(response).records)) > 10_000_000
+
+
+async def test_closing_the_node_closes_its_connections(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node:
+        node.create_topic("t")
+        client = Client(await trio.open_tcp_stream("127.0.0.1", node.port))
+        await client.send(fetch_request("t", max_wait_ms=60_000), 12)
+        await until(lambda: node.purgatory.parked == 1)
+    async with client.stream:
+        assert await client.is_closed()
+    assert node.purgatory.watched_keys == 0
+
+
+# --- hostile bytes -------------------------------------------------------------------------------
+
+
+def damaged_frames() -> st.SearchStrategy[bytes]:
+    good = [frame(request, version) for request, version in mixed_requests(40)]
+
+    def damage(data: bytes, flips: list[tuple[int, int]], cut: int) -> bytes:
+        body = bytearray(data[4:])
+        for position, value in flips:
+            body[position % len(body)] = value
+        del body[len(body) - cut % (len(body) // 2 + 1) :]
+        return struct.pack(">i", len(body)) + bytes(body)
+
+    return st.builds(
+        damage,
+        st.sampled_from(good),
+        st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 255)), max_size=8),
+        st.one_of(st.just(0), st.integers(0, 10_000)),
+    )
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(frames=st.lists(damaged_frames(), min_size=1, max_size=6), tail=st.binary(max_size=20))
+def test_damaged_frames_harm_nobody_else(
+    frames: list[bytes], tail: bytes, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    async def main() -> None:
+        directory = tmp_path_factory.mktemp("node")
+        async with running_node(directory) as node:
+            node.create_topic("t")
+            node.create_topic("empty")
+            async with connected(node) as client:
+                await client.stream.send_all(b"".join(frames) + tail)
+                await client.stream.send_eof()
+                with trio.fail_after(20):
+                    closed = False
+                    while not closed:
+                        # A damaged wait may be weeks long; the sweep sees that the client has gone.
+                        with trio.move_on_after(0.02) as scope:
+                            closed = await client.is_closed()
+                        if scope.cancelled_caught:
+                            await node.server.sweep_once(trio.current_time())
+            async with connected(node) as other:
+                assert produced(await other.ask(produce_request("t", batch(b"fine")), 9)).error_code == 0
+            await until(lambda: not node.server.connections)
+            assert node.purgatory.watched_keys == 0
+
+    logging.getLogger("kcli").setLevel(logging.CRITICAL)
+    try:
+        trio.run(main)
+    finally:
+        logging.getLogger("kcli").setLevel(logging.NOTSET)
