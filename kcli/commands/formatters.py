@@ -1,7 +1,7 @@
 """Formatters: how `consume` prints a record, with the properties of Kafka's console consumer.
 
-A formatter is made from properties and turns a record into bytes for stdout, and perhaps text for stderr.
-The names are short ones or those of Kafka's Java classes. `FORMATTERS` lists them all.
+A formatter is made from properties. It turns a record, together with the fetched records it is one of, into
+bytes for stdout. The names are short ones or those of Kafka's Java classes; `FORMATTERS` lists them all.
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.serdes import Convert, Decode, decoder, deserializer, java_text
-from kcli.errors import KcliError, UsageError
+from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from kcli.client.consumer import ConsumerRecord
+    from kcli.client.completed_fetch import FetchedRecords
+    from kcli.protocol.record import Record
 
-Format = Callable[["ConsumerRecord"], bytes]
+    Format = Callable[[FetchedRecords, Record], bytes]
+    Cell = Callable[["DefaultFormat", FetchedRecords, Record], bytes]
 
 COLUMNS = ("timestamp", "partition", "offset", "delivery", "epoch", "headers", "key", "value")
 SEPARATORS = {"key.separator": "\t", "line.separator": "\n", "headers.separator": ",", "null.literal": "null"}
@@ -54,9 +56,9 @@ class DefaultFormat(NamedTuple):
         key, value, header = (deserializer(values.get(name, "bytes")) for name in DESERIALIZERS)
         return cls(columns, key_separator, line_separator, headers_separator, null, key, value, header)
 
-    def format(self, record: ConsumerRecord) -> bytes:
-        """Return one record's columns. What the line separator follows is the value, or the last column."""
-        cells = [CELLS[column](self, record) for column in self.columns]
+    def format(self, fetched: FetchedRecords, record: Record) -> bytes:
+        """Return one record's columns."""
+        cells = [CELLS[column](self, fetched, record) for column in self.columns]
         return self.key_separator.join(cells) + self.line_separator if cells else b""
 
     def text(self, data: bytes | None, deserialize: Convert | None) -> bytes:
@@ -65,7 +67,7 @@ class DefaultFormat(NamedTuple):
             return self.null_literal
         return data if deserialize is None else deserialize(data)
 
-    def headers(self, record: ConsumerRecord) -> bytes:
+    def headers(self, record: Record) -> bytes:
         """Return the headers as `name:value` pairs."""
         if not record.headers:
             return b"NO_HEADERS"
@@ -74,27 +76,28 @@ class DefaultFormat(NamedTuple):
         )
 
 
-CELLS: dict[str, Callable[[DefaultFormat, ConsumerRecord], bytes]] = {
-    "timestamp": lambda _, record: timestamp_text(record).encode(),
-    "partition": lambda _, record: b"Partition:%d" % record.partition,
-    "offset": lambda _, record: b"Offset:%d" % record.offset,
-    "delivery": lambda _, record: b"Delivery:NOT_PRESENT",  # only share groups count deliveries
-    "epoch": lambda _, record: b"Epoch:" + epoch_text(record.leader_epoch),
-    "headers": lambda form, record: form.headers(record),
-    "key": lambda form, record: form.text(record.key, form.deserialize_key),
-    "value": lambda form, record: form.text(record.value, form.deserialize_value),
+CELLS: dict[str, Cell] = {
+    "timestamp": lambda _, fetched, record: timestamp_text(fetched, record).encode(),
+    "partition": lambda _, fetched, record: b"Partition:%d" % fetched.partition.partition,
+    "offset": lambda _, fetched, record: b"Offset:%d" % record.offset,
+    # Only share groups count deliveries, and Kafka's tool does not hand epochs to its formatters.
+    "delivery": lambda _, fetched, record: b"Delivery:NOT_PRESENT",
+    "epoch": lambda _, fetched, record: b"Epoch:NOT_PRESENT",
+    "headers": lambda form, fetched, record: form.headers(record),
+    "key": lambda form, fetched, record: form.text(record.key, form.deserialize_key),
+    "value": lambda form, fetched, record: form.text(record.value, form.deserialize_value),
 }
 
 
-def timestamp_text(record: ConsumerRecord) -> str:
-    """Return `CreateTime:1700000000000`, or `NO_TIMESTAMP` for records of magic 0."""
-    kind = TIMESTAMP_TYPES.get(record.timestamp_type)
+def timestamp_type(fetched: FetchedRecords) -> str | None:
+    """Return `CreateTime` or `LogAppendTime`, None for records of magic 0."""
+    return TIMESTAMP_TYPES.get(fetched.timestamp_type)
+
+
+def timestamp_text(fetched: FetchedRecords, record: Record) -> str:
+    """Return `CreateTime:1700000000000`, or `NO_TIMESTAMP`."""
+    kind = timestamp_type(fetched)
     return "NO_TIMESTAMP" if kind is None else f"{kind}:{record.timestamp}"
-
-
-def epoch_text(epoch: int) -> bytes:
-    """Return the leader epoch of a record's batch."""
-    return b"NOT_PRESENT" if epoch < 0 else b"%d" % epoch
 
 
 def default_formatter(properties: Mapping[str, str]) -> Format:
@@ -102,7 +105,7 @@ def default_formatter(properties: Mapping[str, str]) -> Format:
     form = DefaultFormat.from_properties(properties)
     if form.columns == ("value",) and form.deserialize_value is None:
         null, end = form.null_literal, form.line_separator
-        return lambda record: (null if record.value is None else record.value) + end
+        return lambda fetched, record: (null if record.value is None else record.value) + end
     return form.format
 
 
@@ -112,13 +115,13 @@ def logging_formatter(properties: Mapping[str, str]) -> Format:
 
     write = DefaultFormat.from_properties(properties).format
 
-    def format_and_log(record: ConsumerRecord) -> bytes:
-        kind = TIMESTAMP_TYPES.get(record.timestamp_type)
+    def format_and_log(fetched: FetchedRecords, record: Record) -> bytes:
+        kind = timestamp_type(fetched)
         stamp = "" if kind is None else f"{kind}:{record.timestamp}, "
         key = "key:null " if record.key is None else f"key:{readable(record.key)}, "
         value = f"value:{'null' if record.value is None else readable(record.value)}"
         print(f"{stamp}{key}{value}", file=sys.stderr)
-        return write(record)
+        return write(fetched, record)
 
     return format_and_log
 
@@ -126,8 +129,8 @@ def logging_formatter(properties: Mapping[str, str]) -> Format:
 def json_formatter(properties: Mapping[str, str]) -> Format:
     """Return a formatter of one JSON object a line.
 
-    Fields: topic, partition, offset, timestamp, timestamp_type, leader_epoch, headers (a list of
-    [name, value]), key, value. Bytes are text where they are UTF-8, else `{"base64": "..."}`; a
+    Fields: topic, partition, offset, timestamp, timestamp_type, headers (a list of [name, value]), key,
+    value. Bytes are text where they are UTF-8, else `{"base64": "..."}`; a
     deserializer makes them a number, a boolean or a string.
     """
     import json
@@ -136,15 +139,14 @@ def json_formatter(properties: Mapping[str, str]) -> Format:
     key, value, header = (decoder(properties.get(name, "bytes")) for name in DESERIALIZERS)
     encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
-    def to_json(record: ConsumerRecord) -> bytes:
-        kind = TIMESTAMP_TYPES.get(record.timestamp_type)
+    def to_json(fetched: FetchedRecords, record: Record) -> bytes:
+        kind = timestamp_type(fetched)
         fields = {
-            "topic": record.topic,
-            "partition": record.partition,
+            "topic": fetched.partition.topic,
+            "partition": fetched.partition.partition,
             "offset": record.offset,
             "timestamp": None if kind is None else record.timestamp,
             "timestamp_type": kind,
-            "leader_epoch": None if record.leader_epoch < 0 else record.leader_epoch,
             "headers": [[name, json_value(data, header)] for name, data in record.headers],
             "key": json_value(record.key, key),
             "value": json_value(record.value, value),
@@ -171,7 +173,7 @@ def json_value(data: bytes | None, decode: Decode | None) -> object:
 
 def noop_formatter(properties: Mapping[str, str]) -> Format:
     """Return a formatter that prints nothing: to count or to measure."""
-    return lambda record: b""
+    return lambda fetched, record: b""
 
 
 def checksum_formatter(properties: Mapping[str, str]) -> Format:
@@ -183,9 +185,9 @@ def checksum_formatter(properties: Mapping[str, str]) -> Format:
 
     with_topic = properties.get("print.topic", "true") != "false"
 
-    def format_checksum(record: ConsumerRecord) -> bytes:
+    def format_checksum(fetched: FetchedRecords, record: Record) -> bytes:
         checksum = crc32c((record.key or b"") + (record.value or b""))
-        return (f"{record.topic}:" if with_topic else "").encode() + b"checksum:%d\n" % checksum
+        return (f"{fetched.partition.topic}:" if with_topic else "").encode() + b"checksum:%d\n" % checksum
 
     return format_checksum
 
@@ -211,8 +213,3 @@ def make_formatter(name: str, properties: Mapping[str, str]) -> Format:
     if factory is None:
         raise UsageError(f"there is no formatter `{name}`", hint=", ".join(FORMATTERS))
     return factory(properties)
-
-
-def describe(record: ConsumerRecord, error: KcliError) -> KcliError:
-    """Return the error of a record that cannot be printed, with its place."""
-    return KcliError(f"record {record.topic}-{record.partition}@{record.offset}: {error.message}")

@@ -116,7 +116,8 @@ async def send_inputs(
             await producer.close(FLUSH_AFTER_INTERRUPT_MS)
     if scope.cancel_called:
         stopped.append(Interrupted(f"interrupted: {tally.delivered} records were delivered"))
-    return Produced(target.topic, tally.delivered, tally.failed, sender.bytes_read, [*stopped, *tally.failures()])
+    failures = [*stopped, *tally.failures()]
+    return Produced(target.topic, tally.delivered, tally.failed, sender.bytes_read, failures)
 
 
 class LineSender:

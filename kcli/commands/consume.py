@@ -1,0 +1,191 @@
+"""`kcli consume`: print the records of a topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kcli.commands.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    CommandConfig,
+    OutputFormat,
+    Property,
+    TopicArgument,
+    TopicOption,
+    one_topic_or_none,
+    parse_properties,
+    read_properties,
+    renamed,
+)
+from kcli.commands.runner import command
+from kcli.errors import UsageError
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+class IsolationLevel(StrEnum):
+    """Whether records of open and aborted transactions are read."""
+
+    READ_UNCOMMITTED = "read_uncommitted"
+    READ_COMMITTED = "read_committed"
+
+
+@command(app, "consume", example="kcli consume orders --from-beginning --max-messages 10")
+async def consume(
+    topic: TopicArgument = None,
+    topic_option: TopicOption = None,
+    include: Annotated[
+        str | None, typer.Option(metavar="REGEX", help="Read all topics that match", show_default=False)
+    ] = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(metavar="IDS", help="Only these partitions, separated by commas", show_default=False),
+    ] = None,
+    offset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OFFSET",
+            help="Begin at a number, earliest or latest; needs --partition",
+            show_default=False,
+        ),
+    ] = None,
+    from_beginning: Annotated[
+        bool, typer.Option("--from-beginning", help="Begin at the first record")
+    ] = False,
+    from_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Begin at the first record of this time or later: milliseconds since 1970 or ISO 8601",
+            show_default=False,
+        ),
+    ] = None,
+    to_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="End before the first record of this time or later", show_default=False
+        ),
+    ] = None,
+    until_end: Annotated[bool, typer.Option("--until-end", help="End where the topic ends now")] = False,
+    max_messages: Annotated[
+        int | None, typer.Option(min=-1, help="End after so many records", show_default=False)
+    ] = None,
+    timeout_ms: Annotated[
+        int | None, typer.Option(min=-1, help="End when there is no record for so long", show_default=False)
+    ] = None,
+    formatter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="default, json, logging, noop or checksum, or their class names in Kafka",
+            show_default=False,
+        ),
+    ] = None,
+    formatter_property: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="What is printed: print.timestamp, print.partition, print.offset, print.headers, "
+            "print.key, print.value, key.separator, line.separator, headers.separator, null.literal "
+            "(repeatable)",
+        ),
+    ] = None,
+    formatter_config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file of formatter properties", show_default=False)
+    ] = None,
+    key_deserializer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPE", help="string, short, int, long, float, double, uuid, boolean", show_default=False
+        ),
+    ] = None,
+    value_deserializer: Annotated[
+        str | None, typer.Option(metavar="TYPE", help="As --key-deserializer", show_default=False)
+    ] = None,
+    isolation_level: Annotated[
+        IsolationLevel | None,
+        typer.Option(help="read_committed leaves out open and aborted transactions", show_default=False),
+    ] = None,
+    skip_message_on_error: Annotated[
+        bool, typer.Option("--skip-message-on-error", help="Go on after a record that cannot be printed")
+    ] = False,
+    enable_systest_events: Annotated[bool, typer.Option("--enable-systest-events", hidden=True)] = False,
+    old_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
+    consumer_property: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
+    consumer_config: Annotated[Path | None, typer.Option("--consumer.config", hidden=True)] = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+    output: OutputFormat | None = None,
+) -> None:
+    """Print the records of a topic, from now on unless told where to begin.
+
+    It reads without a group and commits nothing. `--output json` prints an object for each record.
+    """
+    from kcli.client.config import ConsumerConfig
+    from kcli.commands.consumption import Choice, End, Start, parse_offset, parse_time, print_records
+    from kcli.commands.formatters import make_formatter
+    from kcli.commands.session import client_properties, connect_with
+    from kcli.commands.topic_filter import parse_ids
+
+    if offset is not None and partition is None:
+        raise UsageError("`--offset` needs `--partition`")
+    properties = client_properties(
+        renamed(consumer_config, "--consumer.config", command_config, "--command-config"),
+        renamed(consumer_property, "--consumer-property", command_property, "--command-property"),
+        {"client.id": "console-consumer"},
+    )
+    if isolation_level is not None:
+        properties["isolation.level"] = isolation_level
+    ids = None if partition is None else frozenset(parse_ids(partition, "--partition"))
+    choice = Choice(one_topic_or_none(topic, topic_option), include, ids)
+    choice.check()
+    start = Start(
+        None if offset is None else parse_offset(offset),
+        from_beginning,
+        None if from_time is None else parse_time(from_time, "--from-time"),
+        properties.get("auto.offset.reset"),
+    )
+    properties["auto.offset.reset"] = start.reset_strategy()
+    end = End(
+        positive(max_messages),
+        positive(timeout_ms),
+        None if to_time is None else parse_time(to_time, "--to-time"),
+        until_end,
+    )
+    format_record = make_formatter(
+        formatter or ("json" if output is OutputFormat.JSON else "default"),
+        format_properties(
+            formatter_config,
+            renamed(old_property, "--property", formatter_property, "--formatter-property"),
+            {"key.deserializer": key_deserializer, "value.deserializer": value_deserializer},
+        ),
+    )
+    config = ConsumerConfig.from_properties(properties)
+    async with connect_with(bootstrap_server, properties) as client:
+        await print_records(
+            client, config, choice, start, end, format_record, skip_errors=skip_message_on_error
+        )
+    if enable_systest_events:
+        print("shutdown_complete")
+
+
+def positive(number: int | None) -> int | None:
+    """Return a limit; -1 is none."""
+    return None if number is None or number < 0 else number
+
+
+def format_properties(
+    formatter_config: Path | None, formatter_properties: Sequence[str] | None, flags: dict[str, str | None]
+) -> dict[str, str]:
+    """Return the formatter's properties: the file's, overridden by flags, and these by the command line's."""
+    return {
+        **read_properties(formatter_config),
+        **{name: value for name, value in flags.items() if value is not None},
+        **parse_properties(formatter_properties, "--formatter-property"),
+    }

@@ -1,0 +1,185 @@
+"""What `consume` reads: which partitions, from where, to where; and the reading itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import typer
+
+from kcli.errors import Interrupted, KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.client import Client
+    from kcli.client.config import ConsumerConfig
+    from kcli.client.consumer import Consumer
+    from kcli.client.metadata import TopicPartition
+    from kcli.commands.formatters import Format
+
+OFFSET_WORDS = {"earliest": -2, "latest": -1}
+
+
+class Choice(NamedTuple):
+    """The topics and partitions to read."""
+
+    topic: str | None = None
+    include: str | None = None
+    partitions: frozenset[int] | None = None
+
+    def check(self) -> None:
+        """Refuse a choice that is none, or contradicts itself."""
+        if (self.topic is None) == (self.include is None):
+            raise UsageError("exactly one of `TOPIC` and `--include` must be given")
+        if self.partitions is not None and self.topic is None:
+            raise UsageError("`--partition` needs `TOPIC`")
+
+
+class Start(NamedTuple):
+    """Where to begin: at most one of the first three; else where `auto.offset.reset` says."""
+
+    offset: int | None = None
+    from_beginning: bool = False
+    time_ms: int | None = None
+    reset: str | None = None
+
+    def reset_strategy(self) -> str:
+        """Return where a partition begins that nothing else is said about."""
+        if (self.offset is not None) + self.from_beginning + (self.time_ms is not None) > 1:
+            raise UsageError("`--offset`, `--from-beginning` and `--from-time` exclude each other")
+        if self.from_beginning and self.reset not in (None, "earliest"):
+            raise UsageError(f"`--from-beginning` contradicts `auto.offset.reset`: {self.reset}")
+        if self.from_beginning or self.offset == OFFSET_WORDS["earliest"]:
+            return "earliest"
+        return self.reset or "latest"
+
+
+class End(NamedTuple):
+    """Where to end, each of them if it is set."""
+
+    max_messages: int | None = None
+    timeout_ms: int | None = None
+    time_ms: int | None = None
+    now: bool = False
+
+
+def parse_offset(text: str) -> int:
+    """Return an offset; `earliest` and `latest` are negative numbers."""
+    offset = OFFSET_WORDS.get(text.lower())
+    if offset is None and text.isdecimal():
+        offset = int(text)
+    if offset is None:
+        raise UsageError(f"`--offset` cannot be {text}", hint="a number, earliest or latest")
+    return offset
+
+
+def parse_time(text: str, option: str) -> int:
+    """Return milliseconds since 1970 from a number or an ISO 8601 time; one without a zone is local."""
+    from datetime import datetime
+
+    if text.isdecimal():
+        return int(text)
+    try:
+        return round(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise UsageError(
+            f"`{option}` cannot be {text}", hint="milliseconds or 2025-12-31T23:59:59Z"
+        ) from None
+
+
+async def chosen_partitions(client: Client, choice: Choice) -> list[TopicPartition]:
+    """Return the partitions of the cluster that a choice means; raise `KcliError` if there is none."""
+    from kcli.client import admin
+    from kcli.commands.topic_filter import select_topics
+
+    counts = {listing.name: listing.partition_count for listing in await admin.list_topics(client)}
+    if choice.topic is not None:
+        names = [choice.topic] if choice.topic in counts else []
+    else:
+        names = select_topics(counts, choice.include, exclude_internal=True)
+    if not names:
+        what = (
+            f"topic `{choice.topic}` does not exist" if choice.topic else f"no topic matches {choice.include}"
+        )
+        raise KcliError(what, hint="`kcli topics list` shows the topics there are")
+    for missing in sorted((choice.partitions or frozenset()) - set(range(counts[names[0]]))):
+        raise KcliError(f"topic `{names[0]}` has no partition {missing}, it has {counts[names[0]]}")
+    return [
+        admin.TopicPartition(name, partition)
+        for name in names
+        for partition in range(counts[name])
+        if choice.partitions is None or partition in choice.partitions
+    ]
+
+
+async def begin(consumer: Consumer, partitions: Iterable[TopicPartition], start: Start) -> None:
+    """Assign partitions and set where each begins."""
+    partitions = list(partitions)
+    consumer.assign(partitions)
+    if start.offset is not None and start.offset >= 0:
+        for partition in partitions:
+            consumer.seek(partition, start.offset)
+    if start.time_ms is not None:
+        for partition, found in (
+            await consumer.offsets_for_times(dict.fromkeys(partitions, start.time_ms))
+        ).items():
+            if found is None:
+                consumer.seek_to_end(partition)
+            else:
+                consumer.seek(partition, found.offset)
+
+
+async def end_offsets(
+    consumer: Consumer, partitions: Iterable[TopicPartition], end: End
+) -> dict[TopicPartition, int] | None:
+    """Return the offset to end at of each partition, None if there is no such bound."""
+    if not end.now and end.time_ms is None:
+        return None
+    partitions = list(partitions)
+    ends = await consumer.end_offsets(partitions)
+    if end.time_ms is None:
+        return ends
+    at_time = await consumer.offsets_for_times(dict.fromkeys(partitions, end.time_ms))
+    return {
+        partition: last if (found := at_time[partition]) is None else min(last, found.offset)
+        for partition, last in ends.items()
+    }
+
+
+async def print_records(
+    client: Client,
+    config: ConsumerConfig,
+    choice: Choice,
+    start: Start,
+    end: End,
+    format_record: Format,
+    *,
+    skip_errors: bool,
+) -> None:
+    """Print what is chosen until it ends, then say on stderr how many records that were."""
+    from kcli.client.consumer import Consumer
+    from kcli.commands.interrupts import interruptible
+    from kcli.commands.output import note
+    from kcli.commands.record_printer import Limits, RecordPrinter
+
+    printer = None
+    async with interruptible() as scope:
+        with scope:
+            partitions = await chosen_partitions(client, choice)
+            async with Consumer(client, config) as consumer:
+                await begin(consumer, partitions, start)
+                limits = Limits(
+                    end.max_messages, end.timeout_ms, await end_offsets(consumer, partitions, end)
+                )
+                printer = RecordPrinter(consumer, format_record, limits, skip_errors=skip_errors)
+                try:
+                    await printer.run()
+                except BrokenPipeError:
+                    printer = None
+                    raise
+                except KcliError:
+                    note(f"Processed a total of {printer.count} messages")
+                    raise
+    if printer is not None:
+        note(f"Processed a total of {printer.count} messages")
+    if scope.cancel_called:
+        raise typer.Exit(Interrupted.exit_code)
