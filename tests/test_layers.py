@@ -23,12 +23,14 @@ PURE_BROKER = (
     "kcli.broker.config_definition",
     "kcli.broker.topic_configs",
     "kcli.broker.broker_configs",
+    "kcli.broker.inert_configs",
     "kcli.broker.authorizer",
     "kcli.broker.sasl",
     "kcli.broker.quotas",
     "kcli.broker.timing_wheel",
     "kcli.broker.config_definition",
     "kcli.broker.broker_configs",
+    "kcli.broker.inert_configs",
     "kcli.broker.topic_configs",
 )
 ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from kcli.broker.config_definition import (
     INT_MAX,
     ConfigDefinition,
-    ConfigType,
     InvalidConfig,
     UpdateMode,
     at_least,
@@ -24,6 +23,7 @@ from kcli.broker.config_definition import (
     string,
     words,
 )
+from kcli.broker.inert_configs import is_inert
 from kcli.broker.topic_configs import LOG_BROKER_CONFIGS
 
 if TYPE_CHECKING:
@@ -221,9 +221,6 @@ def broker_config(name: str) -> ConfigDefinition[Any]:
     try:
         return BROKER_CONFIGS[name]
     except KeyError:
+        if is_inert(name):
+            raise InvalidConfig(f"`{name}` has no effect in kcli") from None
         raise InvalidConfig(f"unknown broker config name: {name}") from None
-
-
-def is_sensitive_type(definition: ConfigDefinition[Any] | None) -> bool:
-    """True if a value must not be shown; what is not known is not shown either (`KafkaConfig`)."""
-    return definition is None or definition.type is ConfigType.PASSWORD

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config_definition import (
     INT_MAX,
@@ -449,9 +449,11 @@ def check_topic_configs(overrides: Mapping[str, str], defaults: Mapping[str, Any
     `defaults` gives the typed values of topics that override nothing, by topic configuration name.
     """
     values = {**defaults, **parse_topic_configs(overrides)}
-    if "min.compaction.lag.ms" in overrides or "max.compaction.lag.ms" in overrides:
-        shortest, longest = cast("int", values["min.compaction.lag.ms"]), values["max.compaction.lag.ms"]
-        if shortest > longest:
-            raise InvalidConfig(
-                f"`min.compaction.lag.ms` ({shortest}) must not be above `max.compaction.lag.ms` ({longest})"
-            )
+    shortest, longest = (
+        values.get(name, TOPIC_CONFIGS[name].definition.default)
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if shortest > longest:
+        raise InvalidConfig(
+            f"`min.compaction.lag.ms` ({shortest}) must not be above `max.compaction.lag.ms` ({longest})"
+        )
