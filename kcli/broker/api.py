@@ -1,7 +1,7 @@
 """The API table: what the broker speaks. ApiVersions is this table.
 
 An API is in it only if it works. The ranges go from the lowest version of Kafka 3.9 to the highest of 4.3.1.
-FindCoordinator and everything behind it is absent: there is no group coordinator yet.
+FindCoordinator answers that there is no coordinator yet; everything behind it is absent.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from kcli.broker.handlers import (
     api_versions,
     cluster,
     configs,
+    coordinators,
     delete_records,
     describe_producers,
     fetch,
@@ -36,6 +37,7 @@ from kcli.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kcli.protocol.messages.describe_producers import DescribeProducersRequest
 from kcli.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kcli.protocol.messages.fetch import FetchRequest
+from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kcli.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
 from kcli.protocol.messages.list_config_resources import ListConfigResourcesRequest
@@ -86,6 +88,7 @@ APIS = (
     Api(FetchRequest, "0-18", fetch.fetch, fetch.failed, sends_files=True),
     Api(ListOffsetsRequest, "0-11", list_offsets.list_offsets, list_offsets.failed),
     Api(MetadataRequest, "0-13", metadata.metadata, metadata.failed),
+    Api(FindCoordinatorRequest, "0-6", coordinators.find_coordinator),
     Api(ApiVersionsRequest, "0-4", api_versions.api_versions),
     Api(CreateTopicsRequest, "0-7", topics.create_topics, topics.failed_create_topics),
     Api(DeleteTopicsRequest, "0-6", topics.delete_topics, topics.failed_delete_topics),
