@@ -197,7 +197,7 @@ async def test_a_malformed_software_name_is_invalid(name: str, software_version:
         assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
 
 
-@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (10, 3), (0, 14), (3, -1), (4, 1)])
+@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (11, 3), (0, 14), (3, -1), (4, 1)])
 async def test_an_unknown_api_or_version_closes_the_connection(
     key: int, version: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
