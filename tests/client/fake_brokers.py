@@ -1,0 +1,362 @@
+"""FakeBrokers: brokers in memory that speak the protocol over trio's memory streams, and do as a test says.
+
+They answer ApiVersions and Metadata, and keep a log per partition for Produce (with the sequence checks of a
+real broker) and Fetch. `script` puts a test's own answer in front of that; `requests` remembers what came.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
+from trio.testing import memory_stream_pair
+
+from kcli.client.bootstrap import Unreachable
+from kcli.client.client import Client, connect
+from kcli.client.metadata import Node
+from kcli.protocol.framing import FrameReader
+from kcli.protocol.headers import encode_response, parse_request_header
+from kcli.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kcli.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
+from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kcli.protocol.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kcli.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from kcli.protocol.messages.produce import (
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kcli.protocol.record_batch import RecordBatch, set_base_offset_and_epoch
+from kcli.protocol.schema import codec, message_info
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from kcli.client.config import ClientConfig
+
+REQUESTS = {
+    message_info(request).key: request
+    for request in (
+        ApiVersionsRequest,
+        FetchRequest,
+        InitProducerIdRequest,
+        ListOffsetsRequest,
+        MetadataRequest,
+        ProduceRequest,
+    )
+}
+
+
+class Disconnect(Exception):
+    """Raised by a script: the broker closes the connection instead of answering."""
+
+
+class NoAnswer(Exception):
+    """Raised by a script: the broker answers nothing more on this connection."""
+
+
+class Received(NamedTuple):
+    """One request as a broker got it."""
+
+    node_id: int
+    version: int
+    request: Any
+
+
+class FakePartition:
+    """One partition's log: batches as produced, and per producer id its epoch and next sequence."""
+
+    def __init__(self, leader: int) -> None:
+        self.leader = leader
+        self.leader_epoch = 0
+        self.batches: list[bytes] = []
+        self.end_offset = 0
+        self.producers: dict[int, tuple[int, int]] = {}
+
+    def append(self, records: memoryview) -> tuple[int, int]:
+        """Return the error code and base offset of a produced batch."""
+        data = bytearray(records)
+        batch = RecordBatch(data)
+        assert batch.size_in_bytes == len(data)
+        assert batch.is_valid_crc()
+        if batch.has_producer_id:
+            epoch, expected = self.producers.get(
+                batch.producer_id, (batch.producer_epoch, batch.base_sequence)
+            )
+            if batch.producer_epoch > epoch:
+                expected = 0
+            if batch.base_sequence < expected and batch.producer_epoch == epoch:
+                return 46, -1
+            if batch.base_sequence != expected:
+                return 45, -1
+            following = (batch.base_sequence + batch.count) & 0x7FFFFFFF
+            self.producers[batch.producer_id] = (batch.producer_epoch, following)
+        base_offset = self.end_offset
+        set_base_offset_and_epoch(data, 0, base_offset, self.leader_epoch)
+        self.batches.append(bytes(data))
+        self.end_offset += batch.count
+        return 0, base_offset
+
+    def values(self) -> list[bytes | None]:
+        """Return the values of all records in order."""
+        return [record.value for data in self.batches for record in RecordBatch(data).records()]
+
+    def read(self, offset: int) -> bytes:
+        """Return the batches from the one with `offset` on."""
+        return b"".join(data for data in self.batches if RecordBatch(data).last_offset >= offset)
+
+
+class FakeBrokers:
+    """Brokers 1 to `nodes`, and topics by name with their partitions spread over them."""
+
+    def __init__(
+        self, nursery: trio.Nursery, *, nodes: int = 1, topics: Mapping[str, int] | None = None
+    ) -> None:
+        self.nodes = {number: Node(number, f"broker-{number}", 9092) for number in range(1, nodes + 1)}
+        self.topics: dict[str, list[FakePartition]] = {}
+        self.requests: list[Received] = []
+        self.down: set[str] = set()
+        self.max_versions: dict[int, int] = {}
+        self.opened: list[str] = []
+        self.next_producer_id = 1000
+        self._nursery = nursery
+        self._streams: dict[int, list[trio.abc.Stream]] = defaultdict(list)
+        self._scripts: dict[type[Any], deque[Any]] = defaultdict(deque)
+        for name, count in (topics or {}).items():
+            self.add_topic(name, count)
+
+    def add_topic(self, name: str, count: int) -> None:
+        """Create a topic."""
+        self.topics[name] = [FakePartition(1 + index % len(self.nodes)) for index in range(count)]
+
+    def script(self, request_class: type[Any], *answers: Any) -> None:
+        """Have the next requests of a class answered by `answers`: messages, exceptions or functions.
+
+        A function gets (node_id, request, version) and returns an answer or an awaitable of one; one that
+        returns None leaves the request to the broker's own answer.
+        """
+        self._scripts[request_class].extend(answers)
+
+    def received(self, request_class: type[Any]) -> list[Any]:
+        """Return the requests of one class that came so far."""
+        return [entry.request for entry in self.requests if isinstance(entry.request, request_class)]
+
+    def disconnect(self, node_id: int) -> None:
+        """Close every connection to a broker."""
+        for stream in self._streams.pop(node_id, []):
+            stream.send_stream.close()  # type: ignore[attr-defined]
+            stream.receive_stream.close()  # type: ignore[attr-defined]
+
+    async def open_stream(self, node: Node, config: ClientConfig) -> trio.abc.Stream:
+        """Stand in for TCP: hosts are `broker-<id>`; anything else refuses, as does what is in `down`."""
+        await trio.lowlevel.checkpoint()
+        self.opened.append(node.host)
+        found = [number for number, known in self.nodes.items() if known.host == node.host]
+        if node.host in self.down or not found:
+            raise Unreachable(f"cannot connect to {node.address}: connection refused")
+        ours, theirs = memory_stream_pair()
+        self._streams[found[0]].append(theirs)
+        self._nursery.start_soon(self._serve, found[0], theirs)
+        return ours
+
+    async def _serve(self, node_id: int, stream: trio.abc.Stream) -> None:
+        reader = FrameReader(10**8)
+        try:
+            while data := await stream.receive_some():
+                reader.feed(data)
+                for frame in reader:
+                    await self._answer(node_id, stream, frame)
+        except (Disconnect, trio.BrokenResourceError, trio.ClosedResourceError):
+            pass
+        finally:
+            await trio.aclose_forcefully(stream)
+
+    async def _answer(self, node_id: int, stream: trio.abc.Stream, frame: bytearray) -> None:
+        header, body = parse_request_header(frame)
+        request_class = REQUESTS[header.api_key]
+        request, _ = codec(request_class, header.api_version).decode(frame, body)
+        self.requests.append(Received(node_id, header.api_version, request))
+        version = header.api_version
+        try:
+            answer = await self._scripted(node_id, request, version)
+        except NoAnswer:
+            await trio.sleep_forever()
+        if answer is None:
+            answer = getattr(self, f"_{request_class.__name__}")(node_id, request, version)
+            if hasattr(answer, "__await__"):
+                answer = await answer
+        if answer is not None:
+            if isinstance(answer, tuple):
+                version, answer = answer
+            await stream.send_all(encode_response(header.api_key, version, header.correlation_id, answer))
+
+    async def _scripted(self, node_id: int, request: Any, version: int) -> Any:
+        waiting = self._scripts[type(request)]
+        if not waiting:
+            return None
+        answer = waiting.popleft()
+        if callable(answer) and not isinstance(answer, type):
+            answer = answer(node_id, request, version)
+            if hasattr(answer, "__await__"):
+                answer = await answer
+        if isinstance(answer, Exception) or (isinstance(answer, type) and issubclass(answer, Exception)):
+            raise answer
+        return answer
+
+    # --- a broker's own answers ------------------------------------------------------------------------
+
+    def _ApiVersionsRequest(self, node_id: int, request: Any, version: int) -> ApiVersionsResponse:
+        return ApiVersionsResponse(
+            api_keys=[
+                ApiVersion(
+                    api_key=key,
+                    min_version=message_info(cls).min_version,
+                    max_version=self.max_versions.get(key, message_info(cls).max_version),
+                )
+                for key, cls in REQUESTS.items()
+            ]
+        )
+
+    def _MetadataRequest(self, node_id: int, request: MetadataRequest, version: int) -> MetadataResponse:
+        names = list(self.topics) if request.topics is None else [topic.name for topic in request.topics]
+        return MetadataResponse(
+            brokers=[
+                MetadataResponseBroker(node_id=node.node_id, host=node.host, port=node.port)
+                for node in self.nodes.values()
+            ],
+            cluster_id="fake",
+            controller_id=1,
+            topics=[self._described(name or "") for name in names],
+        )
+
+    def _described(self, name: str) -> MetadataResponseTopic:
+        if name not in self.topics:
+            return MetadataResponseTopic(error_code=3, name=name, partitions=[])
+        return MetadataResponseTopic(
+            name=name,
+            topic_id=self.topic_id(name),
+            partitions=[
+                MetadataResponsePartition(
+                    partition_index=index,
+                    leader_id=partition.leader,
+                    leader_epoch=partition.leader_epoch,
+                    replica_nodes=[partition.leader],
+                    isr_nodes=[partition.leader],
+                )
+                for index, partition in enumerate(self.topics[name])
+            ],
+        )
+
+    @staticmethod
+    def topic_id(name: str) -> bytes:
+        """Return a topic's id, made of its name."""
+        return name.encode()[:16].ljust(16, b"\x01")
+
+    def _name(self, topic: Any) -> str:
+        name = getattr(topic, "topic", "") or getattr(topic, "name", "")
+        return name or next(known for known in self.topics if self.topic_id(known) == topic.topic_id)
+
+    def _InitProducerIdRequest(self, node_id: int, request: Any, version: int) -> InitProducerIdResponse:
+        self.next_producer_id += 1
+        return InitProducerIdResponse(producer_id=self.next_producer_id - 1, producer_epoch=0)
+
+    def _ProduceRequest(self, node_id: int, request: ProduceRequest, version: int) -> ProduceResponse | None:
+        responses = []
+        for topic in request.topic_data:
+            name = self._name(topic)
+            rows = []
+            for data in topic.partition_data:
+                partition = self.topics[name][data.index]
+                code, base_offset = 6, -1
+                if partition.leader == node_id:
+                    assert data.records is not None
+                    code, base_offset = partition.append(memoryview(data.records))
+                rows.append(
+                    PartitionProduceResponse(index=data.index, error_code=code, base_offset=base_offset)
+                )
+            responses.append(
+                TopicProduceResponse(name=name, topic_id=self.topic_id(name), partition_responses=rows)
+            )
+        return ProduceResponse(responses=responses) if request.acks else None
+
+    async def _FetchRequest(self, node_id: int, request: FetchRequest, version: int) -> FetchResponse:
+        responses = self._fetched(request)
+        if not any(row.records for topic in responses for row in topic.partitions):
+            await trio.sleep(request.max_wait_ms / 1000)
+            responses = self._fetched(request)
+        return FetchResponse(responses=responses)
+
+    def _fetched(self, request: FetchRequest) -> list[FetchableTopicResponse]:
+        responses = []
+        for topic in request.topics:
+            name = self._name(topic)
+            rows = [self.partition_data(name, row) for row in topic.partitions]
+            responses.append(
+                FetchableTopicResponse(topic=name, topic_id=self.topic_id(name), partitions=rows)
+            )
+        return responses
+
+    def partition_data(self, name: str, row: FetchPartition) -> PartitionData:
+        """Return a partition's part of a fetch answer."""
+        partition = self.topics[name][row.partition]
+        code = 0 if 0 <= row.fetch_offset <= partition.end_offset else 1
+        return PartitionData(
+            partition_index=row.partition,
+            error_code=code,
+            high_watermark=partition.end_offset,
+            last_stable_offset=partition.end_offset,
+            records=b"" if code else partition.read(row.fetch_offset),
+        )
+
+    def _ListOffsetsRequest(
+        self, node_id: int, request: ListOffsetsRequest, version: int
+    ) -> ListOffsetsResponse:
+        topics = []
+        for topic in request.topics:
+            rows = [
+                ListOffsetsPartitionResponse(
+                    partition_index=row.partition_index,
+                    offset=0
+                    if row.timestamp == -2
+                    else self.topics[topic.name][row.partition_index].end_offset,
+                )
+                for row in topic.partitions
+            ]
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
+        return ListOffsetsResponse(topics=topics)
+
+
+@asynccontextmanager
+async def fake_cluster(
+    config: ClientConfig | None = None,
+    *,
+    bootstrap: str = "broker-1",
+    nodes: int = 1,
+    topics: Mapping[str, int] | None = None,
+) -> AsyncIterator[tuple[FakeBrokers, Client]]:
+    """Brokers in memory and a client connected to them."""
+    async with trio.open_nursery() as nursery:
+        brokers = FakeBrokers(nursery, nodes=nodes, topics=topics)
+        async with connect(bootstrap, config, open_stream=brokers.open_stream) as client:
+            yield brokers, client
+        nursery.cancel_scope.cancel()
