@@ -224,8 +224,8 @@ def _check_one_batch(records: bytes | bytearray | memoryview, version: int) -> N
         raise KafkaError(
             ErrorCode.INVALID_RECORD, f"version {version} carries record batches of magic 2, not {magic}"
         )
-    if length + 12 < len(records):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"version {version} carries exactly one record batch")
+    if length + 12 != len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"version {version} carries exactly one whole record batch")
     if attributes & 7 == Codec.ZSTD and version < 7:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 or later")
     if attributes & _TRANSACTIONAL:
