@@ -1,0 +1,260 @@
+"""The four APIs of configurations, over a controller in memory."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from kcli.broker.config import BrokerConfig
+from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
+from kcli.broker.handlers.configs import (
+    alter_configs,
+    describe_configs,
+    failed_incremental_alter_configs,
+    incremental_alter_configs,
+    list_config_resources,
+)
+from kcli.broker.request_context import RequestContext
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages import alter_configs as legacy
+from kcli.protocol.messages import incremental_alter_configs as incremental
+from kcli.protocol.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from kcli.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from kcli.protocol.schema import codec
+from tests.support.metadata import running_controller
+
+TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+SET, DELETE, APPEND, SUBTRACT = range(4)
+
+
+class Node:
+    """Node 1 of two, with the topic `a`; it applies dynamic configuration as a broker does."""
+
+    node_id = 1
+
+    def __init__(self) -> None:
+        self.controller = running_controller(2)
+        self.controller.create_topics([NewTopic("a", 1, 1)], defaults=TopicDefaults())
+        self._static = BrokerConfig.from_properties({"node.id": "1", "log.retention.hours": "1"})
+
+    @property
+    def image(self) -> Any:
+        return self.controller.image
+
+    @property
+    def config(self) -> BrokerConfig:
+        return self._static.with_dynamic(
+            broker=self.image.config(BROKER, "1"), default=self.image.config(BROKER, "")
+        )
+
+    def context(self, version: int) -> RequestContext:
+        context = RequestContext(SimpleNamespace(broker=self).broker, "PLAINTEXT", "127.0.0.1")  # type: ignore[arg-type]
+        context.api_version = version
+        return context
+
+    def describe(self, type: int, name: str, *keys: str, version: int = 4, **options: bool) -> Any:
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsResource(
+                    resource_type=type, resource_name=name, configuration_keys=list(keys) or None
+                )
+            ],
+            **options,
+        )
+        response = describe_configs(request, self.context(version))
+        encoded = codec(DescribeConfigsResponse, version).encode(response)
+        return codec(DescribeConfigsResponse, version).decode(encoded)[0].results[0]
+
+    def alter(self, type: int, name: str, *changes: tuple[str, int, str | None], **options: bool) -> int:
+        """Return the error code of a change of one resource."""
+        resource = incremental.AlterConfigsResource(
+            resource_type=type,
+            resource_name=name,
+            configs=[
+                incremental.AlterableConfig(name=key, config_operation=operation, value=value)
+                for key, operation, value in changes
+            ],
+        )
+        request = incremental.IncrementalAlterConfigsRequest(
+            resources=[resource], validate_only=options.get("validate_only", False)
+        )
+        (answer,) = incremental_alter_configs(request, self.context(1)).responses
+        assert (answer.resource_type, answer.resource_name) == (type, name)
+        return int(answer.error_code)
+
+    def replace(self, type: int, name: str, **values: str | None) -> int:
+        resource = legacy.AlterConfigsResource(
+            resource_type=type,
+            resource_name=name,
+            configs=[
+                legacy.AlterableConfig(name=key.replace("_", "."), value=value)
+                for key, value in values.items()
+            ],
+        )
+        request = legacy.AlterConfigsRequest(resources=[resource], validate_only=False)
+        return int(alter_configs(request, self.context(2)).responses[0].error_code)
+
+
+def test_a_topics_configuration_with_all_that_belongs_to_it() -> None:
+    node = Node()
+    assert node.alter(TOPIC, "a", ("retention.ms", SET, "5")) == 0
+    result = node.describe(TOPIC, "a", "retention.ms", include_synonyms=True, include_documentation=True)
+    (entry,) = result.configs
+    assert (entry.name, entry.value, entry.read_only, entry.is_sensitive) == (
+        "retention.ms",
+        "5",
+        False,
+        False,
+    )
+    assert (entry.config_source, entry.config_type) == (1, 5)
+    assert [(each.name, each.value, each.source) for each in entry.synonyms] == [("retention.ms", "5", 1)]
+    assert "-1 is for ever" in entry.documentation
+
+
+def test_synonyms_and_documentation_come_when_asked_for() -> None:
+    (entry,) = Node().describe(TOPIC, "a", "segment.bytes").configs
+    assert (entry.synonyms, entry.documentation) == ([], None)
+
+
+@pytest.mark.parametrize("version", range(5))
+def test_every_version_describes(version: int) -> None:
+    node = Node()
+    node.alter(TOPIC, "a", ("retention.ms", SET, "5"))
+    entries = {entry.name: entry for entry in node.describe(TOPIC, "a", version=version).configs}
+    assert len(entries) == 33
+    assert entries["retention.ms"].value == "5"
+    if version == 0:
+        assert (entries["retention.ms"].is_default, entries["segment.ms"].is_default) == (False, True)
+    else:
+        assert (entries["retention.ms"].config_source, entries["segment.ms"].config_source) == (1, 5)
+
+
+def test_an_empty_list_of_names_is_all() -> None:
+    node = Node()
+    resource = DescribeConfigsResource(resource_type=TOPIC, resource_name="a", configuration_keys=[])
+    response = describe_configs(DescribeConfigsRequest(resources=[resource]), node.context(4))
+    assert len(response.results[0].configs) == 33
+
+
+def test_a_broker_and_the_default_of_brokers() -> None:
+    node = Node()
+    assert node.describe(BROKER, "").configs == []
+    assert node.alter(BROKER, "", ("log.retention.ms", SET, "7")) == 0
+    assert node.alter(BROKER, "1", ("log.retention.ms", SET, "8")) == 0
+    (default,) = node.describe(BROKER, "").configs
+    assert (default.value, default.config_source) == ("7", 3)
+    (own,) = node.describe(BROKER, "1", "log.retention.ms", include_synonyms=True).configs
+    assert [(each.name, each.value, each.source) for each in own.synonyms] == [
+        ("log.retention.ms", "8", 2),
+        ("log.retention.ms", "7", 3),
+        ("log.retention.hours", "1", 4),
+        ("log.retention.hours", "168", 5),
+    ]
+    assert node.config.log_config({}).retention_ms == 8
+    assert node.alter(BROKER, "1", ("log.retention.ms", DELETE, None)) == 0
+    assert node.config.log_config({}).retention_ms == 7
+
+
+@pytest.mark.parametrize(
+    ("type", "name", "code"),
+    [
+        (TOPIC, "none", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        (TOPIC, "a b", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (BROKER, "2", ErrorCode.INVALID_REQUEST),
+        (BROKER, "x", ErrorCode.INVALID_REQUEST),
+        (BROKER, "-1", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (GROUP, "g", ErrorCode.INVALID_REQUEST),
+        (99, "x", ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_has_no_configuration_here(type: int, name: str, code: ErrorCode) -> None:
+    node = Node()
+    result = node.describe(type, name)
+    assert (result.error_code, result.configs) == (code, [])
+    assert result.error_message
+    expected = ErrorCode.INVALID_REQUEST if (type, name) == (TOPIC, "") else code
+    assert node.alter(type, name, ("retention.ms", SET, "1")) == expected
+    assert node.replace(type, name) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ([("retention.ms", SET, None)], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", APPEND, None)], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", SET, "1"), ("retention.ms", SET, "2")], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", 9, "1")], ErrorCode.INVALID_REQUEST),
+        ([("retention.ms", SET, "x")], ErrorCode.INVALID_CONFIG),
+        ([], ErrorCode.NONE),
+    ],
+)
+def test_changes_that_are_malformed(changes: list[tuple[str, int, str | None]], code: ErrorCode) -> None:
+    node = Node()
+    assert node.alter(TOPIC, "a", *changes) == code
+    assert node.image.topic_config("a") == {}
+
+
+def test_validating_only_changes_nothing() -> None:
+    node = Node()
+    assert node.alter(TOPIC, "a", ("retention.ms", SET, "5"), validate_only=True) == 0
+    assert node.image.topic_config("a") == {}
+
+
+def test_a_resource_named_twice_is_refused_both_times() -> None:
+    node = Node()
+    change = incremental.AlterableConfig(name="retention.ms", config_operation=SET, value="5")
+    resource = incremental.AlterConfigsResource(resource_type=TOPIC, resource_name="a", configs=[change])
+    other = incremental.AlterConfigsResource(resource_type=BROKER, resource_name="", configs=[])
+    request = incremental.IncrementalAlterConfigsRequest(
+        resources=[resource, other, resource], validate_only=False
+    )
+    answers = incremental_alter_configs(request, node.context(1)).responses
+    assert [answer.error_code for answer in answers] == [42, 0, 42]
+    assert node.image.topic_config("a") == {}
+
+
+def test_altering_in_the_old_way_replaces_all_values() -> None:
+    node = Node()
+    assert node.replace(TOPIC, "a", retention_ms="5", segment_ms="6") == 0
+    assert node.replace(TOPIC, "a", segment_ms="7") == 0
+    assert node.image.topic_config("a") == {"segment.ms": "7"}
+    assert node.replace(TOPIC, "a", segment_ms=None) == ErrorCode.INVALID_REQUEST
+    assert node.replace(BROKER, "1", log_retention_hours="7") == ErrorCode.INVALID_REQUEST
+
+
+def test_a_failure_of_the_whole_request_is_every_resources() -> None:
+    resource = incremental.AlterConfigsResource(resource_type=TOPIC, resource_name="a", configs=[])
+    request = incremental.IncrementalAlterConfigsRequest(resources=[resource], validate_only=False)
+    error = KafkaError(ErrorCode.KAFKA_STORAGE_ERROR)
+    (answer,) = failed_incremental_alter_configs(request, error).responses
+    assert (answer.error_code, answer.resource_name) == (56, "a")
+
+
+@pytest.mark.parametrize(
+    ("version", "types", "listed"),
+    [
+        (0, [], []),
+        (1, [], [(TOPIC, "a"), (BROKER, "1"), (BROKER, "2")]),
+        (1, [TOPIC], [(TOPIC, "a")]),
+        (1, [BROKER], [(BROKER, "1"), (BROKER, "2")]),
+        (1, [GROUP, LOGGER], []),
+    ],
+)
+def test_listing(version: int, types: list[int], listed: list[tuple[int, str]]) -> None:
+    request = ListConfigResourcesRequest(resource_types=types)
+    response = list_config_resources(request, Node().context(version))
+    assert [(each.resource_type, each.resource_name) for each in response.config_resources] == listed
+
+
+def test_listing_a_type_that_nobody_knows() -> None:
+    with pytest.raises(KafkaError) as caught:
+        list_config_resources(ListConfigResourcesRequest(resource_types=[99]), Node().context(1))
+    assert caught.value.code is ErrorCode.UNSUPPORTED_VERSION
