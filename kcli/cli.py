@@ -107,11 +107,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def report_usage_error(error: Exception) -> int:
     """Print an error in the command line itself the way the runner prints every other error."""
     message: str = error.format_message()  # type: ignore[attr-defined]
-    if "\n" in message:  # a group without a verb: the message is the group's help
+    if message.startswith("Usage:"):  # a group without a verb: the message is the group's help
         print(message, file=sys.stderr)
         return 2
+    message = " ".join(message.split()).rstrip(".")
     context: typer.Context | None = getattr(error, "ctx", None)
-    print(f"error: {message[:1].lower()}{message[1:].rstrip('.')}", file=sys.stderr)
+    print(f"error: {message[:1].lower()}{message[1:]}", file=sys.stderr)
     if context is not None:
         print(f"hint: {context.command_path} --help", file=sys.stderr)
     return int(getattr(error, "exit_code", 2))

@@ -14,7 +14,7 @@ from kcli.commands.options import parse_properties, read_properties
 from kcli.commands.runner import command
 from kcli.errors import ChecksFailed, KcliError, UsageError
 
-app = typer.Typer(name="broker", help="Start, stop and inspect a development broker", no_args_is_help=True)
+app = typer.Typer(name="broker", help="Start, stop and inspect a development broker.", no_args_is_help=True)
 
 DataDir = Annotated[
     Path,

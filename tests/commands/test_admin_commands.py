@@ -123,7 +123,7 @@ def test_configs(orders: FakeCluster, transcript: Transcript) -> None:
         "configs describe --topic orders -o json",
         "configs describe --entity-type topics",
         "configs alter --topic clicks --add retention.ms=1,cleanup.policy=[compact,delete]",
-        "configs alter --topic clicks --subtract cleanup.policy=delete --append cleanup.policy=delete -o json",
+        "configs alter --topic clicks --append cleanup.policy=x --subtract cleanup.policy=delete -o json",
         "configs alter --topic clicks --delete-config retention.ms",
         "configs alter --topic clicks --add retention.ms=2 --validate-only",
         "configs describe --topic clicks",

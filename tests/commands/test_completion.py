@@ -1,0 +1,113 @@
+"""Completion: the scripts in the repository are the program's, bash can use them, clusters may be slow."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kcli.commands.completion import SCRIPTS
+from tests.commands.fake_cluster import FakeCluster
+from tests.conftest import Finished
+
+ROOT = Path(__file__).parent.parent.parent
+
+Complete = Callable[[str], list[str]]
+
+
+@pytest.mark.parametrize("shell", SCRIPTS)
+def test_the_scripts_in_the_repository_are_those_of_the_program(
+    shell: str, kcli: Callable[..., Finished]
+) -> None:
+    finished = kcli("completion", shell)
+    assert finished.out == (ROOT / "completions" / f"kcli.{shell}").read_text()
+
+
+@pytest.fixture
+def complete(kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch) -> Complete:
+    """Return the candidates for the last word of a line, as the script of bash asks for them."""
+
+    def candidates(line: str) -> list[str]:
+        words = line.split(" ")
+        monkeypatch.setenv("_KCLI_COMPLETE", "complete_bash")
+        monkeypatch.setenv("COMP_WORDS", "\n".join(words))
+        monkeypatch.setenv("COMP_CWORD", str(len(words) - 1))
+        with pytest.raises(SystemExit):
+            kcli()
+        return []
+
+    return candidates
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("kcli to", ["topics"]),
+        ("kcli topics d", ["describe", "delete"]),
+        ("kcli topics describe --under-m", ["--under-min-isr-partitions"]),
+        ("kcli topics list -o ", ["table", "text", "json"]),
+        ("kcli completion ", ["bash", "zsh", "fish"]),
+        ("kcli topics describe or", ["orders", "orders-2"]),
+        ("kcli configs describe --topic cl", ["clicks"]),
+        ("kcli consume nothing", []),
+    ],
+)
+def test_bash_is_told_the_candidates(
+    line: str,
+    expected: list[str],
+    complete: Complete,
+    cluster: FakeCluster,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    for name in ("orders", "orders-2", "clicks"):
+        cluster.add(name, [1])
+    complete(line)
+    assert capfd.readouterr().out.split() == expected
+
+
+def completed(*words: str) -> tuple[subprocess.CompletedProcess[bytes], float]:
+    """Complete in a process of its own; return it and the seconds it took."""
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "_KCLI_COMPLETE": "complete_bash",
+        "COMP_WORDS": "\n".join(words),
+        "COMP_CWORD": str(len(words) - 1),
+    }
+    started = time.monotonic()
+    process = subprocess.run(
+        [sys.executable, "-m", "kcli"], env=environment, cwd=ROOT, capture_output=True, check=False
+    )
+    return process, time.monotonic() - started
+
+
+def test_a_broker_that_does_not_answer_is_not_waited_for() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        process, with_broker = completed("kcli", "topics", "describe", "-b", address, "or")
+    _, without = completed("kcli", "topics", "des")
+    assert (process.returncode, process.stdout.strip(), process.stderr) == (0, b"", b"")
+    assert with_broker - without < 3
+
+
+def test_no_broker_at_all_is_no_error() -> None:
+    process, _ = completed("kcli", "topics", "describe", "-b", "127.0.0.1:1", "or")
+    assert (process.returncode, process.stdout.strip(), process.stderr) == (0, b"", b"")
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_completes_with_the_script(tmp_path: Path) -> None:
+    program = tmp_path / "kcli"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kcli "$@"\n')
+    program.chmod(0o755)
+    script = (
+        f"PATH={tmp_path}:$PATH; source completions/kcli.bash; COMP_WORDS=(kcli topics li); COMP_CWORD=2; "
+        "_kcli_completion kcli; echo ${COMPREPLY[@]}"
+    )
+    output = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, check=True)
+    assert output.stdout == b"list\n"

@@ -1,0 +1,56 @@
+"""Help: every command has it, with one example that parses, and the goldens hold all of it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable
+
+import pytest
+
+from kcli.cli import COMMANDS
+from tests.conftest import Finished
+
+VERBS = {
+    "broker": ("start", "stop", "status"),
+    "topics": ("create", "list", "describe", "alter", "delete"),
+    "configs": ("describe", "alter"),
+    "log-dirs": ("describe",),
+    "cluster": ("id", "nodes", "api-versions"),
+}
+PATHS = [(name, *verb) for name in COMMANDS for verb in ([(v,) for v in VERBS.get(name, ())] or [()])]
+
+
+def test_the_root_lists_every_command(
+    kcli: Callable[..., Finished], golden: Callable[[str, str], None]
+) -> None:
+    finished = kcli("--help")
+    golden("cli/help.txt", finished.out)
+    assert [name for name in COMMANDS if re.search(rf"^  {name} ", finished.out, re.MULTILINE)] == [*COMMANDS]
+
+
+@pytest.mark.parametrize("path", PATHS, ids="-".join)
+def test_a_command_explains_itself(
+    path: tuple[str, ...], kcli: Callable[..., Finished], golden: Callable[[str, str], None]
+) -> None:
+    finished = kcli(*path, "--help")
+    assert finished.exit_code == 0
+    golden(f"cli/help/{'_'.join(path)}.txt", finished.out)
+    example = re.search(r"Example: (.*)", finished.out, re.DOTALL)
+    assert example is not None, "the help has no example"
+    words = shlex.split(example[1].partition(">")[0])
+    assert words[: len(path) + 1] == ["kcli", *path]
+    # `--help` comes last, so everything before it has been parsed.
+    assert kcli(*words[1:], "--help").exit_code == 0
+
+
+@pytest.mark.parametrize("group", VERBS)
+def test_a_group_lists_its_verbs(group: str, kcli: Callable[..., Finished]) -> None:
+    verbs = re.findall(r"^  ([a-z-]+) ", kcli(group, "--help").out.partition("Commands:")[2], re.MULTILINE)
+    assert tuple(verbs) == VERBS[group]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_summary_is_the_help_of_the_command(name: str, kcli: Callable[..., Finished]) -> None:
+    text = " ".join(kcli(name, "--help").out.split())
+    assert COMMANDS[name][1] in text or name not in VERBS
