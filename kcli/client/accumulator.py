@@ -223,7 +223,7 @@ class Accumulator:
         """Return a drained batch to its queue, in the order in which batches were first drained."""
         partition = batch.partition
         queue = self.topics.setdefault(partition.topic, {}).setdefault(partition.partition, deque())
-        before = sum(1 for queued in queue if 0 <= queued.drain_number <= batch.drain_number)
+        before = sum(1 for queued in queue if queued.drain_number >= 0 and queued.place < batch.place)
         queue.insert(before, batch)
         self._active[partition] = queue
 

@@ -439,9 +439,11 @@ class _Attempts:
 
     def _link(self) -> NodeLink:
         target = self._target
+        cluster = self._client.cluster
         if target is CONTROLLER:
-            controller = self._client.cluster.controller_id
-            target = controller if controller in self._client.cluster.nodes else ANY
+            target = cluster.controller_id if cluster.controller_id in cluster.nodes else ANY
+        if isinstance(target, int) and not cluster.nodes:
+            raise Disconnected("no broker of the cluster is known at the moment")
         return self._client.link(target) if isinstance(target, int) else self._client.least_loaded()
 
 

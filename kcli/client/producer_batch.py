@@ -39,7 +39,8 @@ class ProducerBatch:
 
     __slots__ = (
         "_callbacks", "_done", "attempts", "base_offset", "base_sequence", "builder", "count", "created_at",
-        "data", "drain_number", "error", "is_settled", "leader_epoch", "limit", "log_append_time",
+        "data", "drain_number", "error",
+        "first_index", "is_settled", "leader_epoch", "limit", "log_append_time",
         "partition", "parts", "producer_epoch", "producer_id", "record_errors", "reserved", "retry_at",
     )  # fmt: skip
 
@@ -58,6 +59,8 @@ class ProducerBatch:
         self.retry_at = 0.0
         self.leader_epoch = -1
         self.drain_number = -1
+        self.first_index = 0
+        """Of a part: how many records of the batch that was split come before it."""
         self.producer_id = -1
         self.producer_epoch = -1
         self.base_sequence = NO_SEQUENCE
@@ -76,6 +79,11 @@ class ProducerBatch:
         if self.data is not None:
             return len(self.data)
         return self.builder.estimated_size if self.builder is not None else 0
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Return its place in the order in which batches of a partition were first drained."""
+        return self.drain_number, self.first_index
 
     @property
     def has_sequence(self) -> bool:
@@ -158,8 +166,11 @@ class ProducerBatch:
 
     def _hand_over(self, parts: list[ProducerBatch], now: float) -> None:
         sequence = self.base_sequence
+        first_index = self.first_index
         for part in parts:
             part.drain_number = self.drain_number
+            part.first_index = first_index
+            first_index += part.count
             part.attempts = self.attempts
             part.retry_at = now
             part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch

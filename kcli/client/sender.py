@@ -100,7 +100,7 @@ class Sender:
         """Fail everything that is not settled, and stop following the metadata."""
         if self._metadata_changed in self._client.cache.listeners:
             self._client.cache.listeners.remove(self._metadata_changed)
-        self._abort(self.fatal_error or KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
+        self._fail_all(self.fatal_error or KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
 
     def _metadata_changed(self, cluster: ClusterMetadata) -> None:
         self.wake()
@@ -214,6 +214,9 @@ class Sender:
     def _abort(self, error: KafkaError) -> None:
         """Fail everything, now and from now on."""
         self.fatal_error = error
+        self._fail_all(error)
+
+    def _fail_all(self, error: KafkaError) -> None:
         for batch in list(self._accumulator.incomplete):
             self._accumulator.remove(batch)
             self._fail(batch, error)

@@ -77,7 +77,9 @@ class Sequences:
             return False
         if batch.has_sequence:
             return state.unsettled[0] is batch
-        return not state.is_unresolved
+        # A broker without memory of the producer id takes any number as the first one: until it has one, a
+        # second batch could overtake the first.
+        return not state.is_unresolved and not (state.unsettled and state.last_acked < 0)
 
     def number(self, batch: ProducerBatch) -> None:
         """Number a batch that is drained, unless it has its number; count it as on the wire."""

@@ -179,6 +179,7 @@ async def test_when_no_known_broker_is_left_the_client_starts_over_from_its_boot
         brokers.disconnect(1)
         response = await client.request(ANY, REQUEST)
         assert response.producer_id == 1001
+        await client.wait_for_refresh()
         assert client.cluster.nodes[1].host == "broker-2"
 
 
