@@ -24,6 +24,7 @@ from kcli.broker.metadata_image import EMPTY_IMAGE, ConfigResourceType, Endpoint
 from kcli.broker.producer_ids import ProducerIds
 from kcli.broker.purgatory import Purgatory
 from kcli.broker.replica_manager import ReplicaManager
+from kcli.errors import KcliError
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.log_manager import LogManager
 
@@ -99,6 +100,7 @@ class Broker:
             send_buffer_bytes=config.socket_send_buffer_bytes,
         )
         self._sockets: list[tuple[str, socket.socket]] = []
+        self._directories_gone = trio.Event()
 
     # --- start -----------------------------------------------------------------------------------
 
@@ -130,7 +132,7 @@ class Broker:
             directories=[
                 directory.directory_id
                 for directory in self.log_manager.directories
-                if directory.directory_id is not None
+                if directory.is_online
             ],
             rack=self.config.broker_rack,
         )
@@ -157,7 +159,10 @@ class Broker:
     # --- service ---------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled. Started means that every listener accepts."""
+        """Serve until cancelled. Started means that every listener accepts.
+
+        Raises `KcliError` when the last log directory fails.
+        """
         async with trio.open_nursery() as nursery:
             await nursery.start(self.purgatory.run)
             await nursery.start(self._server.sweep)
@@ -170,7 +175,8 @@ class Broker:
                 name, listening = self._sockets.pop()
                 await nursery.start(self._server.serve, name, listening)
             task_status.started()
-            await trio.sleep_forever()
+            await self._directories_gone.wait()
+            raise KcliError(f"node {self.node_id} stops: every log directory has failed")
 
     def close(self, *, clean: bool) -> None:
         """Let go of everything; after a clean close the next start recovers nothing."""
@@ -217,6 +223,8 @@ class Broker:
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         self.replica_manager.directory_failed(directory.path)
+        if not any(each.is_online for each in self.log_manager.directories):
+            self._directories_gone.set()
 
 
 def _endpoint(listener: ListenerConfig, advertised: ListenerConfig, port: int) -> Endpoint:
