@@ -83,7 +83,9 @@ def dump(tools: KafkaTools, files: list[Path], *options: str) -> list[str]:
     assert files
     result = tools("kafka-dump-log", "--files", ",".join(map(str, files)), *options)
     assert result.code == 0, result
-    assert result.errors == ""
+    # The tool expects every file to start at offset 0.
+    complaints = re.sub(r"Non-consecutive offsets in .*\n( +-1 is followed by \d+\n)+", "", result.errors)
+    assert complaints == ""
     for complaint in ("not found", "Exception", "mismatch", "out of order", "Ignoring", "invalid bytes"):
         assert complaint not in result.output
     return result.lines
@@ -185,7 +187,7 @@ def test_kcli_serves_a_topic_that_apache_kafka_wrote(
     middle = len(records) // 2
     assert read_partition(broker.bootstrap, topic, 0, middle, middle + 10) == records[middle : middle + 10]
     more = TestRecord(0, len(records), int(time.time() * 1000), b"key", b"one more")
-    produce(broker.bootstrap, topic, [more], {"enable.idempotence": True})
+    produce(broker.bootstrap, topic, [more])
     assert read_partition(broker.bootstrap, topic, 0, len(records)) == [more]
     assert broker.stop() == 0
     logs = sorted((broker.node_directory / f"{topic}-0").glob("*.log"))

@@ -51,7 +51,9 @@ class KcliBroker:
 
     def launch(self) -> ChildProcess:
         """Start the process without waiting for its ready line."""
-        assert self._process is None or not self._process.is_running()
+        if self._process is not None:
+            assert not self._process.is_running()
+            self._process.kill()
         self._process = ChildProcess(
             self.command(), stderr=self.log, environment=self._environment, preexec=self._preexec
         )

@@ -1,0 +1,282 @@
+"""Damaged files, full disks and read-only ones: the specified outcome, a clear line, nothing intact lost."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from tests.support.producing import create_topic, end_offsets, produce, read_partition
+from tests.support.records import Shape, TestRecord, generate
+from tests.support.toolchain import unavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.support.kcli_broker import KcliBroker
+
+pytestmark = pytest.mark.interop
+
+SETTINGS = {"log.segment.bytes": "1048576", "log.index.interval.bytes": "1024"}
+BATCHED = {"batch.size": 4096, "enable.idempotence": True}
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
+    """A data directory as a killed broker left it, its topic three segments long."""
+    from tests.support.kcli_broker import KcliBroker
+
+    broker = KcliBroker(tmp_path_factory.mktemp("damage"), settings=SETTINGS).start()
+    try:
+        records = [record for seed in range(5) for record in generate(seed, 0, 2500, Shape(headers=False))]
+        create_topic(broker.bootstrap, "data")
+        produce(broker.bootstrap, "data", records, BATCHED)
+        kept = read_partition(broker.bootstrap, "data", 0)
+    finally:
+        broker.close()
+    return Image(broker.data, kept)
+
+
+class Image:
+    """A data directory to copy, and the records in it."""
+
+    def __init__(self, data: Path, records: list[TestRecord]) -> None:
+        self.data = data
+        self.records = records
+
+
+@pytest.fixture
+def broker(image: Image, new_kcli_broker: Callable[..., KcliBroker]) -> KcliBroker:
+    """A broker, not started, on its own copy of the image."""
+    broker = new_kcli_broker(SETTINGS)
+    shutil.copytree(image.data, broker.data)
+    return broker
+
+
+def log_of(broker: KcliBroker) -> Path:
+    return broker.node_directory / "data-0"
+
+
+def segments(broker: KcliBroker) -> list[Path]:
+    return sorted(log_of(broker).glob("*.log"))
+
+
+def assert_serves(broker: KcliBroker, expected: list[TestRecord]) -> None:
+    """The broker holds exactly these records, and takes more."""
+    assert read_partition(broker.bootstrap, "data", 0) == expected
+    more = generate(9, 0, 20, Shape())
+    produce(broker.bootstrap, "data", more, {"enable.idempotence": True})
+    values = [record.value for record in read_partition(broker.bootstrap, "data", 0, len(expected))]
+    assert values == [record.value for record in more]
+
+
+def test_undamaged(broker: KcliBroker, image: Image) -> None:
+    assert len(segments(broker)) >= 3
+    broker.start()
+    assert_serves(broker, image.records)
+
+
+@pytest.mark.parametrize("part", [0.0, 0.6])
+def test_a_flipped_byte_ends_the_log_at_its_batch(broker: KcliBroker, image: Image, part: float) -> None:
+    path = segments(broker)[-1]
+    data = bytearray(path.read_bytes())
+    position = int(len(data) * part)
+    data[position] ^= 0x10
+    path.write_bytes(data)
+    broker.start()
+    low, end = end_offsets(broker.bootstrap, "data")[0]
+    assert low == 0
+    assert int(path.stem) <= end < len(image.records)
+    assert f"bad records in `{path}`" in broker.messages()
+    assert_serves(broker, image.records[:end])
+
+
+def test_a_cut_segment_keeps_its_whole_batches(broker: KcliBroker, image: Image) -> None:
+    path = segments(broker)[-1]
+    with path.open("r+b") as file:
+        file.truncate(path.stat().st_size - 7)
+    broker.start()
+    _, end = end_offsets(broker.bootstrap, "data")[0]
+    assert len(image.records) - 200 < end < len(image.records)
+    assert_serves(broker, image.records[:end])
+
+
+def test_an_empty_last_segment(broker: KcliBroker, image: Image) -> None:
+    path = segments(broker)[-1]
+    path.write_bytes(b"")
+    broker.start()
+    assert_serves(broker, image.records[: int(path.stem)])
+
+
+def delete(path: Path) -> None:
+    path.unlink()
+
+
+def zero(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def cut_odd(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-3])
+
+
+def scramble(path: Path) -> None:
+    path.write_bytes(bytes(255 - byte for byte in path.read_bytes()))
+
+
+@pytest.mark.parametrize(
+    ("damage", "clean"),
+    [(delete, True), (zero, True), (cut_odd, True), (scramble, True), (scramble, False)],
+)
+def test_indexes_are_rebuilt(
+    broker: KcliBroker, image: Image, damage: Callable[[Path], None], clean: bool
+) -> None:
+    if clean:
+        broker.start()
+        assert broker.stop() == 0
+    found = [path for path in log_of(broker).glob("*index") if path.stat().st_size]
+    assert {path.suffix for path in found} == {".index", ".timeindex"}
+    for path in found:
+        damage(path)
+    broker.start()
+    assert_serves(broker, image.records)
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["clean", "unclean"])
+def test_torn_checkpoints_cost_nothing(broker: KcliBroker, image: Image, clean: bool) -> None:
+    broker.start()
+    (broker.stop if clean else broker.kill)()
+    for name in (
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "data-0/leader-epoch-checkpoint",
+    ):
+        path = broker.node_directory / name
+        path.write_bytes(b"0\n3\nda")
+    broker.start()
+    assert "a checkpoint counts as empty" in broker.messages()
+    assert "leader epochs are lost" in broker.messages()
+    assert_serves(broker, image.records)
+
+
+def test_damaged_producer_snapshots_are_dropped(broker: KcliBroker, image: Image) -> None:
+    broker.start()
+    assert broker.stop() == 0
+    found = list(log_of(broker).glob("*.snapshot"))
+    assert found
+    for path in found:
+        cut_odd(path)
+    broker.start()
+    assert "damaged producer snapshot" in broker.messages()
+    assert_serves(broker, image.records)
+
+
+def test_a_torn_metadata_log_is_cut(broker: KcliBroker, image: Image) -> None:
+    (path,) = (broker.node_directory / "__cluster_metadata-0").glob("*.log")
+    with path.open("ab") as file:
+        file.write(path.read_bytes()[:37])
+    broker.start()
+    assert "metadata log" in broker.messages()
+    assert_serves(broker, image.records)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 6 MB."""
+    path = tmp_path / "small-disk"
+    path.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", path], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode != 0:
+        unavailable(f"mounting a small file system needs root: {mounted.stderr.strip()}")
+    yield path
+    subprocess.run(["umount", "-l", path], check=True)
+
+
+def fill(broker: KcliBroker, topic: str, partition: int) -> KafkaError:
+    """Produce until the broker refuses; its error."""
+    large = TestRecord(partition, -1, int(time.time() * 1000), None, bytes(200_000))
+    for _ in range(100):
+        try:
+            produce(broker.bootstrap, topic, [large], {"retries": 0, "message.timeout.ms": 5000})
+        except KafkaException as refused:
+            error = refused.args[0]
+            assert isinstance(error, KafkaError)
+            return error
+    raise AssertionError("20 MB went onto a disk of 6 MB")
+
+
+def test_a_full_disk_takes_its_own_partitions_offline(
+    new_kcli_broker: Callable[..., KcliBroker], small_disk: Path
+) -> None:
+    broker = new_kcli_broker()
+    large = broker.directory / "large"
+    broker = new_kcli_broker({"log.dirs": f"{large},{small_disk / 'logs'}"}).start()
+    create_topic(broker.bootstrap, "spread", 2)
+    on_small = next(n for n in (0, 1) if (small_disk / "logs" / f"spread-{n}").is_dir())
+    on_large = 1 - on_small
+    kept = generate(1, on_large, 100, Shape())
+    produce(broker.bootstrap, "spread", kept)
+    assert fill(broker, "spread", on_small).code() in (
+        KafkaError.KAFKA_STORAGE_ERROR,
+        KafkaError._MSG_TIMED_OUT,
+    )
+    assert re.search(r"No space left on device.*offline", broker.messages())
+    assert len(read_partition(broker.bootstrap, "spread", on_large)) == 100
+    produce(broker.bootstrap, "spread", kept)
+    broker.kill()
+    # With room again, everything acknowledged is there.
+    subprocess.run(["mount", "-o", "remount,size=40m", small_disk], check=True)
+    broker.start()
+    records = read_partition(broker.bootstrap, "spread", on_small)
+    assert records
+    assert all(record.value == bytes(200_000) for record in records)
+    assert len(read_partition(broker.bootstrap, "spread", on_large)) == 200
+
+
+def test_a_full_only_disk_ends_the_broker_with_a_clear_line(
+    new_kcli_broker: Callable[..., KcliBroker], small_disk: Path
+) -> None:
+    broker = new_kcli_broker({"log.dirs": str(small_disk / "logs")}).start()
+    create_topic(broker.bootstrap, "only")
+    fill(broker, "only", 0)
+    assert broker.process.process.wait(timeout=30) == 1
+    assert "every log directory has failed" in broker.messages()
+    assert "No space left on device" in broker.messages()
+    assert "Traceback" not in broker.messages()
+    subprocess.run(["mount", "-o", "remount,size=40m", small_disk], check=True)
+    broker.start()
+    assert all(record.value == bytes(200_000) for record in read_partition(broker.bootstrap, "only", 0))
+
+
+def test_a_read_only_directory_is_refused_in_one_line(
+    new_kcli_broker: Callable[..., KcliBroker], small_disk: Path
+) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    broker = new_kcli_broker({"log.dirs": str(small_disk / "logs")})
+    process = broker.launch()
+    assert process.process.wait(timeout=30) == 1
+    assert "Read-only file system" in broker.messages()
+    assert broker.messages().splitlines()[-1] == "error: no log directory can be used"
+    assert "Traceback" not in broker.messages()
+
+
+def test_a_read_only_directory_beside_a_good_one_is_offline(
+    new_kcli_broker: Callable[..., KcliBroker], small_disk: Path
+) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    broker = new_kcli_broker()
+    large = broker.directory / "large"
+    broker = new_kcli_broker({"log.dirs": f"{large},{small_disk / 'logs'}"}).start()
+    assert "Read-only file system" in broker.messages()
+    create_topic(broker.bootstrap, "good", 3)
+    produce(broker.bootstrap, "good", generate(1, 2, 10, Shape()))
+    assert len(read_partition(broker.bootstrap, "good", 2)) == 10
