@@ -222,7 +222,9 @@ class Delivery:
 
         It runs in the sender's task and must not raise: an exception ends the producer.
         """
-        batch, _ = self._batch.part_of(self._index)
+        batch = self._batch
+        if batch.parts is not None:
+            batch, _ = batch.part_of(self._index)
         if batch.is_settled:
             callback(self)
         else:

@@ -1,0 +1,121 @@
+"""Client properties are typed, checked and named as Kafka's are."""
+
+from __future__ import annotations
+
+import pytest
+
+from kcli.client.config import (
+    ClientConfig,
+    ConsumerConfig,
+    ProducerConfig,
+    duration_ms,
+    read_properties,
+    unknown_properties,
+)
+from kcli.errors import UsageError
+
+
+def test_each_class_takes_its_own_names_and_leaves_the_others() -> None:
+    properties = {
+        "client.id": "me",
+        "request.timeout.ms": "1000",
+        "acks": "1",
+        "linger.ms": "7",
+        "enable.idempotence": "False",
+        "isolation.level": "read_committed",
+        "group.id": "g",
+    }
+    assert ClientConfig.from_properties(properties) == ClientConfig(client_id="me", request_timeout_ms=1000)
+    producer = ProducerConfig(acks="1", linger_ms=7, enable_idempotence=False, request_timeout_ms=1000)
+    assert ProducerConfig.from_properties(properties) == producer
+    assert ConsumerConfig.from_properties(properties).is_read_committed
+
+
+@pytest.mark.parametrize(
+    ("cls", "name", "value"),
+    [
+        (ClientConfig, "request.timeout.ms", "soon"),
+        (ClientConfig, "request.timeout.ms", "0"),
+        (ClientConfig, "request.timeout.ms", "99999999999"),
+        (ClientConfig, "security.protocol", "SASL_SSL"),
+        (ClientConfig, "metadata.recovery.strategy", "hope"),
+        (ProducerConfig, "acks", "2"),
+        (ProducerConfig, "enable.idempotence", "maybe"),
+        (ProducerConfig, "compression.type", "lzma"),
+        (ConsumerConfig, "isolation.level", "none"),
+        (ConsumerConfig, "auto.offset.reset", "newest"),
+    ],
+)
+def test_bad_values_are_usage_errors_that_name_the_property(
+    cls: type[ClientConfig] | type[ProducerConfig] | type[ConsumerConfig], name: str, value: str
+) -> None:
+    with pytest.raises(UsageError, match=name) as raised:
+        cls.from_properties({name: value})
+    assert raised.value.hint
+
+
+def test_unknown_names_are_warned_of_with_the_nearest_known() -> None:
+    properties = {"lingr.ms": "1", "ssl.keystore.location": "x", "group.id": "g", "xyzzy": "1", "acks": "1"}
+    assert unknown_properties(properties) == [
+        "unknown property `lingr.ms`, did you mean `linger.ms`?",
+        "unknown property `xyzzy`",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("codec", "settings", "level"),
+    [
+        ("gzip", {}, None),
+        ("gzip", {"compression.gzip.level": "1"}, 1),
+        ("zstd", {}, 3),
+        ("lz4", {"compression.lz4.level": "12"}, 12),
+        ("snappy", {}, None),
+    ],
+)
+def test_the_level_is_that_of_the_codec_in_use(
+    codec: str, settings: dict[str, str], level: int | None
+) -> None:
+    config = ProducerConfig.from_properties({"compression.type": codec, **settings})
+    assert config.compression_level == level
+
+
+def test_java_properties_files() -> None:
+    text = r"""
+# a comment
+! another
+plain=value
+ indented : with colon
+blank separated
+continued = one \
+            two
+escaped\ key=tab\there
+unicode=\u00e9
+empty=
+path=C\:\\x
+last=no newline\
+"""
+    assert read_properties(text) == {
+        "plain": "value",
+        "indented": "with colon",
+        "blank": "separated",
+        "continued": "one two",
+        "escaped key": "tab\there",
+        "unicode": "é",
+        "empty": "",
+        "path": "C:\\x",
+        "last": "no newline",
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [("P1D", 86_400_000), ("PT1H30M", 5_400_000), ("P2DT0.5S", 172_800_500), ("PT0S", 0)],
+)
+def test_durations(text: str, milliseconds: int) -> None:
+    assert duration_ms(f"by_duration:{text}") == milliseconds
+
+
+@pytest.mark.parametrize("text", ["P", "PT", "1D", "P1H", "PT1D", ""])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(UsageError):
+        duration_ms(f"by_duration:{text}")
