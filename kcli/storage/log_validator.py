@@ -192,6 +192,7 @@ class LogValidator:
             or count != batch.last_offset_delta + 1
             or attributes & _NO_CLIENT_BITS
             or (batch.producer_id >= 0 and batch.base_sequence < 0)
+            or attributes & CODEC_MASK > Codec.ZSTD
         ):
             raise _client_error(batch)
         if attributes & CONTROL_BIT or not count:
@@ -304,6 +305,8 @@ def _client_error(batch: RecordBatch) -> KafkaError:
     elif batch.attributes & TIMESTAMP_TYPE_BIT:
         errors = [(0, "only the broker may set the timestamp type to append time")]
         return InvalidRecords(ErrorCode.INVALID_TIMESTAMP, errors[0][1], errors)
+    elif batch.attributes & CODEC_MASK > Codec.ZSTD:
+        reason = f"an unknown codec, {batch.attributes & CODEC_MASK}"
     else:
         reason = f"no sequence for producer {batch.producer_id}"
     return KafkaError(ErrorCode.INVALID_RECORD, f"the record batch has {reason}")

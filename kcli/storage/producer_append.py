@@ -144,7 +144,7 @@ class ProducerAppend:
                 last_sequence = NO_SEQUENCE
             expected = 0 if last_sequence == MAX_SEQUENCE else last_sequence + 1
             # Without a known epoch, as after retention took all the producer's records, any start will do.
-            unknown = current is None or current.producer_epoch == NO_PRODUCER_EPOCH
+            unknown = not entry.batches and (current is None or current.producer_epoch == NO_PRODUCER_EPOCH)
             in_order = unknown or base_sequence == expected
         if not in_order:
             raise KafkaError(
