@@ -11,10 +11,15 @@ from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kcli.broker.registrations import (
+    BrokerRegistration,
+    Endpoint,
+    LeaderRecoveryState,
+    PartitionRegistration,
+    TopicImage,
+)
 from kcli.errors import KcliError
 from kcli.protocol.metadata_records import (
-    LEADER_UNCHANGED,
-    NO_LEADER,
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
@@ -40,6 +45,24 @@ if TYPE_CHECKING:
 
     from kcli.protocol.metadata_records import MetadataRecord
 
+__all__ = [
+    "EMPTY_IMAGE",
+    "BrokerRegistration",
+    "ConfigResource",
+    "ConfigResourceType",
+    "Endpoint",
+    "InvalidMetadata",
+    "LeaderRecoveryState",
+    "MetadataBatch",
+    "MetadataDelta",
+    "MetadataImage",
+    "PartitionRegistration",
+    "TopicImage",
+    "apply",
+    "delta_between",
+    "replay",
+]
+
 ConfigResource = tuple[int, str]
 """Type and name of what a configuration belongs to; the name of all brokers' default is empty."""
 
@@ -55,13 +78,6 @@ class ConfigResourceType(IntEnum):
     GROUP = 32
 
 
-class LeaderRecoveryState(IntEnum):
-    """Whether a leader came without having been in sync and has not caught up with that yet."""
-
-    RECOVERED = 0
-    RECOVERING = 1
-
-
 class MetadataBatch(NamedTuple):
     """One batch of the metadata log: the records of one decision, none for a control record."""
 
@@ -72,125 +88,6 @@ class MetadataBatch(NamedTuple):
 
 class InvalidMetadata(KcliError):
     """A record that cannot follow those before it: the metadata log is damaged."""
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where a broker can be reached. `security_protocol` is Kafka's number, 0 for PLAINTEXT."""
-
-    name: str
-    host: str
-    port: int
-    security_protocol: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerRegistration:
-    """A broker that the cluster knows. `epoch` is the offset of its registration."""
-
-    node_id: int
-    epoch: int
-    incarnation: bytes
-    endpoints: tuple[Endpoint, ...] = ()
-    rack: str | None = None
-    fenced: bool = True
-    in_controlled_shutdown: bool = False
-    directories: tuple[bytes, ...] = ()
-
-    @property
-    def is_active(self) -> bool:
-        """True if it may be given leadership and replicas."""
-        return not (self.fenced or self.in_controlled_shutdown)
-
-    def endpoint(self, listener_name: str) -> Endpoint | None:
-        """Return where this listener is reached, None if the broker does not have it."""
-        return next((endpoint for endpoint in self.endpoints if endpoint.name == listener_name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionRegistration:
-    """One partition. `replicas[0]` is the preferred leader; `directories` run parallel to `replicas`."""
-
-    replicas: tuple[int, ...]
-    isr: tuple[int, ...]
-    leader: int = NO_LEADER
-    leader_epoch: int = 0
-    partition_epoch: int = 0
-    removing: tuple[int, ...] = ()
-    adding: tuple[int, ...] = ()
-    directories: tuple[bytes, ...] = ()
-    recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
-    elr: tuple[int, ...] = ()
-    last_known_elr: tuple[int, ...] = ()
-
-    def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
-        """Return this partition after a change."""
-        merged: dict[str, Any] = {"partition_epoch": self.partition_epoch + 1}
-        if change.leader != LEADER_UNCHANGED:
-            # Stating the leader again counts: it is how an epoch is raised without a new leader.
-            merged.update(leader=change.leader, leader_epoch=self.leader_epoch + 1)
-        if change.leader_recovery_state >= 0:
-            merged["recovery_state"] = LeaderRecoveryState(change.leader_recovery_state)
-        lists = {
-            "replicas": change.replicas,
-            "isr": change.isr,
-            "removing": change.removing_replicas,
-            "adding": change.adding_replicas,
-            "directories": change.directories,
-            "elr": change.eligible_leader_replicas,
-            "last_known_elr": change.last_known_elr,
-        }
-        merged.update({name: tuple(value) for name, value in lists.items() if value is not None})
-        return replace(self, **merged)
-
-    def to_record(self, topic_id: bytes, partition_id: int) -> PartitionRecord:
-        """Return the record that states this partition as a whole."""
-        return PartitionRecord(
-            partition_id=partition_id,
-            topic_id=topic_id,
-            replicas=list(self.replicas),
-            isr=list(self.isr),
-            removing_replicas=list(self.removing),
-            adding_replicas=list(self.adding),
-            leader=self.leader,
-            leader_recovery_state=self.recovery_state,
-            leader_epoch=self.leader_epoch,
-            partition_epoch=self.partition_epoch,
-            directories=list(self.directories),
-            eligible_leader_replicas=list(self.elr) or None,
-            last_known_elr=list(self.last_known_elr) or None,
-        )
-
-    @classmethod
-    def from_record(cls, record: PartitionRecord) -> PartitionRegistration:
-        """Return the partition that a record states."""
-        return cls(
-            replicas=tuple(record.replicas),
-            isr=tuple(record.isr),
-            removing=tuple(record.removing_replicas),
-            adding=tuple(record.adding_replicas),
-            leader=record.leader,
-            leader_epoch=record.leader_epoch,
-            partition_epoch=record.partition_epoch,
-            directories=tuple(record.directories),
-            recovery_state=LeaderRecoveryState(record.leader_recovery_state),
-            elr=tuple(record.eligible_leader_replicas or ()),
-            last_known_elr=tuple(record.last_known_elr or ()),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class TopicImage:
-    """One topic; its partitions are numbered by their place."""
-
-    name: str
-    topic_id: bytes
-    partitions: tuple[PartitionRegistration, ...]
-
-    @property
-    def replication_factor(self) -> int:
-        """Replicas of the first partition, not counting those a reassignment adds."""
-        return len(self.partitions[0].replicas) - len(self.partitions[0].adding)
 
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})

@@ -12,7 +12,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kcli.broker.metadata_image import LeaderRecoveryState
+from kcli.broker.registrations import LeaderRecoveryState
 from kcli.protocol.metadata_records import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
 
 if TYPE_CHECKING:
