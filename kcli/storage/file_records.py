@@ -200,21 +200,23 @@ class FileRecords:
     def scan(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Read runs of whole entries, about 1 MiB each, as (position, bytes).
 
-        The last run may end within an entry. Raises `CorruptRecord` at a size that cannot be, and `OSError`.
+        Stops quietly before an entry that reaches past `end` (default: the whole file). Raises
+        `CorruptRecord`, after all that is good before it, at a size or magic that cannot be, and `OSError`.
         """
         limit = self.size if end is None else min(end, self.size)
-        while position < limit:
+        while position + _ENTRY_HEAD_SIZE <= limit:
             run = self.read(position, min(_SCAN_BYTES, limit - position))
-            whole = self._whole_entries(run, position)
-            if not whole and len(run) >= _ENTRY_HEAD_SIZE:
-                # One entry larger than the run: read all of it, as far as there is anything to read.
-                size = parse_entry(run, 0, position, minimal=True).size
-                run = self.read(position, min(size, limit - position))
-                whole = len(run)
-            if not whole:
-                whole = len(run)
-            yield position, run[:whole]
-            position += whole
+            if len(run) < _ENTRY_HEAD_SIZE:
+                return
+            size = parse_entry(run, 0, position).size
+            if position + size > limit:
+                return
+            if size > len(run):
+                run = self.read(position, size)
+            else:
+                size = _whole_entries(run)
+            yield position, run[:size]
+            position += size
 
     def truncate_to(self, size: int) -> int:
         """Cut the file to `size` bytes; return how many were cut. Raises `OSError`."""
@@ -239,21 +241,25 @@ class FileRecords:
         """Let go of the descriptor; slices keep theirs. The next use opens the file again."""
         self._file = None
 
-    def _whole_entries(self, run: bytes, position: int) -> int:
-        at = 0
-        while at + _ENTRY_HEAD_SIZE <= len(run):
-            size = parse_entry(run, at, position + at, minimal=True).size
-            if at + size > len(run):
-                break
-            at += size
-        return at
+
+def _whole_entries(run: bytes) -> int:
+    """Return how many bytes at the start of a run are whole entries that can be."""
+    at, end = 0, len(run)
+    while at + _ENTRY_HEAD_SIZE <= end:
+        _, length, _, magic = _ENTRY_HEAD.unpack_from(run, at)
+        if not 0 <= magic < len(_MIN_ENTRY_SIZES) or length < _MIN_ENTRY_SIZES[magic]:
+            break
+        if at + LOG_OVERHEAD + length > end:
+            break
+        at += LOG_OVERHEAD + length
+    return at
 
 
-def parse_entry(buffer: Buffer, at: int, position: int, *, minimal: bool = False) -> EntryPosition:
+def parse_entry(buffer: Buffer, at: int, position: int) -> EntryPosition:
     """Return where the entry whose head is at `buffer[at]` lies, its first byte being `position`.
 
-    `minimal` leaves the last offset of a batch unknown (equal to the first). Raises `CorruptRecord` when the
-    size or the magic cannot be.
+    The last offset of a batch takes 27 bytes of it, else it is that of the first. Raises `CorruptRecord` when
+    the size or the magic cannot be.
     """
     offset, size, _, magic = _ENTRY_HEAD.unpack_from(buffer, at)
     if not 0 <= magic < len(_MIN_ENTRY_SIZES):
@@ -261,6 +267,6 @@ def parse_entry(buffer: Buffer, at: int, position: int, *, minimal: bool = False
     if size < _MIN_ENTRY_SIZES[magic]:
         raise CorruptRecord(f"an entry of {size} bytes is too small for magic {magic} at position {position}")
     last_offset = offset
-    if magic == 2 and not minimal and at + _MIN_HEADER_SIZE <= len(buffer):
+    if magic == 2 and at + _MIN_HEADER_SIZE <= len(buffer):
         last_offset += _LAST_OFFSET_DELTA.unpack_from(buffer, at + 23)[0]
     return EntryPosition(position, LOG_OVERHEAD + size, offset, last_offset)

@@ -100,6 +100,19 @@ def test_a_scan_yields_runs_of_whole_entries(tmp_path: Path) -> None:
         position += len(run)
 
 
+def test_a_scan_yields_what_is_good_before_what_is_not(tmp_path: Path) -> None:
+    good = batches(1, 1)
+    log = records(tmp_path / "zeros", good + bytes(100))
+    runs: list[tuple[int, bytes]] = []
+    with pytest.raises(CorruptRecord):
+        runs.extend(log.scan())
+    assert runs == [(0, good)]
+    torn = records(tmp_path / "torn", good + batches(1)[:-1])
+    assert [run for _, run in torn.scan()] == [good]
+    huge = records(tmp_path / "huge", good + bytes(8) + b"\x7f\xff\xff\xff" + bytes(4) + b"\x02" + bytes(50))
+    assert [run for _, run in huge.scan()] == [good]
+
+
 def test_a_slice_outlives_rename_and_deletion(tmp_path: Path) -> None:
     log = records(tmp_path / "log", b"0123456789")
     part = log.slice(2, 5)

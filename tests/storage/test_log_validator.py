@@ -244,9 +244,8 @@ def test_a_wrong_largest_timestamp_is_put_right(claimed: int) -> None:
 @pytest.mark.parametrize("source", ALL_CODECS)
 @pytest.mark.parametrize("target", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
 def test_the_topics_codec_replaces_the_producers(source: Codec, target: str) -> None:
-    batch = batch_of(
-        b"a" * 200, b"b" * 200, codec=source, producer=(7, 1, 40), timestamp=NOW_MS - 9, step_ms=2
-    )
+    values = (b"a" * 200, b"b" * 200)
+    batch = batch_of(*values, codec=source, producer=(7, 1, 40), timestamp=NOW_MS - 9, step_ms=2)
     before = list(RecordBatch(bytearray(batch)).records())
     stored = only_batch(validate(batch, LogConfig(compression_type=target)))
     assert stored.codec.name.lower() == target.replace("uncompressed", "none")
