@@ -1,0 +1,194 @@
+"""kcli's commands against Apache Kafka and against kcli: the original tools' lines, and their effects."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Protocol
+
+import pytest
+
+from tests.support.producing import create_topic, delete_topic, end_offsets, produce, read_partition
+from tests.support.records import Shape, generate
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from tests.conftest import Finished
+    from tests.support.apache_kafka import KafkaTools
+
+pytestmark = pytest.mark.interop
+
+
+class HasBootstrap(Protocol):
+    """A running broker of either kind."""
+
+    bootstrap: str
+
+
+@pytest.fixture(params=["apache_kafka", "kcli_broker"])
+def broker(request: pytest.FixtureRequest) -> HasBootstrap:
+    """Each of the two brokers."""
+    found: HasBootstrap = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def run(
+    kcli: Callable[..., Finished], broker: HasBootstrap, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., list[str]]:
+    """Run kcli against the broker; it must succeed. Its lines."""
+    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", broker.bootstrap)
+
+    def done(*arguments: str, input: bytes = b"") -> list[str]:
+        result = kcli(*arguments, input=input)
+        assert result.exit_code == 0, result
+        return result.out.splitlines()
+
+    return done
+
+
+@pytest.fixture
+def original(kafka_tool: KafkaTools, broker: HasBootstrap) -> Callable[..., list[str]]:
+    """Run Apache Kafka's tool against the broker; it must succeed. Its lines."""
+
+    def done(tool: str, *arguments: str, stdin: bytes = b"") -> list[str]:
+        result = kafka_tool(tool, "--bootstrap-server", broker.bootstrap, *arguments, stdin=stdin)
+        assert result.code == 0, result
+        return result.lines
+
+    return done
+
+
+@pytest.fixture
+def topic(broker: HasBootstrap) -> Iterator[str]:
+    """A topic of four partitions with configurations of its own and some records."""
+    config = {
+        "retention.ms": "123456789",
+        "cleanup.policy": "compact,delete",
+        "max.message.bytes": "2000000",
+        "compression.type": "lz4",
+        "min.cleanable.dirty.ratio": "0.25",
+        "message.timestamp.type": "CreateTime",
+    }
+    create_topic(broker.bootstrap, "described", 4, config)
+    records = [record for slot in range(3) for record in generate(1, slot, 50 * slot, Shape(empty=False))]
+    produce(broker.bootstrap, "described", [record for record in records if record.key])
+    yield "described"
+    delete_topic(broker.bootstrap, "described")
+
+
+def test_topics_describe_is_the_original_text(
+    run: Callable[..., list[str]], original: Callable[..., list[str]], topic: str
+) -> None:
+    assert run("topics", "describe", topic) == original("kafka-topics", "--describe", "--topic", topic)
+    assert run("topics", "describe") == original("kafka-topics", "--describe")
+    for flag in ("--topics-with-overrides", "--under-replicated-partitions", "--unavailable-partitions"):
+        assert run("topics", "describe", flag) == original("kafka-topics", "--describe", flag)
+    assert run("topics", "list") == original("kafka-topics", "--list")
+
+
+def test_configs_describe_is_the_original_text(
+    run: Callable[..., list[str]], original: Callable[..., list[str]], topic: str
+) -> None:
+    entity = ("--entity-type", "topics", "--entity-name", topic)
+    assert run("configs", "describe", *entity) == original("kafka-configs", "--describe", *entity)
+    every = (*entity, "--all")
+    assert run("configs", "describe", *every) == original("kafka-configs", "--describe", *every)
+
+
+def test_get_offsets_is_the_original_text(
+    run: Callable[..., list[str]], original: Callable[..., list[str]], topic: str
+) -> None:
+    for time in ("latest", "earliest", "max-timestamp", "-1", "-2", "1000"):
+        theirs = original("kafka-get-offsets", "--topic", topic, "--time", time)
+        assert run("get-offsets", topic, "--time", time) == theirs
+
+
+def test_cluster_is_the_original_text(
+    run: Callable[..., list[str]], original: Callable[..., list[str]]
+) -> None:
+    assert run("cluster", "api-versions") == original("kafka-broker-api-versions")
+
+
+def test_log_dirs_agrees(
+    run: Callable[..., list[str]], original: Callable[..., list[str]], topic: str
+) -> None:
+    theirs = json.loads(original("kafka-log-dirs", "--describe", "--topic-list", topic)[-1])
+    ours = json.loads(run("log-dirs", "describe", "--topic-list", topic, "-o", "text")[-1])
+    assert ours == theirs
+
+
+def test_topics_are_created_altered_and_deleted(
+    run: Callable[..., list[str]], original: Callable[..., list[str]]
+) -> None:
+    assert run("topics", "create", "made", "--partitions", "2", "--config", "retention.ms=5000") == [
+        "Created topic made."
+    ]
+    run("topics", "alter", "made", "--partitions", "3")
+    run(
+        "configs",
+        "alter",
+        "--entity-type",
+        "topics",
+        "--entity-name",
+        "made",
+        "--add-config",
+        "segment.ms=9000",
+    )
+    described = original("kafka-topics", "--describe", "--topic", "made")
+    assert "PartitionCount: 3" in described[0]
+    assert "retention.ms=5000" in described[0]
+    assert "segment.ms=9000" in described[0]
+    run("topics", "delete", "made")
+    assert "made" not in original("kafka-topics", "--list")
+
+
+def test_delete_records(
+    run: Callable[..., list[str]], original: Callable[..., list[str]], broker: HasBootstrap, topic: str
+) -> None:
+    first, end = end_offsets(broker.bootstrap, topic)[2]
+    assert (first, end > 5) == (0, True)
+    run("delete-records", f"{topic}:2:5")
+    assert end_offsets(broker.bootstrap, topic)[2] == (5, end)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_produce_and_consume_as_the_original_tools(
+    run: Callable[..., list[str]],
+    original: Callable[..., list[str]],
+    broker: HasBootstrap,
+    codec: str,
+    tmp_path: Path,
+) -> None:
+    lines = [f"trace:{n},more:x\tkey-{n}\tvalue {n} ü" for n in range(300)]
+    text = "".join(f"{line}\n" for line in lines).encode()
+    properties = ("--reader-property", "parse.key=true", "--reader-property", "parse.headers=true")
+    shown = (
+        *("--formatter-property", "print.key=true", "--formatter-property", "print.headers=true"),
+        *("--formatter-property", "print.timestamp=true", "--formatter-property", "print.offset=true"),
+        *("--formatter-property", "print.partition=true"),
+    )
+    create_topic(broker.bootstrap, "lines", 1)
+    try:
+        assert len(read_partition(broker.bootstrap, "lines", 0)) == 0
+        run("produce", "lines", "--compression-codec", codec, *properties, input=text)
+        original(
+            "kafka-console-producer",
+            "--topic",
+            "lines",
+            "--compression-codec",
+            codec,
+            *properties,
+            stdin=text,
+        )
+        theirs = original(
+            "kafka-console-consumer",
+            *("--topic", "lines", "--partition", "0", "--offset", "earliest"),
+            *("--max-messages", "600", "--timeout-ms", "20000", *shown),
+        )
+        ours = run("consume", "lines", "--from-beginning", "--max-messages", "600", *shown)
+        assert ours == theirs
+        assert [line.split("\t", 3)[3] for line in ours] == lines * 2
+    finally:
+        delete_topic(broker.bootstrap, "lines")
