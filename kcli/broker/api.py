@@ -6,6 +6,7 @@ FindCoordinator answers that there is no coordinator yet; everything behind it i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.handlers import (
@@ -22,6 +23,8 @@ from kcli.broker.handlers import (
     metadata,
     offset_for_leader_epoch,
     produce,
+    produce_direct,
+    produce_wire,
     topic_partitions,
     topics,
 )
@@ -45,22 +48,41 @@ from kcli.protocol.messages.list_offsets import ListOffsetsRequest
 from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kcli.protocol.messages.produce import ProduceRequest
-from kcli.protocol.schema import message_info
+from kcli.protocol.schema import codec, message_info
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kcli.protocol.error_codes import KafkaError
+
+
+Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
+"""Reads `buffer[position:end]`; returns the request and where it ended. Raises `DecodeError`."""
+
+
+Direct = Callable[[Any, memoryview, int, int], Any]
+"""Handles the body in `buffer[position:end]` of a common request at once; None leaves it to the rest."""
 
 
 class Api:
     """One API: its request, the versions served, what answers it and what answers when that fails.
 
     `failed(request, error)` makes the error response, or returns None where only closing the connection
-    tells the client. With `sends_files` record data in the response may be slices of files.
+    tells the client. `decoder` gives what reads a request body of a version, as a rule the generated codec.
+    `direct` is a shortcut for the commonest requests. With `sends_files` record data in the response may be
+    slices of files.
     """
 
-    __slots__ = ("failed", "handler", "key", "max_version", "min_version", "name", "request", "sends_files")
+    __slots__ = (
+        "decoder",
+        "direct",
+        "failed",
+        "handler",
+        "key",
+        "max_version",
+        "min_version",
+        "name",
+        "request",
+        "sends_files",
+    )
 
     def __init__(
         self,
@@ -69,6 +91,8 @@ class Api:
         handler: Callable[[Any, Any], Any],
         failed: Callable[[Any, KafkaError], Any] | None = None,
         *,
+        decoder: Callable[[int], Decoder] | None = None,
+        direct: Direct | None = None,
         sends_files: bool = False,
     ) -> None:
         info = message_info(request)
@@ -80,11 +104,20 @@ class Api:
         self.max_version = int(highest or lowest)
         self.handler = handler
         self.failed = failed
+        self.decoder = decoder or (lambda version: codec(request, version).decode)
+        self.direct = direct
         self.sends_files = sends_files
 
 
 APIS = (
-    Api(ProduceRequest, "0-13", produce.produce, produce.failed),
+    Api(
+        ProduceRequest,
+        "0-13",
+        produce.produce,
+        produce.failed,
+        decoder=produce_wire.decoder,
+        direct=produce_direct.produce_directly,
+    ),
     Api(FetchRequest, "0-18", fetch.fetch, fetch.failed, sends_files=True),
     Api(ListOffsetsRequest, "0-11", list_offsets.list_offsets, list_offsets.failed),
     Api(MetadataRequest, "0-13", metadata.metadata, metadata.failed),

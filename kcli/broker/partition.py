@@ -41,6 +41,7 @@ class Partition:
     __slots__ = (
         "_touch",
         "index",
+        "is_alone",
         "isr",
         "key",
         "leader",
@@ -75,6 +76,8 @@ class Partition:
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
         self.isr: frozenset[int] = frozenset()
+        self.is_alone = False
+        """Whether an append is replicated by itself: this node leads and has the only replica."""
         self.remote_log_ends: dict[int, int] = {}
         """Follower -> the log end it last fetched at; empty until it has fetched."""
         self._touch = touch
@@ -100,6 +103,7 @@ class Partition:
         self.leader_epoch = registration.leader_epoch
         self.leader = registration.leader
         self.replicas = registration.replicas
+        self.is_alone = registration.leader == self.node_id and registration.replicas == (self.node_id,)
         if self.is_leader:
             self.isr = frozenset(registration.isr)
             if new_epoch:
@@ -111,6 +115,11 @@ class Partition:
             self.isr = frozenset()
             self.remote_log_ends.clear()
         self._touch(self.key)
+
+    def resign(self) -> None:
+        """Lead no longer: the replica is gone from this node."""
+        self.leader = -1
+        self.is_alone = False
 
     def _begin_epoch(self) -> None:
         try:
@@ -152,6 +161,16 @@ class Partition:
         self._touch(self.key)
         return info
 
+    def append_alone(self, records: memoryview, *, now_ms: int, max_decompressed: int) -> AppendInfo:
+        """Append a producer's records as the only replica. Raises `KafkaError`."""
+        log = self.log
+        info = log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, max_decompressed=max_decompressed
+        )
+        log.advance_high_watermark(log.log_end_offset)
+        self._touch(self.key)
+        return info
+
     def replication_error(self, required_offset: int) -> ErrorCode | None:
         """Return how a write up to `required_offset` ended, None while followers still lack it."""
         if not self.is_leader:
@@ -163,9 +182,12 @@ class Partition:
         return ErrorCode.NONE
 
     def _advance_high_watermark(self) -> None:
+        end = self.log.log_end_offset
+        if self.is_alone:
+            self.log.advance_high_watermark(end)
+            return
         if len(self.isr) < self.min_isr:
             return
-        end = self.log.log_end_offset
         for node_id in self.isr:
             if node_id != self.node_id:
                 end = min(end, self.remote_log_ends.get(node_id, 0))

@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.replication_control import UNASSIGNED_DIRECTORY
+from kcli.broker.controller.topic_names import INTERNAL_TOPICS
 from kcli.broker.encoded_metadata import EncodedMetadata
 from kcli.broker.fetch_data import FetchedPartition
 from kcli.broker.metadata_image import ConfigResourceType
@@ -55,6 +56,8 @@ class ReplicaManager:
         self.purgatory = purgatory
         self.encoded_metadata = EncodedMetadata()
         self.partitions: dict[PartitionId, Partition] = {}
+        self.direct: dict[tuple[bytes, int], Partition] = {}
+        """The partitions that nobody else has a replica of, by encoded name; none of internal topics."""
         self.image: MetadataImage | None = None
         self._log_config = log_config
         self._wall_ms = wall_ms
@@ -93,9 +96,12 @@ class ReplicaManager:
             partition.apply(registration)
         except KafkaError as error:
             _log.error("%s-%d is offline: %s", topic.name, index, error.message)
-            self._offline.add(key)
-            self.partitions.pop(key, None)
-            self.purgatory.touch(key)
+            self._take_offline(key)
+            return
+        if partition.is_alone and topic.name not in INTERNAL_TOPICS:
+            self.direct[topic.name.encode(), index] = partition
+        else:
+            self.direct.pop((topic.name.encode(), index), None)
 
     def _create(self, topic: TopicImage, index: int) -> Partition:
         assert self.image is not None
@@ -129,9 +135,10 @@ class ReplicaManager:
         key = (topic.name, index)
         self._offline.discard(key)
         partition = self.partitions.pop(key, None)
+        self.direct.pop((topic.name.encode(), index), None)
         if partition is None:
             return
-        partition.leader = -1
+        partition.resign()
         self.purgatory.touch(key)
         try:
             self.log_manager.delete(topic.name, index, now_ms=self._wall_ms())
@@ -161,10 +168,14 @@ class ReplicaManager:
         """Take the partitions of a failed log directory out of service."""
         for key, partition in list(self.partitions.items()):
             if partition.log.parent_directory == path:
-                del self.partitions[key]
-                self._offline.add(key)
-                partition.leader = -1
-                self.purgatory.touch(key)
+                partition.resign()
+                self._take_offline(key)
+
+    def _take_offline(self, key: PartitionId) -> None:
+        self._offline.add(key)
+        self.partitions.pop(key, None)
+        self.direct.pop((key[0].encode(), key[1]), None)
+        self.purgatory.touch(key)
 
     # --- finding partitions ----------------------------------------------------------------------
 

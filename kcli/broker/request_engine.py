@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _HEADER = Struct(">hhih")
+_HEADER_SIZE = _HEADER.size
 _FRAME = Struct(">ii")
 _TAGGED_FRAME = Struct(">iix")
 _MAX_CACHED_CLIENT_IDS = 10_000
@@ -46,13 +47,14 @@ Answer = bytes | list[Any] | DelayedOperation | Coroutine[Any, Any, Any] | None
 class _Version:
     """One API in one version: what decodes, handles and encodes it."""
 
-    __slots__ = ("api", "decode", "encode", "flexible", "frame", "handler", "header_size")
+    __slots__ = ("api", "decode", "direct", "encode", "flexible", "frame", "handler", "header_size")
 
     def __init__(self, api: Api, version: int) -> None:
         self.api = api
         self.handler = api.handler
         info = message_info(api.request)
-        self.decode = codec(api.request, version).decode
+        self.decode = api.decoder(version)
+        self.direct = api.direct
         self.encode = codec(info.response, version).encode_parts
         self.flexible = info.is_flexible(version)
         tagged = response_header_version(api.key, version) == 1
@@ -70,7 +72,7 @@ class RequestEngine:
 
     def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
         """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
-        if end - start < _HEADER.size:
+        if end - start < _HEADER_SIZE:
             raise CloseConnection(f"a request of {end - start} bytes has no header")
         key, version, correlation_id, client_id_size = _HEADER.unpack_from(buffer, start)
         context.api_key = key
@@ -80,7 +82,11 @@ class RequestEngine:
         if entry is None:
             body = self._unsupported(key, version)
             return _FRAME.pack(4 + len(body), correlation_id) + body
-        position = start + _HEADER.size
+        position = start + _HEADER_SIZE
+        if entry.direct is not None:
+            answer = self._answer_directly(entry, context, buffer, position + max(client_id_size, 0), end)
+            if answer is not None:
+                return answer
         if client_id_size > 0 and position + client_id_size <= end:
             raw = bytes(buffer[position : position + client_id_size])
             context.client_id = self._client_ids.get(raw) or self._client_id(raw)
@@ -107,6 +113,22 @@ class RequestEngine:
             raise
         except Exception as error:
             return self._failure(entry, request, context, error)
+
+    def _answer_directly(
+        self, entry: _Version, context: RequestContext, buffer: memoryview, position: int, end: int
+    ) -> Answer:
+        """Answer a request of the API's common shape; None if it is not, or is malformed."""
+        assert entry.direct is not None
+        if entry.flexible:
+            if position >= end or buffer[position]:
+                return None
+            position += 1
+        try:
+            result = entry.direct(context, buffer, position, end)
+            return None if result is None else self._encode(entry, context.correlation_id, result)
+        except Exception as error:
+            _log.exception("%s from %s failed", entry.api.name, context.peer_address)
+            raise CloseConnection(f"{entry.api.name} failed") from error
 
     def finish(self, context: RequestContext, operation: DelayedOperation) -> Answer:
         """Return the answer of a request whose operation has ended. Raises `CloseConnection`."""

@@ -50,6 +50,9 @@ class MemoryJournal:
         self.end_offset += 1
         return self.epoch
 
+    def compact(self, image: MetadataImage) -> None:
+        """Nothing is kept that could be compacted."""
+
     def append(self, records: Sequence[MetadataRecord]) -> int:
         self.end_offset += len(records)
         return self.end_offset - 1

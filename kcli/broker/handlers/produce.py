@@ -18,6 +18,7 @@ from trio.lowlevel import checkpoint
 
 from kcli.broker.controller.topic_names import INTERNAL_TOPICS
 from kcli.broker.delayed_produce import DelayedProduce, PendingWrite
+from kcli.broker.handlers.produce_wire import TOPIC_IDS_FROM, encode_rows
 from kcli.broker.partition import ACKS_ALL
 from kcli.broker.request_context import CloseConnection
 from kcli.protocol.compression import Codec
@@ -33,10 +34,11 @@ from kcli.protocol.messages.produce import (
 from kcli.storage.log_validator import InvalidRecords
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Iterator
 
+    from kcli.broker.handlers.produce_wire import ProduceData, Row
+    from kcli.broker.partition import Partition
     from kcli.broker.request_context import RequestContext
-    from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 
 YIELD_BYTES = 1024 * 1024
 MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
@@ -48,164 +50,184 @@ _BATCH_HEAD = Struct(">iibIh")
 _BATCH_HEAD_POSITION = 8
 _MIN_BATCH_SIZE = 61
 _TRANSACTIONAL = 0x10
+_NO_RECORDS = memoryview(bytearray())
+LEADERS_FROM = 10
+"""From this version on an answer may say who leads (KIP-951)."""
 
-Produced = ProduceResponse | DelayedProduce | None
+Produced = ProduceResponse | DelayedProduce | bytes | None
 
 
-def produce(request: ProduceRequest, context: RequestContext) -> Produced | Coroutine[None, None, Produced]:
+def produce(request: ProduceData, context: RequestContext) -> Produced | Coroutine[None, None, Produced]:
     """Append, and answer when `acks` is met."""
     if request.acks not in (-1, 0, 1):
         return failed(request, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"))
-    size = 0
-    for topic in request.topic_data:
-        for partition in topic.partition_data:
-            size += len(partition.records or b"")
-    if size > YIELD_BYTES:
-        return _produce_in_turns(request, context)
     append = _Append(request, context)
-    for topic in request.topic_data:
-        for partition in topic.partition_data:
-            append.add(topic, partition)
+    if request.size > YIELD_BYTES:
+        return _produce_in_turns(append)
+    for _ in append.steps():
+        pass
     return append.finish()
 
 
-async def _produce_in_turns(request: ProduceRequest, context: RequestContext) -> Produced:
-    append = _Append(request, context)
-    for topic in request.topic_data:
-        for partition in topic.partition_data:
-            append.add(topic, partition)
-            await checkpoint()
+async def _produce_in_turns(append: _Append) -> Produced:
+    for _ in append.steps():
+        await checkpoint()
     return append.finish()
 
 
-def failed(request: ProduceRequest, error: KafkaError) -> ProduceResponse | None:
+def failed(request: ProduceData, error: KafkaError) -> ProduceResponse | None:
     """Answer with the same error for every partition; None, to close the connection, with acks=0."""
     if request.acks == 0:
         return None
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[
-                    PartitionProduceResponse(
-                        index=partition.index,
-                        error_code=error.code,
-                        base_offset=-1,
-                        error_message=error.message,
-                    )
-                    for partition in topic.partition_data
-                ],
+                name=name,
+                topic_id=topic_id,
+                partition_responses=[_error_row(index, error) for index, _ in partitions],
             )
-            for topic in request.topic_data
+            for name, topic_id, partitions in request.topics
         ]
     )
 
 
-class _Append:
-    """One request on its way: what was appended, and the response as far as it is known."""
+def _error_row(index: int, error: KafkaError) -> PartitionProduceResponse:
+    row = PartitionProduceResponse(
+        index=index, error_code=error.code, base_offset=-1, error_message=error.message
+    )
+    if isinstance(error, InvalidRecords):
+        row.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
+            for number, why in error.record_errors
+        ]
+    return row
 
-    def __init__(self, request: ProduceRequest, context: RequestContext) -> None:
+
+class _Append:
+    """One request on its way: what was appended, and what went wrong."""
+
+    __slots__ = (
+        "_context",
+        "_errors",
+        "_now_ms",
+        "_pending",
+        "_replica_manager",
+        "_request",
+        "_rows",
+        "_version",
+    )
+
+    def __init__(self, request: ProduceData, context: RequestContext) -> None:
         self._request = request
         self._context = context
         self._version = context.api_version
         self._replica_manager = context.broker.replica_manager
         self._now_ms = context.broker.wall_ms()
-        self._responses: list[TopicProduceResponse] = []
-        self._topic: TopicProduceData | None = None
-        self._name: str | None = None
-        self._rows: list[PartitionProduceResponse] = []
-        self._pending: list[PendingWrite] = []
-        self._error: KafkaError | None = None
-        self._moved_leaders: set[int] = set()
+        self._rows: list[tuple[str, bytes, list[Row]]] = []
+        self._errors: dict[tuple[int, int], KafkaError] = {}
+        self._pending: list[tuple[int, int, Partition, int]] = []
 
-    def add(self, topic: TopicProduceData, data: PartitionProduceData) -> None:
-        """Append one partition's records."""
-        if topic is not self._topic:
-            self._topic = topic
-            self._name = topic.name
-            if self._version >= 13:
-                self._name = self._replica_manager.topic_name(topic.topic_id)
-            self._rows = []
-            self._responses.append(
-                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=self._rows)
-            )
-        try:
-            row = self._append(data)
-        except KafkaError as error:
-            row = self._error_row(data.index, error)
-        self._rows.append(row)
+    def steps(self) -> Iterator[None]:
+        """Append partition by partition."""
+        by_id = self._version >= TOPIC_IDS_FROM
+        for number, (name, topic_id, partitions) in enumerate(self._request.topics):
+            known = self._replica_manager.topic_name(topic_id) if by_id else name
+            rows: list[Row] = []
+            self._rows.append((name, topic_id, rows))
+            for index, records in partitions:
+                try:
+                    rows.append(self._append(known, index, records, number, len(rows)))
+                except KafkaError as error:
+                    self._errors[number, len(rows)] = error
+                    rows.append((index, error.code, -1, -1, -1))
+                yield
 
-    def finish(self) -> Produced:
-        """Return the response, or the operation that will make it."""
-        acks = self._request.acks
-        if acks == 0:
-            if self._error is not None:
-                raise CloseConnection(f"a produce with acks=0 failed: {self._error.message}")
-            return None
-        response = ProduceResponse(responses=self._responses)
-        if self._moved_leaders:
-            response.node_endpoints = self._endpoints()
-        if self._pending:
-            operation = DelayedProduce(self._replica_manager, response, self._pending)
-            if not operation.settle():
-                keys = [pending.key for pending in self._pending]
-                self._context.broker.purgatory.park(operation, keys, max(0, self._request.timeout_ms))
-                return operation
-        return response
-
-    def _append(self, data: PartitionProduceData) -> PartitionProduceResponse:
-        name = self._name
+    def _append(
+        self, name: str | None, index: int, records: memoryview | None, topic_number: int, number: int
+    ) -> Row:
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
-        partition = self._replica_manager.partition(name, data.index)
-        records = data.records or b""
+        partition = self._replica_manager.partition(name, index)
+        if records is None:
+            records = _NO_RECORDS
         if self._version >= 3:
-            _check_one_batch(records, self._version)
+            check_one_batch(records, self._version)
         if name in INTERNAL_TOPICS and self._context.client_id != _ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{name}` is the broker's own")
         acks = self._request.acks
         info = partition.append(
-            records,  # type: ignore[arg-type]  # the frame is writable
-            acks=acks,
-            now_ms=self._now_ms,
-            max_decompressed=MAX_DECOMPRESSED_BYTES,
-        )
-        row = PartitionProduceResponse(
-            index=data.index,
-            base_offset=info.first_offset,
-            log_append_time_ms=info.log_append_time,
-            log_start_offset=info.log_start_offset,
+            records, acks=acks, now_ms=self._now_ms, max_decompressed=MAX_DECOMPRESSED_BYTES
         )
         if acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
-            self._pending.append(PendingWrite(partition.key, info.last_offset + 1, row))
-        return row
+            self._pending.append((topic_number, number, partition, info.last_offset + 1))
+        return index, 0, info.first_offset, info.log_append_time, info.log_start_offset
 
-    def _error_row(self, index: int, error: KafkaError) -> PartitionProduceResponse:
-        self._error = error
-        row = PartitionProduceResponse(
-            index=index, error_code=error.code, base_offset=-1, error_message=error.message
-        )
-        if isinstance(error, InvalidRecords):
-            row.record_errors = [
-                BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
-                for number, why in error.record_errors
+    def finish(self) -> Produced:
+        """Return the response, or the operation that will make it."""
+        if self._request.acks == 0:
+            for error in self._errors.values():
+                raise CloseConnection(f"a produce with acks=0 failed: {error.message}")
+            return None
+        if not self._errors and not self._pending:
+            return encode_rows(self._rows, self._version)
+        response = self._response()
+        if self._pending:
+            writes = [
+                PendingWrite(
+                    partition.key, offset, response.responses[topic_number].partition_responses[number]
+                )
+                for topic_number, number, partition, offset in self._pending
             ]
-        if (
-            error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-            and self._version >= 10
-            and self._name is not None
-        ):
-            leader = self._replica_manager.current_leader(self._name, index)
-            if leader is not None:
-                row.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
-                self._moved_leaders.add(leader[0])
-        return row
+            operation = DelayedProduce(self._replica_manager, response, writes)
+            if not operation.settle():
+                keys = [write.key for write in writes]
+                self._context.broker.purgatory.park(operation, keys, max(0, self._request.timeout_ms))
+                return operation
+        return response
 
-    def _endpoints(self) -> list[NodeEndpoint]:
+    def _response(self) -> ProduceResponse:
+        topics = [
+            TopicProduceResponse(
+                name=name,
+                topic_id=topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=index,
+                        error_code=error_code,
+                        base_offset=base_offset,
+                        log_append_time_ms=log_append_time,
+                        log_start_offset=log_start_offset,
+                    )
+                    for index, error_code, base_offset, log_append_time, log_start_offset in rows
+                ],
+            )
+            for name, topic_id, rows in self._rows
+        ]
+        moved_leaders: set[int] = set()
+        for (topic_number, number), error in self._errors.items():
+            topic = topics[topic_number]
+            row = topic.partition_responses[number] = _error_row(
+                topic.partition_responses[number].index, error
+            )
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and self._version >= LEADERS_FROM:
+                leader = self._leader_of(topic, row.index)
+                if leader is not None:
+                    row.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+                    moved_leaders.add(leader[0])
+        response = ProduceResponse(responses=topics)
+        if moved_leaders:
+            response.node_endpoints = self._endpoints(moved_leaders)
+        return response
+
+    def _leader_of(self, topic: TopicProduceResponse, index: int) -> tuple[int, int] | None:
+        manager = self._replica_manager
+        name = manager.topic_name(topic.topic_id) if self._version >= TOPIC_IDS_FROM else topic.name
+        return None if name is None else manager.current_leader(name, index)
+
+    def _endpoints(self, node_ids: set[int]) -> list[NodeEndpoint]:
         brokers = self._context.broker.image.brokers
         endpoints = []
-        for node_id in sorted(self._moved_leaders):
+        for node_id in sorted(node_ids):
             broker = brokers.get(node_id)
             endpoint = None if broker is None else broker.endpoint(self._context.listener_name)
             if broker is not None and endpoint is not None:
@@ -215,7 +237,7 @@ class _Append:
         return endpoints
 
 
-def _check_one_batch(records: bytes | bytearray | memoryview, version: int) -> None:
+def check_one_batch(records: memoryview, version: int) -> None:
     """Raise `KafkaError` unless `records` is one batch that this version may carry."""
     if len(records) < _MIN_BATCH_SIZE:
         raise KafkaError(ErrorCode.INVALID_RECORD, "there is no record batch")
@@ -225,7 +247,9 @@ def _check_one_batch(records: bytes | bytearray | memoryview, version: int) -> N
             ErrorCode.INVALID_RECORD, f"version {version} carries record batches of magic 2, not {magic}"
         )
     if length + 12 != len(records):
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"version {version} carries exactly one whole record batch")
+        raise KafkaError(
+            ErrorCode.INVALID_RECORD, f"version {version} carries exactly one whole record batch"
+        )
     if attributes & 7 == Codec.ZSTD and version < 7:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 or later")
     if attributes & _TRANSACTIONAL:

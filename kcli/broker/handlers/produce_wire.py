@@ -1,0 +1,242 @@
+"""Produce on the wire, without message objects: the request read in place, a plain success packed at once.
+
+Nothing else is asked of a broker as often, so the generated codec's objects (one for the request and one per
+topic and partition, both ways) are left out here. What is read and written is the same, and a test holds
+both against each other: `kcli.protocol.messages.produce` has the layout. Everything but plain success, such
+as an error in some partition, is answered with a `ProduceResponse`.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from struct import error as StructError
+from typing import TYPE_CHECKING
+
+from kcli.protocol.schema import DecodeError
+from kcli.protocol.unsigned_varint import decode_unsigned_varint, encode_unsigned_varint
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+FLEXIBLE_FROM = 9
+TOPIC_IDS_FROM = 13
+TRANSACTIONS_FROM = 3
+
+_LENGTH = Struct(">h")
+_COUNT = Struct(">i")
+_ACKS = Struct(">hi")
+_PARTITION = Struct(">ii")
+_INDEX = Struct(">i")
+_UUID_SIZE = 16
+
+Topic = tuple[str, bytes, list[tuple[int, "memoryview | None"]]]
+"""Name, topic id (one of the two is empty or zero), and (index, records) of each partition."""
+
+
+class ProduceData:
+    """A request: `acks`, how long to wait for it, and the records by topic, which stay in the frame."""
+
+    __slots__ = ("acks", "size", "timeout_ms", "topics", "transactional_id")
+
+    def __init__(
+        self, transactional_id: str | None, acks: int, timeout_ms: int, topics: list[Topic], size: int
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.acks = acks
+        self.timeout_ms = timeout_ms
+        self.topics = topics
+        self.size = size
+        """Bytes of the request's body."""
+
+
+def decoder(version: int) -> Callable[[memoryview, int, int], tuple[ProduceData, int]]:
+    """Return what reads a request body of this version from `buffer[position:end]`.
+
+    It raises `DecodeError` for whatever is not well formed.
+    """
+    read = _read_flexible if version >= FLEXIBLE_FROM else _read_plain
+
+    def decode(buffer: memoryview, position: int, end: int) -> tuple[ProduceData, int]:
+        body = buffer[position:end]
+        try:
+            return read(body, version), end
+        except (StructError, IndexError, ValueError) as error:
+            raise DecodeError(f"malformed ProduceRequest version {version}: {error}") from error
+
+    return decode
+
+
+def _read_plain(body: memoryview, version: int) -> ProduceData:
+    transactional_id = None
+    position = 0
+    if version >= TRANSACTIONS_FROM:
+        (length,) = _LENGTH.unpack_from(body, 0)
+        position = 2
+        if length >= 0:
+            transactional_id, position = _text(body, position, length)
+        elif length != -1:
+            raise ValueError("a negative length")
+    acks, timeout_ms = _ACKS.unpack_from(body, position)
+    topics: list[Topic] = []
+    count, position = _count(body, position + 6)
+    for _ in range(count):
+        (length,) = _LENGTH.unpack_from(body, position)
+        name, position = _text(body, position + 2, length)
+        partitions: list[tuple[int, memoryview | None]] = []
+        partition_count, position = _count(body, position)
+        for _ in range(partition_count):
+            index, size = _PARTITION.unpack_from(body, position)
+            position += 8
+            if size == -1:
+                partitions.append((index, None))
+                continue
+            stop = position + size
+            if not position <= stop <= len(body):
+                raise ValueError("cut short")
+            partitions.append((index, body[position:stop]))
+            position = stop
+        topics.append((name, ZERO_UUID, partitions))
+    return ProduceData(transactional_id, acks, timeout_ms, topics, len(body))
+
+
+def _read_flexible(body: memoryview, version: int) -> ProduceData:
+    end = len(body)
+    length, position = _varint(body, 0)
+    transactional_id = None
+    if length:
+        transactional_id, position = _text(body, position, length - 1)
+    acks, timeout_ms = _ACKS.unpack_from(body, position)
+    topics: list[Topic] = []
+    count, position = _compact_count(body, position + 6)
+    for _ in range(count):
+        name, topic_id = "", ZERO_UUID
+        if version >= TOPIC_IDS_FROM:
+            topic_id = bytes(body[position : position + _UUID_SIZE])
+            position += _UUID_SIZE
+        else:
+            length, position = _varint(body, position)
+            name, position = _text(body, position, length - 1)
+        partitions: list[tuple[int, memoryview | None]] = []
+        partition_count, position = _compact_count(body, position)
+        for _ in range(partition_count):
+            (index,) = _INDEX.unpack_from(body, position)
+            size, position = _varint(body, position + 4)
+            if size:
+                stop = position + size - 1
+                if stop > end:
+                    raise ValueError("cut short")
+                partitions.append((index, body[position:stop]))
+                position = stop
+            else:
+                partitions.append((index, None))
+            position = _skip_tags(body, position)
+        position = _skip_tags(body, position)
+        topics.append((name, topic_id, partitions))
+    if _skip_tags(body, position) > end:
+        raise ValueError("cut short")
+    return ProduceData(transactional_id, acks, timeout_ms, topics, end)
+
+
+def _text(body: memoryview, position: int, length: int) -> tuple[str, int]:
+    stop = position + length
+    if not position <= stop <= len(body):
+        raise ValueError("cut short")
+    return str(body[position:stop], "utf-8"), stop
+
+
+def _count(body: memoryview, position: int) -> tuple[int, int]:
+    count: int = _COUNT.unpack_from(body, position)[0]
+    if not 0 <= count <= len(body) - position:
+        raise ValueError(f"an array cannot have {count} elements")
+    return count, position + 4
+
+
+def _compact_count(body: memoryview, position: int) -> tuple[int, int]:
+    count, position = _varint(body, position)
+    if not 1 <= count <= len(body) - position + 1:
+        raise ValueError(f"an array cannot have {count - 1} elements")
+    return count - 1, position
+
+
+def _varint(body: memoryview, position: int) -> tuple[int, int]:
+    byte = body[position]
+    if byte < 0x80:
+        return byte, position + 1
+    return decode_unsigned_varint(body, position)
+
+
+def _skip_tags(body: memoryview, position: int) -> int:
+    if body[position] == 0:
+        return position + 1
+    count, position = decode_unsigned_varint(body, position)
+    for _ in range(count):
+        _, position = decode_unsigned_varint(body, position)
+        size, position = decode_unsigned_varint(body, position)
+        position += size
+        if position > len(body):
+            raise ValueError("cut short")
+    return position
+
+
+# --- the response --------------------------------------------------------------------------------
+
+_END_9 = b"\x01\x00\x00\x00\x00\x00\x00\x00\x00"
+"""Behind a last row: no record errors, message or tags, no tags of the topic; throttle time; no tags."""
+_BYTES = [bytes([number]) for number in range(256)]
+
+Row = tuple[int, int, int, int, int]
+"""Index, error code, base offset, append time, log start offset."""
+
+_ROW_0 = Struct(">ihq")
+_ROW_2 = Struct(">ihqq")
+_ROW_5 = Struct(">ihqqq")
+_NO_ERRORS_8 = b"\x00\x00\x00\x00\xff\xff"
+_NO_ERRORS_9 = b"\x01\x00\x00"
+"""No record errors, no error message; from version 9 both compact, and no tags."""
+
+
+def encode_one_row(name: bytes, row: Row, version: int) -> bytes:
+    """Return the response body for one success in one topic, in a version from 3 to 12."""
+    if version >= FLEXIBLE_FROM:
+        # A legal name is shorter than 250 bytes, so its length takes one byte or two.
+        size = len(name) + 1
+        length = _BYTES[size] if size < 0x80 else encode_unsigned_varint(size)
+        return b"".join((b"\x02", length, name, b"\x02", _ROW_5.pack(*row), _END_9))
+    start = (b"\x00\x00\x00\x01", _LENGTH.pack(len(name)), name, b"\x00\x00\x00\x01")
+    if version >= 5:
+        end = _NO_ERRORS_8 if version == 8 else b""
+        return b"".join((*start, _ROW_5.pack(*row), end, b"\x00\x00\x00\x00"))
+    return b"".join((*start, _ROW_2.pack(*row[:4]), b"\x00\x00\x00\x00"))
+
+
+def encode_rows(topics: Iterable[tuple[str, bytes, list[Row]]], version: int) -> bytes:
+    """Return the response body for rows that need neither a message nor record errors."""
+    flexible = version >= FLEXIBLE_FROM
+    parts: list[bytes] = []
+    count = 0
+    for name, topic_id, rows in topics:
+        count += 1
+        if version >= TOPIC_IDS_FROM:
+            parts += (topic_id, encode_unsigned_varint(len(rows) + 1))
+        elif flexible:
+            raw = name.encode()
+            parts += (encode_unsigned_varint(len(raw) + 1), raw, encode_unsigned_varint(len(rows) + 1))
+        else:
+            raw = name.encode()
+            parts += (_LENGTH.pack(len(raw)), raw, _COUNT.pack(len(rows)))
+        for row in rows:
+            if version >= 5:
+                parts.append(_ROW_5.pack(*row))
+                if version >= 8:
+                    parts.append(_NO_ERRORS_9 if flexible else _NO_ERRORS_8)
+            elif version >= 2:
+                parts.append(_ROW_2.pack(*row[:4]))
+            else:
+                parts.append(_ROW_0.pack(*row[:3]))
+        if flexible:
+            parts.append(b"\x00")
+    if flexible:
+        return b"".join([encode_unsigned_varint(count + 1), *parts, b"\x00\x00\x00\x00\x00"])
+    # The throttle time comes last, from version 1.
+    return b"".join([_COUNT.pack(count), *parts, b"\x00\x00\x00\x00" if version >= 1 else b""])
