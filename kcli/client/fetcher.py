@@ -20,7 +20,7 @@ raised by the next `poll`.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
@@ -53,6 +53,19 @@ MAX_VERSION_BY_NAME = 12
 STALE_METADATA = frozenset(ErrorCode.of(code) for code in (3, 5, 6, 9, 56, 74, 78, 100, 103))
 SESSION_ERRORS = frozenset(ErrorCode.of(code) for code in (70, 71, 106))
 PASSING = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
+
+
+class Asked(NamedTuple):
+    """A partition as a fetch names it, with its token at that time."""
+
+    state: AssignedPartition
+    offset: int
+    token: object
+
+    @property
+    def is_current(self) -> bool:
+        """Return whether the partition still is where the fetch goes on."""
+        return self.state.token is self.token
 
 
 class Fetcher:
@@ -130,12 +143,14 @@ class Fetcher:
                 )
             )
             return
-        self._resetting.update(state.token for state in waiting)
-        nursery.start_soon(self._reset, waiting)
+        tokens = {state.partition: state.token for state in waiting}
+        timestamps = {state.partition: self._reset_timestamp(state.reset_to) for state in waiting}
+        self._resetting.update(tokens.values())
+        nursery.start_soon(self._reset, tokens, timestamps)
 
-    async def _reset(self, states: list[AssignedPartition]) -> None:
-        tokens = {state.partition: state.token for state in states}
-        timestamps = {state.partition: self._reset_timestamp(state.reset_to) for state in states}
+    async def _reset(
+        self, tokens: dict[TopicPartition, object], timestamps: dict[TopicPartition, int]
+    ) -> None:
         try:
             results = await list_offsets(
                 self._client, timestamps, read_committed=self._config.is_read_committed
@@ -191,7 +206,8 @@ class Fetcher:
             for state in states:
                 state.is_in_flight = True
             max_wait_ms = 0 if node_id in full else self._config.fetch_max_wait_ms
-            nursery.start_soon(self._fetch, node_id, states, max_wait_ms)
+            asked = [Asked(state, state.fetch_position, state.token) for state in states]
+            nursery.start_soon(self._fetch, node_id, asked, max_wait_ms)
         for state in self._subscription.partitions.values():
             if state.is_fetchable and state.retry_at > now:
                 next_look = min(next_look, state.retry_at)
@@ -224,12 +240,16 @@ class Fetcher:
 
     # --- one fetch -------------------------------------------------------------------------------------
 
-    async def _fetch(self, node_id: int, states: list[AssignedPartition], max_wait_ms: int) -> None:
+    async def _fetch(self, node_id: int, asked: list[Asked], max_wait_ms: int) -> None:
         session = self._sessions.setdefault(node_id, FetchSession())
-        asked = {state.partition: (state, state.fetch_position, state.token) for state in states}
+        states = [row.state for row in asked]
         try:
             connection = await self._client.link(node_id, "fetch").ready()
-            request, version = self._request(connection.versions, session, states, max_wait_ms)
+            # Connecting took its time: who sought or was reset meanwhile is not asked for.
+            asked = [row for row in asked if row.is_current]
+            if not asked:
+                return
+            request, version = self._request(connection.versions, session, asked, max_wait_ms)
             seconds = (self._client.config.request_timeout_ms + max_wait_ms) / 1000
             response: FetchResponse = await connection.request(request, version, seconds=seconds)
         except KcliError as error:
@@ -245,18 +265,18 @@ class Fetcher:
         self.wake()
 
     def _request(
-        self, versions: NodeVersions, session: FetchSession, states: list[AssignedPartition], max_wait_ms: int
+        self, versions: NodeVersions, session: FetchSession, asked: list[Asked], max_wait_ms: int
     ) -> tuple[FetchRequest, int]:
         cluster = self._client.cluster
         config = self._config
         targets: dict[TopicPartition, FetchTarget] = {}
         has_ids = True
-        for state in states:
+        for state, offset, _ in asked:
             known = cluster.topics.get(state.partition.topic)
             topic_id = known.topic_id if known is not None else ZERO_UUID
             has_ids = has_ids and topic_id != ZERO_UUID
             targets[state.partition] = FetchTarget(
-                topic_id, state.fetch_position, config.max_partition_fetch_bytes, state.leader_epoch
+                topic_id, offset, config.max_partition_fetch_bytes, state.leader_epoch
             )
         version = versions.choose(
             FetchRequest, min_version=4, max_version=None if has_ids else MAX_VERSION_BY_NAME
@@ -290,7 +310,7 @@ class Fetcher:
         self,
         node_id: int,
         session: FetchSession,
-        asked: dict[TopicPartition, tuple[AssignedPartition, int, object]],
+        asked: list[Asked],
         response: FetchResponse,
     ) -> None:
         if response.error_code != ErrorCode.NONE:
@@ -299,25 +319,26 @@ class Fetcher:
             self._client.request_metadata_update()
             if ErrorCode.of(response.error_code) not in SESSION_ERRORS:
                 error = KafkaError(ErrorCode.of(response.error_code))
-                self._node_failed(error, [state for state, _, _ in asked.values()])
+                self._node_failed(error, [row.state for row in asked])
             return
         session.answered(response.session_id)
         names = {topic.topic_id: topic.name for topic in self._client.cluster.topics.values()}
-        for state, _, _ in asked.values():
-            state.is_idle = True
+        rows = {row.state.partition: row for row in asked}
+        for row in asked:
+            row.state.is_idle = True
         leaders: list[tuple[TopicPartition, int, int]] = []
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
                 partition = TopicPartition(name, data.partition_index)
-                row = asked.get(partition)
-                if row is None or row[0].token is not row[2]:
-                    continue  # unassigned, sought or reset meanwhile
+                known = rows.get(partition)
+                if known is None or not known.is_current:
+                    continue  # sought or reset meanwhile
                 if data.current_leader.leader_id >= 0:
                     leaders.append(
                         (partition, data.current_leader.leader_id, data.current_leader.leader_epoch)
                     )
-                self._take(node_id, row[0], row[1], data)
+                self._take(node_id, known.state, known.offset, data)
         if leaders:
             nodes = [Node(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints]
             self._client.apply_new_leaders(leaders, nodes)

@@ -322,6 +322,31 @@ async def test_an_answer_from_before_a_seek_is_dropped(autojump_clock: trio.test
         assert [offset for offset, _ in await read_until(consumer, ORDERS_0, 10)] == [8, 9]
 
 
+async def test_a_reset_while_a_fetch_is_about_to_leave_wins(autojump_clock: trio.testing.MockClock) -> None:
+    async with (
+        fake_cluster(topics={"orders": 1}) as (brokers, client),
+        Consumer(client, EARLIEST) as consumer,
+    ):
+        fill(brokers, batch(0, [b"x"] * 10), end_offset=10)
+        consumer.assign([ORDERS_0])
+        assert len(await read_until(consumer, ORDERS_0, 10)) == 10
+        brokers.down.add("broker-1")
+        brokers.disconnect(1)
+        await trio.sleep(0.3)
+        for delay in (0.0, 0.1, 0.05):
+            consumer.seek_to_end(ORDERS_0)
+            await trio.sleep(delay)
+        brokers.down.clear()
+        assert await consumer.position(ORDERS_0) == 10
+        offsets = [
+            row.fetch_offset
+            for request in brokers.received(FetchRequest)
+            for topic in request.topics
+            for row in topic.partitions
+        ]
+        assert -1 not in offsets
+
+
 async def test_pausing_loses_and_repeats_nothing(autojump_clock: trio.testing.MockClock) -> None:
     other = TopicPartition("orders", 1)
     async with (

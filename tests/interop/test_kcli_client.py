@@ -1,0 +1,270 @@
+"""kcli's own client against Apache Kafka and against kcli, with librdkafka as the judge of what it did."""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import closing
+from typing import TYPE_CHECKING, Protocol
+
+import confluent_kafka
+import pytest
+import trio
+from confluent_kafka import Producer as LibrdkafkaProducer
+
+from kcli.client import admin
+from kcli.client.admin import ConfigAlteration, ConfigOperation, ConfigResource, ConfigResourceType, NewTopic
+from kcli.client.client import Client, connect
+from kcli.client.config import ConsumerConfig, ProducerConfig
+from kcli.client.consumer import Consumer
+from kcli.client.metadata import TopicPartition
+from kcli.client.producer import Producer
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from tests.support.apache_kafka import ApacheKafka
+
+pytestmark = pytest.mark.interop
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+SECONDS = 60
+
+
+class HasBootstrap(Protocol):
+    """A running broker of either kind."""
+
+    bootstrap: str
+
+
+@pytest.fixture(params=["apache_kafka", "kcli_broker"])
+def bootstrap(request: pytest.FixtureRequest) -> str:
+    """The address of each of the two brokers."""
+    found: HasBootstrap = request.getfixturevalue(request.param)
+    return found.bootstrap
+
+
+async def client_pause() -> None:
+    """Let a real broker get on with it before it is asked again."""
+    await trio.sleep(0.05)
+
+
+class Topic:
+    """A topic with a name nobody else uses, deleted on the way out."""
+
+    def __init__(self, client: Client, partitions: int = 1, **configs: str) -> None:
+        self.name = f"client-{uuid.uuid4().hex[:8]}"
+        self._client = client
+        self._new = NewTopic(
+            self.name, partitions, 1, configs={k.replace("_", "."): v for k, v in configs.items()}
+        )
+
+    async def __aenter__(self) -> str:
+        created = (await admin.create_topics(self._client, [self._new]))[self.name]
+        assert isinstance(created, admin.TopicCreated), created
+        with trio.fail_after(SECONDS):
+            while not await self._is_led():
+                await client_pause()
+        return self.name
+
+    async def __aexit__(self, *_: object) -> None:
+        await admin.delete_topics(self._client, [self.name])
+
+    async def _is_led(self) -> bool:
+        found = (await admin.describe_topics(self._client, [self.name]))[self.name]
+        return not isinstance(found, KafkaError) and all(part.leader for part in found.partitions)
+
+
+async def read_all(client: Client, topic: str, partitions: int = 1, **settings: str) -> AsyncIterator[tuple]:  # type: ignore[type-arg]
+    """Yield (partition, record) of a topic from its beginning to its end."""
+    assigned = [TopicPartition(topic, index) for index in range(partitions)]
+    config = ConsumerConfig(auto_offset_reset="earliest", **settings)  # type: ignore[arg-type]
+    async with Consumer(client, config) as consumer:
+        consumer.assign(assigned)
+        ends = await consumer.end_offsets(assigned)
+        while any((consumer.position_nowait(partition) or 0) < end for partition, end in ends.items()):
+            for part in await consumer.poll():
+                for record in part.records:
+                    yield part.partition.partition, record
+
+
+async def test_topics_and_configs_live_and_die(bootstrap: str) -> None:
+    with trio.fail_after(SECONDS):
+        async with connect(bootstrap) as client, Topic(client, 2, retention_ms="100000") as topic:
+            again = await admin.create_topics(client, [NewTopic(topic, 1, 1), NewTopic("bad name", 1, 1)])
+            codes = {name: error.code for name, error in again.items() if isinstance(error, KafkaError)}
+            assert codes == {
+                topic: ErrorCode.TOPIC_ALREADY_EXISTS,
+                "bad name": ErrorCode.INVALID_TOPIC_EXCEPTION,
+            }
+            assert topic in [listing.name for listing in await admin.list_topics(client)]
+            grown = await admin.create_partitions(client, {topic: admin.NewPartitions(3)})
+            assert grown == {topic: None}
+            resource = ConfigResource(ConfigResourceType.TOPIC, topic)
+            change = ConfigAlteration("segment.bytes", ConfigOperation.SET, "1048576")
+            assert await admin.incremental_alter_configs(client, {resource: [change]}) == {resource: None}
+            entries = (await admin.describe_configs(client, [resource], include_synonyms=True))[resource]
+            assert not isinstance(entries, KafkaError)
+            values = {entry.name: entry.value for entry in entries}
+            assert (values["segment.bytes"], values["retention.ms"]) == ("1048576", "100000")
+            described = (await admin.describe_topics(client, [topic, "no-such-topic"]))[topic]
+            assert isinstance(described, admin.TopicDescription)
+            assert [part.partition for part in described.partitions] == [0, 1, 2]
+            cluster = await admin.describe_cluster(client)
+            versions = await admin.api_versions(client)
+            directories = await admin.describe_log_dirs(client)
+            assert set(versions) == set(directories) == {node.node_id for node in cluster.nodes}
+            gone = await admin.delete_topics(client, [topic, "no-such-topic"])
+            assert gone[topic] is None
+            assert isinstance(gone["no-such-topic"], KafkaError)
+
+
+@pytest.mark.parametrize("codec", CODECS)
+async def test_records_come_back_as_they_were_sent(codec: str, bootstrap: str) -> None:
+    sent = [
+        (b"k%d" % (number % 7) if number % 3 else None, None if number % 11 == 0 else b"v%d" % number * 20)
+        for number in range(5000)
+    ]
+    headers = [("name", b"\x00\xff"), ("name", None), ("ünï", b"")]
+    with trio.fail_after(SECONDS):
+        async with connect(bootstrap) as client, Topic(client, 3) as topic:
+            config = ProducerConfig(compression_type=codec, batch_size=100_000)
+            async with Producer(client, config) as producer:
+                deliveries = [
+                    await producer.send(
+                        topic, value, key, timestamp=1_700_000_000_000 + number, headers=headers
+                    )
+                    for number, (key, value) in enumerate(sent)
+                ]
+            where = {(one.partition, one.offset): number for number, one in
+                     enumerate(delivery.result() for delivery in deliveries)}  # fmt: skip
+            assert len(where) == 5000
+            count = 0
+            async for partition, record in read_all(client, topic, 3):
+                number = where[partition, record.offset]
+                assert (record.key, record.value) == sent[number]
+                assert record.timestamp == 1_700_000_000_000 + number
+                assert list(record.headers) == headers
+                count += 1
+            assert count == 5000
+
+
+@pytest.mark.parametrize("acks", ["0", "1", "all"])
+async def test_every_acks_setting_delivers(acks: str, bootstrap: str) -> None:
+    with trio.fail_after(SECONDS):
+        async with connect(bootstrap) as client, Topic(client) as topic:
+            async with Producer(client, ProducerConfig(acks=acks)) as producer:
+                for number in range(1000):
+                    await producer.send(topic, b"%d" % number)
+            end = TopicPartition(topic, 0)
+            while (await admin.list_offsets(client, {end: admin.LATEST}))[end].offset < 1000:  # type: ignore[union-attr]
+                await client_pause()
+            values = [record.value async for _, record in read_all(client, topic)]
+            assert values == [b"%d" % number for number in range(1000)]
+
+
+async def test_large_batches_are_split_for_a_small_topic_limit(bootstrap: str) -> None:
+    with trio.fail_after(SECONDS):
+        async with connect(bootstrap) as client, Topic(client, max_message_bytes="10240") as topic:
+            async with Producer(client, ProducerConfig(batch_size=100_000, linger_ms=50)) as producer:
+                deliveries = [await producer.send(topic, b"%05d" % number * 20) for number in range(5000)]
+            assert [delivery.result().offset for delivery in deliveries] == list(range(5000))
+            values = [record.value async for _, record in read_all(client, topic)]
+            assert values == [b"%05d" % number * 20 for number in range(5000)]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [("murmur2", "murmur2_random"), ("consistent_random", "consistent_random"), ("fnv1a", "fnv1a_random")],
+)
+async def test_keys_go_where_librdkafka_puts_them(ours: str, theirs: str, bootstrap: str) -> None:
+    keys = [b"key-%d" % number for number in range(100)]
+    with trio.fail_after(SECONDS):
+        async with connect(bootstrap) as client, Topic(client, 6) as topic:
+            async with Producer(client, ProducerConfig(partitioner=ours)) as producer:
+                for key in keys:
+                    await producer.send(topic, b"ours", key)
+            other = LibrdkafkaProducer({"bootstrap.servers": bootstrap, "partitioner": theirs})
+            for key in keys:
+                other.produce(topic, b"theirs", key)
+            assert await trio.to_thread.run_sync(other.flush, SECONDS) == 0
+            placed: dict[bytes, dict[bytes, int]] = {b"ours": {}, b"theirs": {}}
+            async for partition, record in read_all(client, topic, 6):
+                placed[record.value][record.key] = partition
+            assert len(placed[b"ours"]) == 100
+            assert placed[b"ours"] == placed[b"theirs"]
+
+
+async def test_positions_times_and_deleted_records(bootstrap: str) -> None:
+    with trio.fail_after(SECONDS):
+        async with connect(bootstrap) as client, Topic(client) as topic:
+            partition = TopicPartition(topic, 0)
+            async with Producer(client, ProducerConfig(batch_size=200)) as producer:
+                for number in range(100):
+                    await producer.send(topic, b"%d" % number, timestamp=1_700_000_000_000 + number * 1000)
+            async with Consumer(client, ConsumerConfig(auto_offset_reset="earliest")) as consumer:
+                consumer.assign([partition])
+                found = await consumer.offsets_for_times({partition: 1_700_000_000_000 + 41_500})
+                assert found[partition] is not None
+                assert found[partition].offset == 42
+                assert await admin.delete_records(client, {partition: 30}) == {partition: 30}
+                assert await consumer.beginning_offsets([partition]) == {partition: 30}
+                consumer.seek(partition, 5)
+                (part,) = await consumer.poll(1)
+                assert part.records[0].offset == 30
+                consumer.seek_to_end(partition)
+                assert await consumer.position(partition) == 100
+                refused = (await admin.delete_records(client, {partition: 500}))[partition]
+                assert isinstance(refused, KafkaError)
+                assert refused.code is ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+def write_transactions(bootstrap: str, topic: str) -> None:
+    """Commit, abort and commit again through librdkafka."""
+    producer = LibrdkafkaProducer(
+        {"bootstrap.servers": bootstrap, "transactional.id": f"{topic}-writer", "linger.ms": 0}
+    )
+    producer.init_transactions(SECONDS)
+    for turn, finish in enumerate(
+        (producer.commit_transaction, producer.abort_transaction, producer.commit_transaction)
+    ):
+        producer.begin_transaction()
+        for number in range(10):
+            producer.produce(topic, b"%d-%d" % (turn, number))
+        producer.flush(SECONDS)
+        finish(SECONDS)
+
+
+async def test_aborted_transactions_are_withheld_under_read_committed(apache_kafka: ApacheKafka) -> None:
+    with trio.fail_after(SECONDS):
+        async with connect(apache_kafka.bootstrap) as client, Topic(client) as topic:
+            await trio.to_thread.run_sync(write_transactions, apache_kafka.bootstrap, topic)
+            committed = [b"%d-%d" % (turn, number) for turn in (0, 2) for number in range(10)]
+            everything = [b"%d-%d" % (turn, number) for turn in range(3) for number in range(10)]
+            values = [
+                record.value async for _, record in read_all(client, topic, isolation_level="read_committed")
+            ]
+            assert values == committed
+            assert [record.value async for _, record in read_all(client, topic)] == everything
+
+
+async def test_librdkafka_reads_what_the_producer_wrote(bootstrap: str) -> None:
+    def read(topic: str, count: int) -> list[bytes]:
+        settings = {"bootstrap.servers": bootstrap, "group.id": "unused", "check.crcs": True}
+        with closing(confluent_kafka.Consumer(settings)) as consumer:
+            consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
+            messages = []
+            while len(messages) < count:
+                messages += [one for one in consumer.consume(count, 5.0) if one.error() is None]
+            return [one.value() for one in messages]
+
+    with trio.fail_after(SECONDS):
+        async with connect(bootstrap) as client, Topic(client) as topic:
+            for codec in CODECS:
+                async with Producer(client, ProducerConfig(compression_type=codec)) as producer:
+                    for number in range(200):
+                        await producer.send(topic, b"%s-%d" % (codec.encode(), number))
+            values = await trio.to_thread.run_sync(read, topic, 1000)
+            assert values == [
+                b"%s-%d" % (codec.encode(), number) for codec in CODECS for number in range(200)
+            ]
