@@ -402,4 +402,7 @@ def _registration(record: RegisterBrokerRecord) -> BrokerRegistration:
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
         directories=tuple(record.log_dirs),
+        features=tuple(
+            (each.name, each.min_supported_version, each.max_supported_version) for each in record.features
+        ),
     )

@@ -33,7 +33,10 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """A broker that the cluster knows. `epoch` is the offset of its registration."""
+    """A broker that the cluster knows. `epoch` is the offset of its registration.
+
+    `features` has (name, lowest level, highest level) of what it supports.
+    """
 
     node_id: int
     epoch: int
@@ -43,6 +46,7 @@ class BrokerRegistration:
     fenced: bool = True
     in_controlled_shutdown: bool = False
     directories: tuple[bytes, ...] = ()
+    features: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def is_active(self) -> bool:

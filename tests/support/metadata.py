@@ -72,6 +72,9 @@ class MemoryJournal:
         self.epoch = 0
         self.failure: OSError | None = None
 
+    def compact(self, image: MetadataImage) -> None:
+        """Never needed."""
+
     def begin_term(self) -> int:
         self.epoch += 1
         self.batches.append((self.end_offset, self.epoch, ()))

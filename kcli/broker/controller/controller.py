@@ -40,6 +40,10 @@ class Journal(Protocol):
     epoch: int
     end_offset: int
 
+    def compact(self, image: MetadataImage) -> None:
+        """Make room, if there is need: `image` is all that the log says."""
+        ...
+
     def begin_term(self) -> int:
         """Begin the next epoch."""
         ...
@@ -71,7 +75,7 @@ class Controller:
         self._subscribers.append(subscriber)
 
     def commit(self, result: ControllerResult[R]) -> R:
-        """Make a decision true and return its response; raise `KafkaError` KAFKA_STORAGE_ERROR if that fails."""
+        """Make a decision true and return its response; raise `KafkaError` if it cannot be written."""
         if result.records:
             try:
                 last_offset = self._log.append(result.records)
@@ -90,6 +94,7 @@ class Controller:
 
     def begin_term(self) -> None:
         """Take office: begin a new epoch of the log and bring the cluster to this program's features."""
+        self._log.compact(self.image)
         self._log.begin_term()
         # The record that opens the term took an offset; broker epochs are offsets.
         self.image, _ = apply(self.image, (), last_offset=self._log.end_offset - 1, epoch=self._log.epoch)
