@@ -17,6 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.record import CorruptRecord
+from kcli.storage.index_file import CorruptIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,12 +175,18 @@ class FileRecords:
             yield entry
             position += entry.size
 
-    def search(self, target: int, position: int) -> EntryPosition | None:
+    def search(
+        self, target: int, position: int, bounds: tuple[int, int] | None = None
+    ) -> EntryPosition | None:
         """Return the first entry, from the one at `position` on, whose last offset is `target` or above.
 
-        None if there is none before the end. Raises `CorruptRecord` and `OSError`.
+        None if there is none before the end. `bounds`, the lowest and the highest offset that an index entry
+        lets the entry at `position` end at, raise `CorruptIndex` when it is not there. Raises `CorruptRecord`
+        and `OSError`.
         """
         chunk = self.read(position, _SEARCH_BYTES)
+        if bounds is not None:
+            _check_bounds(chunk, self.size - position, *bounds)
         at, end = 0, len(chunk)
         # Batches, nearly all there is, are walked in line.
         while at + _BATCH_HEAD_SIZE <= end:
@@ -240,6 +247,18 @@ class FileRecords:
     def close(self) -> None:
         """Let go of the descriptor; slices keep theirs. The next use opens the file again."""
         self._file = None
+
+
+def _check_bounds(chunk: bytes, available: int, low: int, high: int) -> None:
+    """Raise `CorruptIndex` unless a chunk begins with a whole entry that ends between two offsets."""
+    try:
+        if len(chunk) >= _MIN_HEADER_SIZE:
+            _, size, base_offset, last_offset = parse_entry(chunk, 0, 0)
+            if size <= available and low <= base_offset <= last_offset <= high:
+                return
+    except CorruptRecord:
+        pass
+    raise CorruptIndex(f"the index puts offset {high} where no batch ends with it")
 
 
 def _whole_entries(run: bytes) -> int:

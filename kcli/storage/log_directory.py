@@ -80,14 +80,19 @@ class MetaProperties(NamedTuple):
 
 
 class LogDirectory:
-    """One log directory of this process. `is_online` turns False for good at the first I/O error."""
+    """One log directory of this process.
 
-    __slots__ = ("_lock", "directory_id", "is_online", "path", "was_clean")
+    `is_online` turns False for good at the first I/O error; `is_loaded` says that all its logs are known, so
+    that its checkpoints may be written anew.
+    """
+
+    __slots__ = ("_lock", "directory_id", "is_loaded", "is_online", "path", "was_clean")
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
         self.directory_id = b""
         self.is_online = True
+        self.is_loaded = False
         self.was_clean = False
         self._lock: int | None = None
 

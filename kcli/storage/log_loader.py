@@ -7,8 +7,8 @@
    as far as it is good and all later ones are deleted.
 4. A log that ends below its checkpointed start begins anew there.
 
-After a clean stop only the end of the last segment is looked at. The recovery point never moves beyond what
-was flushed (Kafka class `LogLoader`).
+After a clean stop only the end of the last segment is looked at; one that does not end with a whole batch is
+recovered. The recovery point never moves beyond what was flushed (Kafka class `LogLoader`).
 """
 
 from __future__ import annotations
@@ -134,10 +134,16 @@ class _LogLoader:
         self._open_segments(names)
         self.snapshots.find()
         has_producers = False
-        if not is_clean and len(self.segments):
-            self._recover(log_start_offset, recovery_point)
-            has_producers = True
-        end_offset = self.segments.active.read_next_offset() if len(self.segments) else log_start_offset
+        end_offset = log_start_offset
+        if len(self.segments):
+            end = self._find_end() if is_clean else None
+            if end is None:
+                # After a clean stop only the last segment was looked at, and it is not as it was left.
+                base_offset = self.segments.active.base_offset
+                self._recover(log_start_offset, base_offset if is_clean else recovery_point)
+                has_producers = True
+                end, _ = self.segments.active.find_end()
+            end_offset = end
         if end_offset < log_start_offset:
             self.report(
                 f"the log ends at {end_offset}, below its start {log_start_offset}; it begins anew there: "
@@ -237,6 +243,19 @@ class _LogLoader:
                         self.directory, base_offset, self.config, now_ms=self.now_ms, report=self.report
                     )
                 )
+
+    def _find_end(self) -> int | None:
+        """Return the offset behind the last record, None if the last segment does not end with a batch."""
+        active = self.segments.active
+        try:
+            end_offset, position = active.find_end()
+            if position == active.size:
+                return end_offset
+            reason = f"{active.size - position} bytes behind the last batch"
+        except CorruptRecord as error:
+            reason = error.message
+        self.report(f"the last segment changed after a clean stop: {reason}: `{active.records.path}`")
+        return None
 
     def _recover(self, log_start_offset: int, recovery_point: int) -> None:
         """Check the segments from the recovery point on, and build the producer state on the way."""

@@ -96,6 +96,7 @@ class LogManager:
         self._future_logs: dict[TopicPartition, UnifiedLog] = {}
         self._offline: set[TopicPartition] = set()
         self._pending_deletes: list[tuple[int, str]] = []
+        self._last_failure = "none is configured"
 
     # --- start
 
@@ -124,7 +125,7 @@ class LogManager:
     def _check_directories(self) -> None:
         online = [directory for directory in self.directories if directory.is_online]
         if not online:
-            raise KcliError("no log directory can be used")
+            raise KcliError(f"no log directory is left: {self._last_failure}")
         if len({directory.directory_id for directory in online}) != len(online):
             raise KcliError("two log directories have the same directory.id", hint="one is a copy: delete it")
 
@@ -174,6 +175,7 @@ class LogManager:
             self._report(f"recovering {len(jobs)} logs in `{directory.path}` after an unclean stop")
         # A clean start reads next to nothing, and Python runs it on one core anyway.
         _run_all(jobs, 1 if directory.was_clean else self.recovery_threads)
+        directory.is_loaded = True
 
     def _replicas_to_load(
         self,
@@ -301,7 +303,10 @@ class LogManager:
             os.makedirs(path, exist_ok=True)
             if topic_id is not None:
                 write_partition_metadata(path, topic_id)
-            log = self._load_log(path, topic_partition, topic_id, now_ms=now_ms, is_clean=True, config=config)
+            # A crash may have left a part of it behind.
+            log = self._load_log(
+                path, topic_partition, topic_id, now_ms=now_ms, is_clean=False, config=config
+            )
         except OSError as error:
             message = f"cannot create {topic_partition} in `{directory.path}`: {error}"
             self._take_offline(directory, message)
@@ -371,6 +376,7 @@ class LogManager:
         if not directory.is_online:
             return
         directory.is_online = False
+        self._last_failure = message
         self._report(f"{message}; the directory is offline")
         for logs in (self._logs, self._future_logs):
             for log in list(logs.values()):
@@ -454,7 +460,7 @@ class LogManager:
             if offset is not None:
                 by_directory[log.parent_directory][log.topic_partition] = offset
         for directory in self.directories:
-            if directory.is_online:
+            if directory.is_online and directory.is_loaded:
                 try:
                     write_offsets(f"{directory.path}/{name}", by_directory[directory.path])
                 except OSError as error:
@@ -469,12 +475,12 @@ class LogManager:
         on the way goes offline, without a marker.
         """
         if clean:
-            self._each(lambda log: _close_log(log, now_ms))
+            self._each(lambda log: _close_log(log, now_ms), (*self, *self._future_logs.values()))
             self.checkpoint_recovery_points()
             self.checkpoint_log_start_offsets()
             self.checkpoint_high_watermarks()
             for directory in self.directories:
-                if directory.is_online:
+                if directory.is_online and directory.is_loaded:
                     try:
                         directory.write_clean_marker(broker_epoch)
                     except OSError as error:
@@ -489,14 +495,16 @@ class LogManager:
             if path.startswith(f"{directory.path}/"):
                 self._take_offline(directory, f"cannot delete `{path}`: {error}")
 
-    def _each(self, action: Callable[[UnifiedLog], int]) -> int:
+    def _each(self, action: Callable[[UnifiedLog], int], logs: Sequence[UnifiedLog] | None = None) -> int:
         """Sum what an action gives for every log; one that fails has taken its directory offline."""
         total = 0
-        for log in self:
+        for log in tuple(self) if logs is None else logs:
+            if not self.directory_of(log).is_online:
+                continue
             try:
                 total += action(log)
             except KafkaError:
-                # Reported by the log, whose directory, and with it other logs of this loop, is gone now.
+                # The log has reported it; its directory is offline now, with all logs in it.
                 continue
         return total
 

@@ -290,25 +290,28 @@ class LogSegment:
         if tail is not None and offset >= tail[2]:
             return EntryPosition(*tail) if offset <= tail[3] else None
         key, position = self.offset_index.lookup(offset)
-        if position:
-            try:
-                first = next(self.records.entries(position), None)
-            except CorruptRecord:
-                first = None
-            if first is None or not self.base_offset <= first.last_offset <= key:
-                self.report(f"rebuilding the index, which points between batches: `{self.records.path}`")
-                self.rebuild_indexes()
-                _, position = self.offset_index.lookup(offset)
+        try:
+            return self.records.search(offset, position, (self.base_offset, key) if position else None)
+        except CorruptIndex as error:
+            self.report(f"rebuilding the indexes of `{self.records.path}`: {error}")
+        self.rebuild_indexes()
+        _, position = self.offset_index.lookup(offset)
         return self.records.search(offset, position)
 
-    def read_next_offset(self) -> int:
-        """Return the offset behind the last entry, from the index's last one on. Raises `OSError`."""
+    def find_end(self) -> tuple[int, int]:
+        """Return the offset and the position behind the last whole entry, looked for from the index's end on.
+
+        A position below the size means that the file does not end with an entry. Raises `CorruptRecord` and
+        `OSError`.
+        """
         last = None
         entry = self.find(self.offset_index.last_offset)
         if entry is not None:
             for last in self.records.entries(entry.position):  # noqa: B007  # the last one is wanted
                 pass
-        return self.base_offset if last is None else last.last_offset + 1
+        if last is None:
+            return self.base_offset, 0
+        return last.last_offset + 1, last.position + last.size
 
     def batches(
         self, position: int = 0, end: int | None = None

@@ -1,0 +1,459 @@
+"""All logs of a node: starting, stopping, creating, deleting, failing."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.uuids import random_uuid
+from kcli.storage.checkpoints import read_offsets, read_partition_metadata
+from kcli.storage.log_config import LogConfig
+from kcli.storage.log_directory import LogDirectory
+from kcli.storage.log_manager import LogManager
+from kcli.storage.log_paths import TopicPartition
+from kcli.storage.log_read import Isolation
+from kcli.storage.log_segment import LogSegment
+from kcli.storage.unified_log import UnifiedLog
+from tests.storage.log_harness import NOW_MS, batch_of
+
+APACHE = Path(__file__).parent.parent / "golden" / "storage" / "apache-4.3.1"
+TOPIC_ID = random_uuid()
+SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100, file_delete_delay_ms=60_000)
+
+
+class Node:
+    """The logs of one node under a directory, through starts and stops."""
+
+    def __init__(self, root: Path, directories: int = 1) -> None:
+        self.paths = [root / f"d{number}" for number in range(directories)]
+        self.reports: list[str] = []
+        self.failed: list[LogDirectory] = []
+        self.manager = self._new_manager()
+
+    def _new_manager(self) -> LogManager:
+        return LogManager(
+            [str(path) for path in self.paths],
+            node_id=1,
+            cluster_id="cluster",
+            default_config=SMALL,
+            report=self.reports.append,
+            on_directory_failure=self.failed.append,
+        )
+
+    def start(self, keep: Callable[[TopicPartition, bytes | None], bool] | None = None) -> LogManager:
+        """Start, with a manager of its own."""
+        self.manager = self._new_manager()
+        self.manager.open(now_ms=NOW_MS)
+        self.manager.load(now_ms=NOW_MS, keep=keep)
+        return self.manager
+
+    def stop(self) -> None:
+        self.manager.close(now_ms=NOW_MS, broker_epoch=5)
+
+    def kill(self) -> None:
+        self.manager.close(clean=False, now_ms=NOW_MS)
+
+    def create(self, topic: str = "orders", partition: int = 0, **arguments: object) -> UnifiedLog:
+        return self.manager.get_or_create(topic, partition, TOPIC_ID, now_ms=NOW_MS, **arguments)  # type: ignore[arg-type]
+
+    def log(self, topic: str = "orders", partition: int = 0) -> UnifiedLog:
+        log = self.manager.get(topic, partition)
+        assert log is not None
+        return log
+
+    def offsets(self, name: str, directory: int = 0) -> dict[TopicPartition, int]:
+        return read_offsets(str(self.paths[directory] / name))
+
+
+def fill(log: UnifiedLog, count: int) -> None:
+    for _ in range(count):
+        log.append_as_leader(batch_of(b"x" * 50), leader_epoch=0, now_ms=NOW_MS)
+    log.advance_high_watermark(log.log_end_offset)
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Node:
+    """A started node with one directory."""
+    made = Node(tmp_path)
+    made.start()
+    return made
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Node:
+    """A started node with two directories."""
+    made = Node(tmp_path, 2)
+    made.start()
+    return made
+
+
+# --- start and stop
+
+
+def test_logs_are_there_after_a_restart(node: Node) -> None:
+    fill(node.create(), 30)
+    fill(node.create("a-b", 7), 3)
+    node.stop()
+    assert sorted(path.name for path in node.paths[0].iterdir()) == [
+        ".kafka_cleanshutdown",
+        ".lock",
+        "a-b-7",
+        "log-start-offset-checkpoint",
+        "meta.properties",
+        "orders-0",
+        "recovery-point-offset-checkpoint",
+        "replication-offset-checkpoint",
+    ]
+    manager = node.start()
+    assert len(manager) == 2
+    assert node.log().log_end_offset == node.log().high_watermark == node.log().recovery_point == 30
+    assert node.log("a-b", 7).topic_id == TOPIC_ID
+    assert not (node.paths[0] / ".kafka_cleanshutdown").exists()
+    assert node.reports == []
+
+
+def test_a_clean_stop_flushes_everything(node: Node) -> None:
+    fill(node.create(), 30)
+    node.stop()
+    assert node.offsets("recovery-point-offset-checkpoint") == {TopicPartition("orders", 0): 30}
+    assert node.offsets("replication-offset-checkpoint") == {TopicPartition("orders", 0): 30}
+    assert node.offsets("log-start-offset-checkpoint") == {}
+    assert (node.paths[0] / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":5}'
+
+
+def test_after_a_kill_every_log_is_recovered(node: Node) -> None:
+    for partition in range(10):
+        fill(node.create(partition=partition), 20)
+    node.kill()
+    log = node.paths[0] / "orders-3" / f"{node.log(partition=3).segments.active.base_offset:020d}.log"
+    os.truncate(log, log.stat().st_size - 1)
+    node.start()
+    assert [node.log(partition=n).log_end_offset for n in range(10)] == [20, 20, 20, 19, *[20] * 6]
+    assert any("recovering 10 logs" in report for report in node.reports)
+    assert any("dropped" in report and "orders-3" in report for report in node.reports)
+
+
+def test_a_crash_while_loading_is_unclean(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(node.create(), 20)
+    node.stop()
+    with monkeypatch.context() as patch:
+        patch.setattr("kcli.storage.log_manager.load_log", lambda *a, **k: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            node.start()
+    node.manager.close(now_ms=NOW_MS)
+    assert not (node.paths[0] / ".kafka_cleanshutdown").exists()
+    assert node.offsets("recovery-point-offset-checkpoint") == {TopicPartition("orders", 0): 20}
+    node.start()
+    assert any("recovering 1 logs" in report for report in node.reports)
+
+
+@pytest.mark.parametrize("name", ["recovery-point", "log-start", "replication"])
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_torn_checkpoint_counts_as_empty(node: Node, name: str, is_clean: bool) -> None:
+    fill(node.create(), 20)
+    node.stop()
+    name += "-offset-checkpoint"
+    (node.paths[0] / name).write_text("0\n7\norders 0 2")
+    if not is_clean:
+        (node.paths[0] / ".kafka_cleanshutdown").unlink()
+    node.start()
+    assert node.log().log_end_offset == 20
+    assert any("counts as empty" in report and name in report for report in node.reports)
+
+
+def test_the_log_start_survives(node: Node) -> None:
+    log = node.create()
+    fill(log, 20)
+    log.delete_records_before(3)
+    node.manager.checkpoint_log_start_offsets()
+    assert node.offsets("log-start-offset-checkpoint") == {TopicPartition("orders", 0): 3}
+    for stop in (node.kill, node.stop):
+        stop()
+        node.start()
+        assert node.log().log_start_offset == 3
+
+
+def test_a_clean_start_of_many_logs_reads_little(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    for partition in range(100):
+        fill(node.create(partition=partition), 10)
+    node.stop()
+    monkeypatch.setattr(LogSegment, "recover", lambda *_: pytest.fail("recovered"))
+    monkeypatch.setattr("kcli.storage.file_records.FileRecords.scan", lambda *_: pytest.fail("scanned"))
+    reads: list[int] = []
+    read = os.pread
+
+    def pread(descriptor: int, count: int, position: int) -> bytes:
+        reads.append(count)
+        return read(descriptor, count, position)
+
+    monkeypatch.setattr(os, "pread", pread)
+    node.start()
+    assert len(node.manager) == 100
+    assert len(reads) <= 300
+    assert max(reads) <= 8192
+
+
+def test_replicas_of_others_are_set_aside(node: Node) -> None:
+    fill(node.create(), 3)
+    node.create("gone", 1)
+    node.stop()
+    seen: dict[TopicPartition, bytes | None] = {}
+
+    def keep(topic_partition: TopicPartition, topic_id: bytes | None) -> bool:
+        seen[topic_partition] = topic_id
+        return topic_partition.topic == "orders"
+
+    node.start(keep)
+    assert seen == {TopicPartition("orders", 0): TOPIC_ID, TopicPartition("gone", 1): TOPIC_ID}
+    assert node.manager.get("gone", 1) is None
+    (stray,) = node.paths[0].glob("*-stray")
+    assert stray.name.startswith("gone-1.")
+    node.stop()
+    node.start(lambda *_: True)
+    assert len(node.manager) == 1
+    assert stray.exists()
+
+
+def test_other_directories_are_left_alone(node: Node) -> None:
+    node.stop()
+    for name in ("lost+found", "__cluster_metadata-0"):
+        (node.paths[0] / name).mkdir()
+    node.start()
+    assert len(node.manager) == 0
+    assert any("lost+found" in report for report in node.reports)
+    assert (node.paths[0] / "__cluster_metadata-0").exists()
+
+
+def test_a_directory_of_apache_kafka_is_taken_over(node: Node) -> None:
+    node.stop()
+    shutil.copytree(APACHE / "golden-topic-0", node.paths[0] / "golden-topic-0")
+    node.start()
+    log = node.log("golden-topic")
+    assert log.log_end_offset == 495
+    assert log.topic_id == read_partition_metadata(str(APACHE / "golden-topic-0"))
+    assert log.read(400, 1000, isolation=Isolation.LOG_END).file_slice is not None
+
+
+def test_a_replica_found_twice_is_refused(pair: Node) -> None:
+    log = pair.create()
+    pair.stop()
+    other = pair.paths[0] if Path(log.parent_directory) == pair.paths[1] else pair.paths[1]
+    shutil.copytree(log.directory, other / "orders-0")
+    with pytest.raises(KcliError, match="orders-0 is found twice"):
+        pair.start()
+
+
+def test_a_second_node_on_a_directory_is_refused(node: Node) -> None:
+    other = Node(node.paths[0].parent)
+    with pytest.raises(KcliError, match="in use by process"):
+        other.start()
+    assert node.create() is not None
+
+
+def test_copied_directories_are_told_apart(pair: Node) -> None:
+    pair.stop()
+    shutil.copy(pair.paths[0] / "meta.properties", pair.paths[1] / "meta.properties")
+    with pytest.raises(KcliError, match=r"same directory\.id"):
+        pair.start()
+    shutil.rmtree(pair.paths[1])
+    pair.start()
+
+
+# --- create and delete
+
+
+def test_a_log_is_made_once(node: Node) -> None:
+    log = node.create()
+    assert node.create() is log
+    assert node.manager.get("orders", 0) is log
+    assert node.manager.get("orders", 1) is None
+    assert read_partition_metadata(log.directory) == TOPIC_ID
+
+
+def test_a_log_of_another_topic_of_that_name_is_not_handed_out(node: Node) -> None:
+    node.create()
+    with pytest.raises(KafkaError) as refused:
+        node.manager.get_or_create("orders", 0, random_uuid(), now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
+
+
+def test_a_log_without_a_topic_id_gets_one(node: Node) -> None:
+    log = node.manager.get_or_create("orders", 0, None, now_ms=NOW_MS)
+    assert log.topic_id is None
+    node.create()
+    assert log.topic_id == TOPIC_ID
+    assert read_partition_metadata(log.directory) == TOPIC_ID
+
+
+def test_new_logs_go_where_fewest_are(pair: Node) -> None:
+    for partition in range(6):
+        pair.create(partition=partition)
+    counts = [len(list(path.glob("orders-*"))) for path in pair.paths]
+    assert counts == [3, 3]
+
+
+def test_new_logs_go_where_they_are_assigned(pair: Node) -> None:
+    target = pair.manager.directories[1]
+    for partition in range(3):
+        log = pair.create(partition=partition, directory_id=target.directory_id)
+        assert log.parent_directory == target.path
+        assert pair.manager.directory_of(log) is target
+
+
+def test_a_deleted_log_goes_after_the_delay(node: Node) -> None:
+    log = node.create()
+    fill(log, 30)
+    part = log.read(0, 100, isolation=Isolation.LOG_END).file_slice
+    assert part is not None
+    node.manager.checkpoint_recovery_points()
+    assert node.manager.delete("orders", 0, now_ms=NOW_MS)
+    assert not node.manager.delete("orders", 0, now_ms=NOW_MS)
+    assert node.manager.get("orders", 0) is None
+    assert node.offsets("recovery-point-offset-checkpoint") == {}
+    (marked,) = node.paths[0].glob("*-delete")
+    assert node.manager.delete_files(NOW_MS + 59_999) == 0
+    assert marked.exists()
+    assert len(part.read()) > 0
+    assert node.manager.delete_files(NOW_MS + 60_000) == 1
+    assert not marked.exists()
+    assert len(part.read()) > 0
+
+
+def test_a_topic_comes_back_under_its_name(node: Node) -> None:
+    fill(node.create(), 30)
+    node.manager.delete("orders", 0, now_ms=NOW_MS)
+    log = node.manager.get_or_create("orders", 0, random_uuid(), now_ms=NOW_MS)
+    assert log.log_end_offset == 0
+    fill(log, 3)
+    node.manager.delete_files(NOW_MS + 60_000)
+    node.stop()
+    node.start()
+    assert node.log().log_end_offset == 3
+
+
+def test_a_restart_goes_on_deleting(node: Node) -> None:
+    node.create()
+    node.manager.delete("orders", 0, now_ms=NOW_MS)
+    node.stop()
+    node.start()
+    assert len(node.manager) == 0
+    assert node.manager.delete_files(NOW_MS + 60_000) == 1
+    assert list(node.paths[0].glob("*-delete")) == []
+
+
+# --- periodic work
+
+
+def test_the_pieces_of_housekeeping(node: Node) -> None:
+    log = node.create(config=LogConfig(segment_bytes=1000, retention_bytes=500, file_delete_delay_ms=10))
+    fill(log, 30)
+    ((planned, plan),) = node.manager.flush_plans(NOW_MS)
+    assert planned is log
+    plan.run()
+    log.commit_flush(plan, now_ms=NOW_MS)
+    assert node.manager.flush_plans(NOW_MS) == []
+    node.manager.checkpoint_recovery_points()
+    assert node.offsets("recovery-point-offset-checkpoint")[log.topic_partition] == log.recovery_point > 0
+    node.manager.checkpoint_high_watermarks()
+    assert node.offsets("replication-offset-checkpoint")[log.topic_partition] == 30
+    deleted = node.manager.delete_old_segments(NOW_MS)
+    assert deleted > 0
+    assert node.manager.delete_files(NOW_MS + 10) > deleted
+    log.append_as_leader(batch_of(b"p", producer=(7, 0, 0)), leader_epoch=0, now_ms=NOW_MS)
+    assert node.manager.expire_producers(NOW_MS + 86_399_999) == 0
+    assert node.manager.expire_producers(NOW_MS + 86_400_000) == 1
+
+
+def test_index_files_can_be_brought_up_to_date(node: Node) -> None:
+    log = node.create(config=LogConfig(index_interval_bytes=100))
+    fill(log, 30)
+    index = Path(log.segments.active.offset_index.path)
+    assert index.stat().st_size == 0
+    node.manager.write_indexes()
+    assert index.stat().st_size == 8 * len(log.segments.active.offset_index) > 0
+
+
+# --- failures
+
+
+def no_space(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_failed_directory_goes_offline_with_its_logs(pair: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    for partition in range(4):
+        fill(pair.create(partition=partition), 3)
+    failing = pair.log(partition=0)
+    lost = [log.topic_partition for log in pair.manager if log.parent_directory == failing.parent_directory]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", no_space)
+        with pytest.raises(KafkaError) as refused:
+            fill(failing, 1)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [directory.path for directory in pair.failed] == [failing.parent_directory]
+    assert pair.manager.offline_dirs == pair.failed
+    assert len(pair.manager) == 2
+    for topic, partition in lost:
+        with pytest.raises(KafkaError) as gone:
+            pair.manager.get(topic, partition)
+        assert gone.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    for log in pair.manager:
+        fill(log, 1)
+    assert pair.create(partition=9).parent_directory != failing.parent_directory
+    with pytest.raises(KafkaError):
+        pair.create(partition=10, is_new=False)
+    pair.stop()
+    assert (Path(failing.parent_directory) / ".kafka_cleanshutdown").exists() is False
+    pair.start()
+    assert sorted(log.log_end_offset for log in pair.manager) == [0, 3, 3, 4, 4]
+
+
+def test_a_directory_that_cannot_be_used_is_offline_from_the_start(tmp_path: Path) -> None:
+    node = Node(tmp_path, 2)
+    node.paths[0].write_text("a file in the way")
+    node.start()
+    assert [directory.path for directory in node.manager.offline_dirs] == [str(node.paths[0])]
+    node.create()
+    node.stop()
+
+
+def test_without_any_directory_there_is_no_start(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    node.paths[0].write_text("a file in the way")
+    with pytest.raises(KcliError, match="no log directory is left"):
+        node.start()
+
+
+def test_a_directory_that_fails_at_the_stop_is_not_clean(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(node.create(), 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", no_space)
+        node.stop()
+    assert not (node.paths[0] / ".kafka_cleanshutdown").exists()
+    node.start()
+    assert node.log().log_end_offset == 3
+
+
+def test_a_failed_fsync_takes_the_directory_offline(node: Node) -> None:
+    log = node.create()
+    fill(log, 3)
+    plan = log.plan_flush()
+    assert plan is not None
+    error = log.failed("flush", OSError(errno.EIO, "Input/output error"))
+    assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(node.manager) == 0
+    assert node.manager.offline_dirs
+
+
+def test_checkpoints_of_a_full_disk_take_it_offline(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(node.create(), 3)
+    monkeypatch.setattr(os, "write", no_space)
+    node.manager.checkpoint_high_watermarks()
+    assert node.manager.offline_dirs
