@@ -104,9 +104,11 @@ class Connection:
     async def run(self) -> None:
         """Serve until the client or the broker closes the connection; never raises but `trio.Cancelled`."""
         try:
-            await self._serve()
-        except CloseConnection as error:
-            _log.warning("closed the connection from %s: %s", self.address, error.message)
+            try:
+                await self._serve()
+            except CloseConnection as error:
+                _log.warning("closed the connection from %s: %s", self.address, error.message)
+                await self._flush()  # What was asked before that is answered.
         except (OSError, trio.ClosedResourceError) as error:
             _log.debug("the connection from %s ended: %s", self.address, error)
         except Exception:

@@ -39,6 +39,7 @@ _HEADER_SIZE = _HEADER.size
 _FRAME = Struct(">ii")
 _TAGGED_FRAME = Struct(">iix")
 _MAX_CACHED_CLIENT_IDS = 10_000
+_MAX_CACHED_CLIENT_ID_BYTES = 256
 
 Answer = bytes | list[Any] | DelayedOperation | Coroutine[Any, Any, Any] | None
 """A whole frame as bytes, or in parts of which some are file slices; or not yet, or never."""
@@ -194,9 +195,10 @@ class RequestEngine:
             client_id = raw.decode()
         except UnicodeDecodeError as error:
             raise CloseConnection("the client id is not UTF-8") from error
-        if len(self._client_ids) >= _MAX_CACHED_CLIENT_IDS:
-            self._client_ids.clear()
-        self._client_ids[raw] = client_id
+        if len(raw) <= _MAX_CACHED_CLIENT_ID_BYTES:
+            if len(self._client_ids) >= _MAX_CACHED_CLIENT_IDS:
+                self._client_ids.clear()
+            self._client_ids[raw] = client_id
         return client_id
 
 
