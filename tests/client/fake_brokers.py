@@ -138,6 +138,7 @@ class FakeBrokers:
         self.down: set[str] = set()
         self.max_versions: dict[int, int] = {}
         self.opened: list[str] = []
+        self.open_seconds = 0.0
         self.next_producer_id = 1000
         self._nursery = nursery
         self._streams: dict[int, list[trio.abc.Stream]] = defaultdict(list)
@@ -169,7 +170,7 @@ class FakeBrokers:
 
     async def open_stream(self, node: Node, config: ClientConfig) -> trio.abc.Stream:
         """Stand in for TCP: hosts are `broker-<id>`; anything else refuses, as does what is in `down`."""
-        await trio.lowlevel.checkpoint()
+        await trio.sleep(self.open_seconds)
         self.opened.append(node.host)
         found = [number for number, known in self.nodes.items() if known.host == node.host]
         if node.host in self.down or not found:
