@@ -242,6 +242,10 @@ async def test_bytes_without_a_whole_batch_are_an_error(autojump_clock: trio.tes
             await consumer.poll()
 
 
+async def _slowly(node_id: int, request: Any, version: int) -> None:
+    await trio.sleep(1)
+
+
 # --- positions ---------------------------------------------------------------------------------------------
 
 
@@ -291,15 +295,12 @@ async def test_an_offset_out_of_range_falls_back_to_the_strategy(
 
 
 async def test_a_seek_wins_over_a_reset_under_way(autojump_clock: trio.testing.MockClock) -> None:
-    async def slowly(node_id: int, request: Any, version: int) -> None:
-        await trio.sleep(1)
-
     async with (
         fake_cluster(topics={"orders": 1}) as (brokers, client),
         Consumer(client, EARLIEST) as consumer,
     ):
         fill(brokers, batch(0, [b"x"] * 10), end_offset=10)
-        brokers.script(ListOffsetsRequest, slowly)
+        brokers.script(ListOffsetsRequest, _slowly)
         consumer.assign([ORDERS_0])
         await trio.sleep(0.5)
         consumer.seek(ORDERS_0, 4)
@@ -307,15 +308,12 @@ async def test_a_seek_wins_over_a_reset_under_way(autojump_clock: trio.testing.M
 
 
 async def test_an_answer_from_before_a_seek_is_dropped(autojump_clock: trio.testing.MockClock) -> None:
-    async def slowly(node_id: int, request: Any, version: int) -> None:
-        await trio.sleep(1)
-
     async with (
         fake_cluster(topics={"orders": 1}) as (brokers, client),
         Consumer(client, EARLIEST) as consumer,
     ):
         fill(brokers, batch(0, [b"x"] * 10), end_offset=10)
-        brokers.script(FetchRequest, slowly)
+        brokers.script(FetchRequest, _slowly)
         consumer.assign([ORDERS_0])
         await trio.sleep(0.5)
         consumer.seek(ORDERS_0, 8)
@@ -333,6 +331,7 @@ async def test_a_reset_while_a_fetch_is_about_to_leave_wins(autojump_clock: trio
         brokers.open_seconds = 1.0
         brokers.disconnect(1)
         await trio.sleep(0.5)
+        brokers.script(ListOffsetsRequest, _slowly)
         consumer.seek_to_end(ORDERS_0)
         assert await consumer.position(ORDERS_0) == 10
         offsets = [
