@@ -12,7 +12,7 @@ from tests.support.processes import ChildProcess, ProcessFailed, free_port, wait
 from tests.support.toolchain import java_classes, java_libraries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 BROKER_HEAP = "320m"
@@ -132,7 +132,8 @@ class KafkaTools:
 class ApacheKafka:
     """A broker of one node on free ports of the loopback interface.
 
-    Its directory is formatted by its own storage tool, unless `data` names one that was written before.
+    Its directory is formatted by its own storage tool, unless `data` names one that was written before. It
+    runs in a small JVM that starts fast, unless `jvm_options` ask for another one.
     """
 
     def __init__(
@@ -142,9 +143,11 @@ class ApacheKafka:
         *,
         settings: Mapping[str, str] | None = None,
         data: Path | None = None,
+        jvm_options: Sequence[str] = (*JVM_OPTIONS, f"-Xmx{BROKER_HEAP}", "-Xms64m"),
     ) -> None:
         self.directory = directory
         self.data = data or directory / "data"
+        self._jvm_options = jvm_options
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._process: ChildProcess | None = None
@@ -176,10 +179,15 @@ class ApacheKafka:
 
     def start(self) -> None:
         """Start the JVM and wait until the broker takes part in its cluster and listens."""
-        command = java_command("apache-kafka", "kafka.Kafka", f"-Xmx{BROKER_HEAP}", "-Xms64m")
-        process = ChildProcess([*command, self._properties], stderr=self.directory / "broker.log")
-        self._process = process
+        process = self.launch()
         wait_for_port(self.port, timeout=60, alive=process.is_running)
+
+    def launch(self) -> ChildProcess:
+        """Start the JVM without waiting for anything."""
+        path = f"{java_libraries() / 'apache-kafka'}/*"
+        command = ["java", *self._jvm_options, "-cp", path, "kafka.Kafka", self._properties]
+        self._process = ChildProcess(command, stderr=self.directory / "broker.log")
+        return self._process
 
     @property
     def process(self) -> ChildProcess:

@@ -1,0 +1,82 @@
+"""Measuring: subjects in turn, medians of rounds, CPU time and memory of processes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import time
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+ROUNDS = 5
+IDLE_SECONDS = 0.4
+IDLE_TIMEOUT_SECONDS = 30.0
+
+
+def alternate(
+    subjects: Mapping[str, Callable[[], float]], *, rounds: int = ROUNDS, warm_up: int = 1
+) -> dict[str, float]:
+    """Measure every subject once a round, one after another; return the medians of `rounds` rounds.
+
+    `warm_up` rounds before them do not count: just-in-time compilers and caches get their chance.
+    """
+    results: dict[str, list[float]] = {name: [] for name in subjects}
+    for number in range(-warm_up, rounds):
+        for name, subject in subjects.items():
+            value = subject()
+            if number >= 0:
+                results[name].append(value)
+    return {name: median(values) for name, values in results.items()}
+
+
+def child_cpu_seconds(arguments: Sequence[str]) -> float:
+    """Run a program to its end; return the CPU time that it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(arguments, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def cpu_seconds(pid: int) -> float:
+    """Return the CPU time that the living threads of a process have taken so far."""
+    nanoseconds = 0
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        try:
+            nanoseconds += int((task / "schedstat").read_text().split()[0])
+        except FileNotFoundError:
+            continue  # a thread that has just ended
+    return nanoseconds / 1e9
+
+
+def wait_until_idle(pid: int) -> None:
+    """Return when a process has taken next to no CPU time for a while; `TimeoutError` if it never does."""
+    deadline = time.monotonic() + IDLE_TIMEOUT_SECONDS
+    before = cpu_seconds(pid)
+    while time.monotonic() < deadline:
+        time.sleep(IDLE_SECONDS)
+        now = cpu_seconds(pid)
+        if now - before < IDLE_SECONDS / 50:
+            return
+        before = now
+    raise TimeoutError(f"process {pid} is still busy")
+
+
+def raise_file_limit() -> None:
+    """Let this process, and those it starts, have as many open files as the system allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def percentile(values: Sequence[float], fraction: float) -> float:
+    """Return the value below which `fraction` of the sorted values are."""
+    return sorted(values)[min(len(values) - 1, int(len(values) * fraction))]
+
+
+def cores() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0))

@@ -1,0 +1,157 @@
+"""Produce throughput: librdkafka and raw frames, by batch size and record size.
+
+librdkafka sends 1 KB and 100 B records in batches as large as the row says; "python" is confluent-kafka's
+producer with its defaults, one call per record. The raw rows send one ready-made frame again and again, eight
+unanswered at most. The limit beside them is the same bytes over loopback with nobody looking at them.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import confluent_kafka
+
+from tests.benchmarks import wire
+from tests.benchmarks.librdkafka import LOG_ERRORS, Producer
+from tests.benchmarks.measure import alternate
+from tests.benchmarks.peers import running
+from tests.benchmarks.table import Gate, Table, ratio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from tests.benchmarks.peers import Peer
+
+PEERS = ("kcli", "mock", "apache", "kfake")
+MEGABYTE = 1_000_000
+RUN_BYTES = 64 * MEGABYTE
+IN_FLIGHT = 8
+PYTHON_RECORDS = 50_000
+
+
+class Case(NamedTuple):
+    """What librdkafka is to send, and the lowest share of the mock cluster's throughput for kcli."""
+
+    record_bytes: int
+    batch_bytes: int
+    codec: str
+    gate: float
+
+
+CASES = (
+    Case(1000, 16_384, "none", 0.45),
+    Case(1000, 131_072, "none", 0.5),
+    Case(1000, 1_000_000, "none", 0.5),
+    Case(1000, 1_000_000, "lz4", 0.85),
+    Case(100, 16_384, "none", 0.0),
+    Case(100, 131_072, "none", 0.8),
+    Case(100, 1_000_000, "none", 0.8),
+)
+RAW_CASES = ((1000, 16_384), (1000, 131_072), (1000, 1_000_000), (100, 16_384), (100, 131_072))
+APACHE_FROM_BYTES = 131_072
+"""From this batch size on kcli must not be slower than Apache Kafka."""
+
+
+def run() -> list[Table]:
+    """Measure every case with every peer, in turn."""
+    with running(*PEERS, "drain") as found:
+        peers = {name: peer for name, peer in found.items() if name != "drain"}
+        return [_librdkafka(peers), _raw(peers, found["drain"])]
+
+
+def _librdkafka(peers: Mapping[str, Peer]) -> Table:
+    table = Table(
+        "produce: librdkafka, MB/s", ("records, batches, codec", *peers, "kcli / mock", "kcli / apache")
+    )
+    for number, case in enumerate(CASES):
+        producers = {name: _producer(peer, f"case-{number}", case) for name, peer in peers.items()}
+        count = RUN_BYTES // case.record_bytes
+        subjects = {
+            name: partial(_rate, partial(producer.send, count), RUN_BYTES)
+            for name, producer in producers.items()
+        }
+        label = f"{case.record_bytes} B, {_size(case.batch_bytes)}, {case.codec}"
+        _add(table, label, alternate(subjects), mock_gate=case.gate, batch_bytes=case.batch_bytes)
+        for producer in producers.values():
+            producer.close()
+    subjects = {name: partial(_python_rate, peer) for name, peer in peers.items()}
+    _add(table, "1000 B, python, none", alternate(subjects), mock_gate=0.9, batch_bytes=0)
+    return table
+
+
+def _producer(peer: Peer, topic: str, case: Case) -> Producer:
+    with peer.connect() as client:
+        wire.make_topic(client, topic)
+    config = {"batch.size": case.batch_bytes, "compression.codec": case.codec}
+    producer = Producer(peer.bootstrap, topic, wire.payloads(case.record_bytes), config)
+    producer.send(1)
+    return producer
+
+
+def _python_rate(peer: Peer) -> float:
+    producer = confluent_kafka.Producer(
+        {"bootstrap.servers": peer.bootstrap, "linger.ms": 5, "log_level": LOG_ERRORS}
+    )
+    producer.produce("python", b"first")
+    producer.flush()
+    values = wire.payloads(1000)
+    started = time.perf_counter()
+    for number in range(PYTHON_RECORDS):
+        producer.produce("python", values[number % len(values)], partition=0)
+    if producer.flush(60):
+        raise wire.BenchmarkFailed("records were not delivered")
+    return PYTHON_RECORDS * 1000 / (time.perf_counter() - started) / MEGABYTE
+
+
+def _raw(peers: Mapping[str, Peer], drain: Peer) -> Table:
+    table = Table(
+        "produce: raw frames, MB/s", ("records, batches", *peers, "limit", "kcli / mock", "kcli / apache")
+    )
+    for number, (record_bytes, batch_bytes) in enumerate(RAW_CASES):
+        batch, _ = wire.batch_of(batch_bytes, record_bytes)
+        count = max(8, RUN_BYTES // len(batch))
+        subjects: dict[str, Callable[[], float]] = {}
+        clients = []
+        for name, peer in peers.items():
+            clients.append(peer.connect())
+            topic = f"raw-{number}"
+            wire.make_topic(clients[-1], topic)
+            producing = wire.Producing(clients[-1], topic, batch)
+            subjects[name] = partial(_rate, partial(producing.stream, count, IN_FLIGHT), count * len(batch))
+        clients.append(drain.connect())
+        subjects["limit"] = partial(_rate, partial(_drain, clients[-1], batch, count), count * len(batch))
+        label = f"{record_bytes} B, {_size(batch_bytes)}"
+        _add(table, label, alternate(subjects), mock_gate=0, batch_bytes=batch_bytes)
+        for client in clients:
+            client.close()
+    return table
+
+
+def _drain(client: wire.RawClient, batch: bytes, count: int) -> None:
+    wire.send_size(client.socket, b"R", count * len(batch))
+    for _ in range(count):
+        client.socket.sendall(batch)
+    client.socket.recv(1)
+
+
+def _rate(send: Callable[[], object], size: int) -> float:
+    started = time.perf_counter()
+    send()
+    return size / (time.perf_counter() - started) / MEGABYTE
+
+
+def _add(table: Table, label: str, found: Mapping[str, float], *, mock_gate: float, batch_bytes: int) -> None:
+    """Add a row, and the gates that it must pass."""
+    kcli = found["kcli"]
+    against = {name: ratio(kcli, found[name]) for name in ("mock", "apache") if name in found}
+    table.add(label, *found.values(), *against.values())
+    if mock_gate and "mock" in against:
+        table.gates.append(Gate(f"{label}: kcli / mock", against["mock"], mock_gate, at_least=True))
+    if batch_bytes >= APACHE_FROM_BYTES and "apache" in against:
+        table.gates.append(Gate(f"{label}: kcli / apache", against["apache"], 1, at_least=True))
+
+
+def _size(size: int) -> str:
+    return "1 MB" if size == MEGABYTE else f"{size // 1024} KB"
