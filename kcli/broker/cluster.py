@@ -174,7 +174,13 @@ class Cluster:
                 wall_ms=self._wall_ms,
                 report=_log.warning,
             )
-            controller = Controller(self._metadata_log, replay(self._metadata_log.replay()), random=Random())
+            controller = Controller(
+                self._metadata_log,
+                replay(self._metadata_log.replay()),
+                random=Random(),
+                # Nodes do not copy from one another yet, and a replica that stays empty would be a lie.
+                max_replicas=1,
+            )
             controller.begin_term()
         except OSError as error:
             raise KcliError(f"cannot open the metadata log in `{log_dir}`: {error.strerror}") from error

@@ -14,6 +14,7 @@ from kcli.broker.cluster import Cluster, ClusterOptions
 from kcli.client.admin import NewTopic, create_topics, describe_cluster, list_topics
 from kcli.client.client import connect
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.support.running_cluster import running_cluster
 
 if TYPE_CHECKING:
@@ -147,3 +148,11 @@ async def test_a_copied_topic_directory_is_set_aside_when_it_is_not_adopted(tmp_
         assert await topic_names(cluster) == []
     assert not stranger.exists()
     assert [path.name for path in (tmp_path / "node-1").glob("stranger-0.*-stray")]
+
+
+async def test_more_replicas_than_the_nodes_can_keep_are_refused(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3) as cluster, connect(cluster.bootstrap_servers[0]) as client:
+        wanted = NewTopic("copied", partitions=1, replication_factor=2)
+        outcome = (await create_topics(client, [wanted]))["copied"]
+        assert isinstance(outcome, KafkaError)
+        assert outcome.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -63,11 +63,13 @@ class Controller:
         *,
         random: Random,
         new_topic_id: Callable[[], bytes] = random_uuid,
+        max_replicas: int | None = None,
     ) -> None:
         self.image = image
         self._log = log
         self._random = random
         self._new_topic_id = new_topic_id
+        self._max_replicas = max_replicas
         self._subscribers: list[Callable[[MetadataImage, MetadataDelta], None]] = []
 
     def subscribe(self, subscriber: Callable[[MetadataImage, MetadataDelta], None]) -> None:
@@ -150,6 +152,7 @@ class Controller:
                 defaults=defaults,
                 random=self._random,
                 new_topic_id=self._new_topic_id,
+                max_replicas=self._max_replicas,
             ),
         )
 

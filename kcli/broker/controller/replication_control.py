@@ -76,8 +76,11 @@ def create_topics(
     defaults: TopicDefaults,
     random: Random,
     new_topic_id: Callable[[], bytes],
+    max_replicas: int | None = None,
 ) -> ControllerResult[list[TopicImage | KafkaError]]:
     """Create topics; each response is the topic as it begins.
+
+    `max_replicas` is how many replicas of a partition the nodes can keep, if not as many as there are nodes.
 
     Error codes are those of `ReplicationControlManager`: 17 name, 36 exists, 37 and 38 counts, 39 and 42
     assignments, 40 configuration, 44 more than one batch can hold.
@@ -89,6 +92,7 @@ def create_topics(
         try:
             taken.check(wanted.name)
             topic, own = _decide_topic(image, wanted, defaults, random, new_topic_id)
+            _check_replica_count(topic, max_replicas)
             _check_batch_size(len(records) + len(own))
         except KafkaError as error:
             outcomes.append(error)
@@ -167,6 +171,14 @@ def _decide_topic(
     partitions = tuple(_new_partition(image, replicas) for replicas in assigned)
     topic = TopicImage(wanted.name, wanted.topic_id or new_topic_id(), partitions)
     return topic, _topic_records(topic, config_records)
+
+
+def _check_replica_count(topic: TopicImage, max_replicas: int | None) -> None:
+    if max_replicas is not None and any(len(each.replicas) > max_replicas for each in topic.partitions):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"the nodes of this broker do not replicate: the replication factor can be {max_replicas} at most",
+        )
 
 
 def _topic_records(topic: TopicImage, configs: Iterable[MetadataRecord]) -> list[MetadataRecord]:
