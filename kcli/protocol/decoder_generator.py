@@ -10,7 +10,9 @@ The function it makes is `decode(b, p, end) -> (object, position)`. What makes i
 
 What makes it safe: a fixed field beyond the end makes `struct` raise, an index beyond the end too; a
 string cut short leaves the position beyond the end, where the next read raises or, at the very end,
-`Codec` does. Counts of structs are compared with the bytes that remain before anything is made.
+`Codec` does. Counts of structs are compared with the bytes that remain before anything is made. Where that is
+not enough, a decoder also counts down a number of array elements and tagged fields: an element of one byte may
+become an object of a hundred.
 """
 
 from __future__ import annotations
@@ -77,10 +79,11 @@ class _DecoderWriter:
     Its first entry may be the integers of an array: ("3i" family, target, name of the length).
     """
 
-    def __init__(self, version: int, flexible: bool, has_records: bool) -> None:
+    def __init__(self, version: int, flexible: bool, has_records: bool, max_elements: int | None) -> None:
         self.version = version
         self.flexible = flexible
         self.has_records = has_records
+        self.is_counting = max_elements is not None
         self.lines: list[str] = []
         self.depth = 1
         self.serial = 0
@@ -121,6 +124,7 @@ class _DecoderWriter:
             return
         item, array, length = self.pending_array
         self.pending_array = None
+        self.count_down(length)
         letters = "".join(letter for letter, _ in self.pending)
         targets = "".join(f", {target}" for _, target in self.pending) or ","
         family = self.constant(("ints", item, letters), lambda: Unpackers(item, letters))
@@ -182,6 +186,7 @@ class _DecoderWriter:
         self.emit(f"if {count}:")
         self.depth += 1
         self.emit(f"if {count} > 127: {count}, p = varint(b, p - 1)")
+        self.count_down(count)
         self.emit(f"for _ in repeat(None, {count}):")
         self.depth += 1
         number, stop = self.fresh_name("tag"), self.fresh_name("e")
@@ -301,6 +306,13 @@ class _DecoderWriter:
         limit = "end - p" if size == 1 else f"(end - p) // {size}"
         self.emit(f"if not 0 <= {length} <= {limit}:")
         self.emit(f"    raise ValueError('{field.name}: a count of %d' % {length})")
+        self.count_down(length)
+
+    def count_down(self, count: str) -> None:
+        """Write the check that there may be so many elements more, for a decoder that minds."""
+        if self.is_counting:
+            self.emit(f"room -= {count}")
+            self.emit("if room < 0: raise ValueError('too many elements')")
 
     def items(self, field: Field, kind: str, length: str, target: str) -> None:
         """Write the reading of an array of strings, byte strings or ids."""
@@ -376,12 +388,17 @@ class _DecoderWriter:
         return True
 
 
-def generate_decoder(struct: type[Any], version: int, flexible: bool) -> Callable[..., tuple[Any, int]]:
+def generate_decoder(
+    struct: type[Any], version: int, flexible: bool, max_elements: int | None = None
+) -> Callable[..., tuple[Any, int]]:
     """Return the compiled `decode(b, p, end)`: of `bytes`, or of a `memoryview` if it holds record data.
 
-    What it raises on malformed input: `struct.error`, `IndexError` or `ValueError`.
+    What it raises on malformed input, and on more array elements and tagged fields than `max_elements`:
+    `struct.error`, `IndexError` or `ValueError`.
     """
-    writer = _DecoderWriter(version, flexible, has_records(struct, version))
+    writer = _DecoderWriter(version, flexible, has_records(struct, version), max_elements)
+    if max_elements is not None:
+        writer.emit(f"room = {max_elements}")
     writer.emit(f"o = new({writer.class_name(struct)})")
     writer.struct(struct, "o")
     writer.flush()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 API_VERSIONS = 18
 
+_MAX_TAGS = 1000
 _REQUEST_START = Struct(">hhih")
 _CORRELATION = Struct(">i")
 
@@ -92,6 +93,8 @@ def parse_request_header(buffer: Buffer, offset: int = 0) -> tuple[RequestHeader
 
 def _skip_tags(buffer: Buffer, position: int) -> int:
     count, position = decode_unsigned_varint(buffer, position)
+    if count > _MAX_TAGS:
+        raise ValueError(f"{count} tagged fields")
     for _ in range(count):
         _, position = decode_unsigned_varint(buffer, position)
         size, position = decode_unsigned_varint(buffer, position)

@@ -78,6 +78,13 @@ def fresh(factory: type[T]) -> T:
     return cast("T", Fresh(factory))
 
 
+MAX_REQUEST_ELEMENTS = 100_000
+"""Array elements and tagged fields in one request: far more than the largest cluster's clients send.
+
+Without a limit a request of 100 MB can name fifty million topics, which take gigabytes as objects.
+"""
+
+
 class DecodeError(KcliError):
     """Bytes that are not what they should be: cut short, out of range, not UTF-8."""
 
@@ -289,7 +296,8 @@ class Codec(Generic[T]):
     def _compile_decoder(self, buffer: Buffer, offset: int, end: int) -> tuple[T, int]:
         from kcli.protocol.decoder_generator import generate_decoder
 
-        self._decode = generate_decoder(self.cls, self.version, self.flexible)
+        limit = MAX_REQUEST_ELEMENTS if self.cls.__name__.endswith("Request") else None
+        self._decode = generate_decoder(self.cls, self.version, self.flexible, limit)
         return self._decode(buffer, offset, end)
 
 

@@ -12,7 +12,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
 
-from kcli.protocol.schema import DecodeError
+from kcli.protocol.schema import MAX_REQUEST_ELEMENTS, DecodeError
 from kcli.protocol.unsigned_varint import decode_unsigned_varint, encode_unsigned_varint
 from kcli.protocol.uuids import ZERO_UUID
 
@@ -80,11 +80,13 @@ def _read_plain(body: memoryview, version: int) -> ProduceData:
     acks, timeout_ms = _ACKS.unpack_from(body, position)
     topics: list[Topic] = []
     count, position = _count(body, position + 6)
+    room = _take(MAX_REQUEST_ELEMENTS, count)
     for _ in range(count):
         (length,) = _LENGTH.unpack_from(body, position)
         name, position = _text(body, position + 2, length)
         partitions: list[tuple[int, memoryview | None]] = []
         partition_count, position = _count(body, position)
+        room = _take(room, partition_count)
         for _ in range(partition_count):
             index, size = _PARTITION.unpack_from(body, position)
             position += 8
@@ -109,6 +111,7 @@ def _read_flexible(body: memoryview, version: int) -> ProduceData:
     acks, timeout_ms = _ACKS.unpack_from(body, position)
     topics: list[Topic] = []
     count, position = _compact_count(body, position + 6)
+    room = _take(MAX_REQUEST_ELEMENTS, count)
     for _ in range(count):
         name, topic_id = "", ZERO_UUID
         if version >= TOPIC_IDS_FROM:
@@ -119,6 +122,7 @@ def _read_flexible(body: memoryview, version: int) -> ProduceData:
             name, position = _text(body, position, length - 1)
         partitions: list[tuple[int, memoryview | None]] = []
         partition_count, position = _compact_count(body, position)
+        room = _take(room, partition_count)
         for _ in range(partition_count):
             (index,) = _INDEX.unpack_from(body, position)
             size, position = _varint(body, position + 4)
@@ -130,11 +134,13 @@ def _read_flexible(body: memoryview, version: int) -> ProduceData:
                 position = stop
             else:
                 partitions.append((index, None))
-            position = _skip_tags(body, position)
-        position = _skip_tags(body, position)
+            if body[position]:
+                position, room = _skip_tags(body, position, room)
+            else:
+                position += 1
+        position, room = _skip_tags(body, position, room)
         topics.append((name, topic_id, partitions))
-    if _skip_tags(body, position) > end:
-        raise ValueError("cut short")
+    _skip_tags(body, position, room)
     return ProduceData(transactional_id, acks, timeout_ms, topics, end)
 
 
@@ -166,17 +172,26 @@ def _varint(body: memoryview, position: int) -> tuple[int, int]:
     return decode_unsigned_varint(body, position)
 
 
-def _skip_tags(body: memoryview, position: int) -> int:
+def _take(room: int, count: int) -> int:
+    """Return how many elements the request may have beyond `count` more."""
+    if count > room:
+        raise ValueError("too many elements")
+    return room - count
+
+
+def _skip_tags(body: memoryview, position: int, room: int) -> tuple[int, int]:
+    """Return the position behind a tag section, and how many elements may follow."""
     if body[position] == 0:
-        return position + 1
+        return position + 1, room
     count, position = decode_unsigned_varint(body, position)
+    room = _take(room, count)
     for _ in range(count):
         _, position = decode_unsigned_varint(body, position)
         size, position = decode_unsigned_varint(body, position)
         position += size
         if position > len(body):
             raise ValueError("cut short")
-    return position
+    return position, room
 
 
 # --- the response --------------------------------------------------------------------------------
