@@ -18,7 +18,10 @@ def offset_for_timestamp(log: UnifiedLog, timestamp: int) -> tuple[int, int, int
     """
     for segment in log.segments:
         if segment.largest_timestamp >= timestamp:
-            return segment.find_offset_by_timestamp(timestamp, log.log_start_offset)
+            found = segment.find_offset_by_timestamp(timestamp, log.log_start_offset)
+            # The record that made the segment qualify may lie below the log start.
+            if found is not None:
+                return found
     return None
 
 
