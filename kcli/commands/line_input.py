@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import trio
@@ -33,17 +33,13 @@ class Input:
         self.is_terminal = is_stdin and os.isatty(STDIN)
         self._may_wait = stat.S_ISFIFO(status.st_mode) or stat.S_ISSOCK(status.st_mode) or self.is_terminal
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield what there is to read, up to 1 MiB at a time, until the end."""
-        while True:
-            if self._may_wait:
-                await trio.lowlevel.wait_readable(self.descriptor)
-            else:
-                await trio.lowlevel.checkpoint()
-            chunk = os.read(self.descriptor, CHUNK_BYTES)
-            if not chunk:
-                return
-            yield chunk
+    async def read(self) -> bytes:
+        """Return what there is to read, up to 1 MiB; nothing at the end."""
+        if self._may_wait:
+            await trio.lowlevel.wait_readable(self.descriptor)
+        else:
+            await trio.lowlevel.checkpoint()
+        return os.read(self.descriptor, CHUNK_BYTES)
 
     def close(self) -> None:
         """Close a file that was opened."""

@@ -7,7 +7,7 @@ delivered, after Ctrl-C within a second.
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -136,11 +136,17 @@ class LineSender:
 
         splitter = LineSplitter()
         with closing(source):
-            async for chunk in prompted(source):
+            while chunk := await self.read(source):
                 await self.send_lines(splitter.feed(chunk))
                 advance(len(chunk))
                 self.bytes_read += len(chunk)
             await self.send_lines(splitter.finish())
+
+    async def read(self, source: Input) -> bytes:
+        """Return the next chunk of an input; on a terminal ask for it."""
+        if source.is_terminal:
+            print(PROMPT, end="", file=sys.stderr, flush=True)
+        return await source.read()
 
     async def send_lines(self, lines: list[bytes]) -> None:
         """Send some lines; a record that the producer refuses is counted, and the others go on."""
@@ -156,13 +162,3 @@ class LineSender:
                 self.tally.fail(error)
             else:
                 delivery.on_settled(settle)
-
-
-async def prompted(source: Input) -> AsyncIterator[bytes]:
-    """Yield an input's chunks; on a terminal ask for each line."""
-    if source.is_terminal:
-        print(PROMPT, end="", file=sys.stderr, flush=True)
-    async for chunk in source.chunks():
-        yield chunk
-        if source.is_terminal:
-            print(PROMPT, end="", file=sys.stderr, flush=True)

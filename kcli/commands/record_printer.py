@@ -48,6 +48,9 @@ class RecordPrinter:
     async def run(self) -> None:
         """Print records until a limit is reached."""
         limits = self._limits
+        # An empty partition has nothing to poll for: only its position tells that it is at its end.
+        for partition in limits.end_offsets or ():
+            await self._consumer.position(partition)
         while not self._is_done():
             most = RECORDS_PER_POLL
             if limits.max_messages is not None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.commands.fake_cluster import FakeCluster
 from tests.conftest import Finished
+from tests.support.kcli_broker import KcliBroker
 
 Transcript = Callable[..., None]
 
@@ -38,3 +39,12 @@ def transcript(kcli: Callable[..., Finished], golden: Callable[[str, str], None]
         golden(f"cli/{name}.txt", "\n".join(shown))
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
+    """A running broker in a process of its own, one for all tests: each makes its own topics."""
+    running = KcliBroker(tmp_path_factory.mktemp("broker"))
+    running.start()
+    yield running
+    assert running.stop() == 0

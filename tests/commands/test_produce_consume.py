@@ -1,0 +1,224 @@
+"""`produce` and `consume` against a running broker: whole command lines in, bytes out."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import termios
+from array import array
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Finished
+from tests.support.kcli_broker import KcliBroker
+
+Kcli = Callable[..., Finished]
+
+
+@pytest.fixture
+def topic(
+    broker: KcliBroker, kcli: Kcli, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> str:
+    """A new topic of three partitions, on the broker that commands use by default."""
+    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", broker.bootstrap)
+    name = "".join(character if character.isalnum() else "-" for character in request.node.name)
+    assert kcli("topics", "create", name, "--partitions", "3").exit_code == 0
+    return name
+
+
+def consumed(kcli: Kcli, topic: str, *arguments: str) -> list[str]:
+    """Return the lines that `consume` prints of a topic from its beginning to its end, sorted."""
+    finished = kcli("consume", topic, "--from-beginning", "--until-end", *arguments)
+    assert finished.exit_code == 0, finished.err
+    lines = finished.out.splitlines()
+    assert finished.err == f"Processed a total of {len(lines)} messages\n"
+    return sorted(lines)
+
+
+def test_lines_come_back(topic: str, kcli: Kcli) -> None:
+    sent = kcli("produce", topic, "-o", "json", input=b"one\ntwo\r\n\nlast")
+    assert json.loads(sent.out) == {"topic": topic, "delivered": 4, "failed": 0, "bytes": 14, "failures": []}
+    assert sent.exit_code == 0
+    assert consumed(kcli, topic) == ["", "last", "one", "two"]
+
+
+def test_the_text_format_prints_nothing_of_what_was_sent(topic: str, kcli: Kcli) -> None:
+    assert kcli("produce", topic, input=b"one\n") == Finished(0, "", "")
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
+def test_every_codec(codec: str, topic: str, kcli: Kcli, tmp_path: Path) -> None:
+    lines = [f"line {number} " + "x" * (number % 50) for number in range(2_000)]
+    (tmp_path / "a").write_text("\n".join(lines[:700]) + "\n")
+    (tmp_path / "b").write_text("\n".join(lines[700:]))
+    sent = kcli("produce", topic, str(tmp_path / "a"), str(tmp_path / "b"), "-z", codec)
+    assert sent == Finished(0, "", "")
+    assert consumed(kcli, topic) == sorted(lines)
+
+
+def test_keys_headers_and_nulls(topic: str, kcli: Kcli) -> None:
+    arguments = [
+        "--reader-property", "parse.key=true", "--reader-property", "parse.headers=true",
+        "--reader-property", "null.marker=NULL",
+    ]  # fmt: skip
+    lines = b"h:1,i:NULL\tk\tv\nNULL\tk\tNULL\n"
+    assert kcli("produce", "--topic", topic, *arguments, input=lines).exit_code == 0
+    printed = [f"print.{column}=true" for column in ("headers", "key")]
+    shown = consumed(kcli, topic, *(word for each in printed for word in ("--formatter-property", each)))
+    assert shown == ["NO_HEADERS\tk\tnull", "h:1,i:null\tk\tv"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "partition"),
+    [
+        ((), 0),
+        (("--partitioner", "consistent_random"), 0),
+        (("--partitioner", "fnv1a"), 2),
+        (("--partition", "1"), 1),
+    ],
+)
+def test_keys_choose_partitions_as_other_clients_do(
+    arguments: Sequence[str], partition: int, topic: str, kcli: Kcli
+) -> None:
+    sent = kcli("produce", topic, "--reader-property", "parse.key=true", *arguments, input=b"abc\tv\n")
+    assert sent.exit_code == 0
+    [line] = consumed(kcli, topic, "-o", "json")
+    assert json.loads(line)["partition"] == partition
+
+
+def test_serializers_and_deserializers(topic: str, kcli: Kcli) -> None:
+    assert kcli("produce", topic, "--value-serializer", "double", input=b"1.5\n-2\n").exit_code == 0
+    assert consumed(kcli, topic, "--value-deserializer", "DoubleDeserializer") == ["-2.0", "1.5"]
+    failed = kcli("consume", topic, "--from-beginning", "--until-end", "--value-deserializer", "int")
+    assert failed.exit_code == 1
+    assert "not a value of type int: 8 bytes" in failed.err
+    skipped = kcli(
+        "consume",
+        topic,
+        "--from-beginning",
+        "--until-end",
+        "--value-deserializer",
+        "int",
+        "--skip-message-on-error",
+    )
+    assert skipped.exit_code == 0
+    assert skipped.err.endswith("Processed a total of 2 messages\n")
+
+
+def test_a_line_that_cannot_be_parsed_ends_the_input_and_what_came_before_is_sent(
+    topic: str, kcli: Kcli
+) -> None:
+    sent = kcli("produce", topic, "--reader-property", "parse.key=true", input=b"k\tv\nbad\nk\tw\n")
+    assert sent.exit_code == 1
+    assert sent.err.startswith("error: no key separator found on line 2: bad\n")
+    assert consumed(kcli, topic) == ["v"]
+
+
+def test_a_record_that_is_too_large_fails_alone(topic: str, kcli: Kcli) -> None:
+    lines = b"small\n" + b"x" * 2_000_000 + b"\nsmall\n"
+    sent = kcli("produce", topic, input=lines)
+    assert sent.exit_code == 1
+    assert sent.err.startswith("error: 1 of 3 records were not delivered: the record takes 2000097 bytes")
+    assert consumed(kcli, topic) == ["small", "small"]
+
+
+def test_partitions_offsets_and_counts(topic: str, kcli: Kcli) -> None:
+    kcli("produce", topic, "--partition", "1", input=b"".join(b"%d\n" % number for number in range(20)))
+    assert (
+        kcli("consume", topic, "--partition", "1", "--offset", "17", "--max-messages", "2").out == "17\n18\n"
+    )
+    assert kcli("consume", topic, "--partition", "1", "--offset", "earliest", "--until-end").out.startswith(
+        "0\n1\n"
+    )
+    assert kcli("consume", topic, "--partition", "0,2", "--from-beginning", "--until-end").out == ""
+    silent = kcli("consume", topic, "--partition", "1", "--timeout-ms", "200")
+    assert silent == Finished(0, "", "Processed a total of 0 messages\n")
+
+
+def test_times(topic: str, kcli: Kcli) -> None:
+    kcli("produce", topic, input=b"early\n")
+    [first] = consumed(kcli, topic, "-o", "json")
+    kcli("produce", topic, input=b"late\n")
+    between = str(json.loads(first)["timestamp"] + 1)
+    assert kcli("consume", topic, "--from-time", between, "--until-end").out == "late\n"
+    assert kcli("consume", topic, "--from-beginning", "--to-time", between).out == "early\n"
+    assert kcli("consume", topic, "--from-time", "2000-01-01", "--to-time", "2001-01-01T00:00:00Z").out == ""
+
+
+def test_several_topics_by_pattern(topic: str, kcli: Kcli) -> None:
+    other = f"{topic}-2"
+    kcli("topics", "create", other)
+    kcli("produce", topic, input=b"a\n")
+    kcli("produce", other, input=b"b\n")
+    finished = kcli("consume", "--include", f"{topic}.*", "--from-beginning", "--until-end")
+    assert sorted(finished.out.split()) == ["a", "b"]
+
+
+def test_names_of_before_kip_1147_still_work_with_a_warning(topic: str, kcli: Kcli) -> None:
+    sent = kcli("produce", topic, "--producer-property", "linger.ms=0", input=b"a\n")
+    assert sent == Finished(0, "", "warning: `--producer-property` is an old name of `--command-property`\n")
+    both = kcli("produce", topic, "--producer-property", "acks=1", "-X", "acks=1", input=b"a\n")
+    assert both == Finished(
+        2, "", "error: `--producer-property` and `--command-property` exclude each other\n"
+    )
+
+
+def test_the_noop_formatter_counts(topic: str, kcli: Kcli) -> None:
+    kcli("produce", topic, input=b"a\nb\n")
+    finished = kcli("consume", topic, "--from-beginning", "--until-end", "--formatter", "noop")
+    assert finished == Finished(0, "", "Processed a total of 2 messages\n")
+
+
+def start(*arguments: str, **streams: int) -> subprocess.Popen[bytes]:
+    """Start kcli as a process of its own, its output unbuffered by nobody but itself."""
+    return subprocess.Popen([sys.executable, "-m", "kcli", *arguments], stderr=subprocess.PIPE, **streams)
+
+
+def test_ctrl_c_while_consuming(topic: str, kcli: Kcli) -> None:
+    kcli("produce", topic, input=b"a\n")
+    process = start("consume", topic, "--from-beginning", stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"a\n"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (130, b"", b"Processed a total of 1 messages\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_while_producing_delivers_what_was_read(
+    number: signal.Signals, topic: str, kcli: Kcli
+) -> None:
+    process = start("produce", topic, "-X", "linger.ms=60000", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdin is not None
+    os.write(process.stdin.fileno(), b"first\nsecond\nunfinished")
+    wait_until_read(process.stdin.fileno())
+    process.send_signal(number)
+    assert process.wait(timeout=10) == 130
+    assert process.communicate() == (b"", b"error: interrupted: 2 records were delivered\n")
+    assert consumed(kcli, topic) == ["first", "second"]
+
+
+def wait_until_read(descriptor: int) -> None:
+    """Wait until the other end of a pipe has taken everything out of it."""
+    unread = array("i", [1])
+    while unread[0]:
+        fcntl.ioctl(descriptor, termios.FIONREAD, unread)
+        os.sched_yield()
+
+
+def test_a_reader_that_goes_away_ends_consuming_quietly(topic: str, kcli: Kcli) -> None:
+    kcli("produce", topic, input=b"".join(b"%08d\n" % number for number in range(50_000)))
+    process = start("consume", topic, "--from-beginning", stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=10) == 0
+    process.stderr.close()
