@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.controller.topic_names import INTERNAL_TOPICS, check_topic_name
+from kcli.broker.handlers.metadata_topics import FLEXIBLE_FROM, EncodedTopics, encode_topic
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
-    MetadataResponsePartition,
     MetadataResponseTopic,
 )
 from kcli.protocol.schema import codec
@@ -30,7 +30,7 @@ from kcli.protocol.unsigned_varint import encode_unsigned_varint
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kcli.broker.metadata_image import MetadataImage, PartitionRegistration, TopicImage
+    from kcli.broker.metadata_image import TopicImage
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.metadata import MetadataRequest
 
@@ -39,7 +39,6 @@ CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 TOPIC_OPERATIONS = 0b1101_1111_1000
 NOT_ASKED_FOR = -(2**31)
 
-_FLEXIBLE_FROM = 9
 _COUNT = Struct(">i")
 
 
@@ -48,15 +47,18 @@ def metadata(request: MetadataRequest, context: RequestContext) -> bytes:
     version = context.api_version
     topics: list[bytes]
     if request.topics is None or (version == 0 and not request.topics):
-        topics = [_known(context, topic, request) for topic in context.broker.image.topics.values()]
+        encoder = _encoder(context)
+        topics = [_known(context, topic, request, encoder) for topic in context.broker.image.topics.values()]
     else:
         _check_ids(request, version)
         if any(topic.topic_id != ZERO_UUID for topic in request.topics):
-            topics = [_by_id(context, topic.topic_id, request) for topic in request.topics]
+            encoder = _encoder(context)
+            topics = [_by_id(context, topic.topic_id, request, encoder) for topic in request.topics]
         else:
             names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
             refused = _create_missing(names, request, context)
-            topics = [_by_name(context, name, request, refused) for name in names]
+            encoder = _encoder(context)
+            topics = [_by_name(context, name, request, refused, encoder) for name in names]
     return _body(topics, request, context)
 
 
@@ -72,6 +74,10 @@ def failed(request: MetadataRequest, error: KafkaError) -> MetadataResponse:
         ],
         error_code=error.code,
     )
+
+
+def _encoder(context: RequestContext) -> EncodedTopics:
+    return EncodedTopics(context.broker.image, context.listener_name, context.api_version)
 
 
 def _check_ids(request: MetadataRequest, version: int) -> None:
@@ -110,11 +116,13 @@ def _is_legal(name: str) -> bool:
     return True
 
 
-def _by_id(context: RequestContext, topic_id: bytes, request: MetadataRequest) -> bytes:
+def _by_id(
+    context: RequestContext, topic_id: bytes, request: MetadataRequest, encoder: EncodedTopics
+) -> bytes:
     topic = context.broker.image.topics_by_id.get(topic_id)
     if topic is not None:
-        return _known(context, topic, request)
-    return _encode_topic(
+        return _known(context, topic, request, encoder)
+    return encode_topic(
         MetadataResponseTopic(
             error_code=ErrorCode.UNKNOWN_TOPIC_ID, name=None, topic_id=topic_id, partitions=[]
         ),
@@ -123,17 +131,21 @@ def _by_id(context: RequestContext, topic_id: bytes, request: MetadataRequest) -
 
 
 def _by_name(
-    context: RequestContext, name: str, request: MetadataRequest, refused: dict[str, KafkaError]
+    context: RequestContext,
+    name: str,
+    request: MetadataRequest,
+    refused: dict[str, KafkaError],
+    encoder: EncodedTopics,
 ) -> bytes:
     topic = context.broker.image.topics.get(name)
     if topic is not None:
-        return _known(context, topic, request)
+        return _known(context, topic, request, encoder)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if name in refused:
         error = refused[name].code
     elif not _is_legal(name):
         error = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return _encode_topic(
+    return encode_topic(
         MetadataResponseTopic(
             error_code=error, name=name, is_internal=name in INTERNAL_TOPICS, partitions=[]
         ),
@@ -141,60 +153,22 @@ def _by_name(
     )
 
 
-def _known(context: RequestContext, topic: TopicImage, request: MetadataRequest) -> bytes:
+def _known(
+    context: RequestContext, topic: TopicImage, request: MetadataRequest, encoder: EncodedTopics
+) -> bytes:
     """Return a topic that exists, encoded now or before."""
     cache = context.broker.replica_manager.encoded_metadata
     with_operations = request.include_topic_authorized_operations
     key = ("metadata", topic.topic_id, context.api_version, context.listener_name, with_operations)
     encoded = cache.get(key, topic)
     if encoded is None:
-        image = context.broker.image
-        response = MetadataResponseTopic(
-            name=topic.name,
-            topic_id=topic.topic_id,
+        encoded = encoder.encode(
+            topic,
             is_internal=topic.name in INTERNAL_TOPICS,
-            partitions=[
-                _partition(image, context.listener_name, context.api_version, index, partition)
-                for index, partition in enumerate(topic.partitions)
-            ],
-            topic_authorized_operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED_FOR,
+            operations=TOPIC_OPERATIONS if with_operations else NOT_ASKED_FOR,
         )
-        encoded = cache.put(key, topic, _encode_topic(response, context.api_version))
+        cache.put(key, topic, encoded)
     return encoded
-
-
-def _encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
-    return codec(MetadataResponseTopic, version, version >= _FLEXIBLE_FROM).encode(topic)
-
-
-def _partition(
-    image: MetadataImage, listener_name: str, version: int, index: int, partition: PartitionRegistration
-) -> MetadataResponsePartition:
-    def reachable(node_id: int) -> bool:
-        broker = image.brokers.get(node_id)
-        return broker is not None and not broker.fenced and broker.endpoint(listener_name) is not None
-
-    replicas, isr = list(partition.replicas), list(partition.isr)
-    error, leader = ErrorCode.NONE, partition.leader
-    if version == 0:
-        replicas, isr = list(filter(reachable, replicas)), list(filter(reachable, isr))
-        if (len(replicas), len(isr)) != (len(partition.replicas), len(partition.isr)):
-            error = ErrorCode.REPLICA_NOT_AVAILABLE
-    if not reachable(leader):
-        registration = image.brokers.get(leader)
-        error = ErrorCode.LEADER_NOT_AVAILABLE
-        if registration is not None and not registration.fenced and version >= 6:
-            error = ErrorCode.LISTENER_NOT_FOUND
-        leader = -1
-    return MetadataResponsePartition(
-        error_code=error,
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=replicas,
-        isr_nodes=isr,
-        offline_replicas=[node_id for node_id in partition.replicas if not reachable(node_id)],
-    )
 
 
 def _body(topics: list[bytes], request: MetadataRequest, context: RequestContext) -> bytes:
@@ -222,7 +196,7 @@ def _body(topics: list[bytes], request: MetadataRequest, context: RequestContext
         ),
     )
     body = codec(MetadataResponse, version).encode(response)
-    if version < _FLEXIBLE_FROM:
+    if version < FLEXIBLE_FROM:
         end = len(body) - (4 if version == 8 else 0)
         return b"".join([body[: end - 4], _COUNT.pack(len(topics)), *topics, body[end:]])
     # Behind the topics: operations up to version 10, the error from 13, the tag section.
