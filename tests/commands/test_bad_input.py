@@ -1,0 +1,203 @@
+"""What users get wrong: one clear line, perhaps a hint, the right exit code, and no traceback."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.conftest import Finished
+from tests.support.kcli_broker import KcliBroker
+
+Kcli = Callable[..., Finished]
+
+LISTENS = "hint: check that the broker runs and listens there\n"
+
+
+def check(finished: Finished, exit_code: int, *parts: str) -> None:
+    """Assert that an error is one line, that a hint may follow, and that nothing was printed as data."""
+    first, *rest = finished.err.splitlines()
+    assert finished.exit_code == exit_code
+    assert finished.out == ""
+    assert first.startswith("error: ")
+    assert len(rest) <= 1
+    assert all(line.startswith("hint: ") for line in rest)
+    for part in parts:
+        assert part in finished.err
+
+
+@pytest.mark.parametrize("command", ["topics list", "produce t", "consume t", "cluster id"])
+def test_a_broker_that_does_not_run(command: str, kcli: Kcli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed_soon:
+        address = f"127.0.0.1:{closed_soon.getsockname()[1]}"
+    check(
+        kcli(*command.split(), "-b", address),
+        1,
+        f"error: cannot connect to {address}: connection refused\n",
+        LISTENS,
+    )
+
+
+@pytest.mark.parametrize(
+    ("address", "exit_code", "message"),
+    [
+        ("no-such-host.invalid:9092", 1, "unknown host: no-such-host.invalid"),
+        ("localhost:port", 2, "localhost:port"),
+        ("localhost:99999", 2, "localhost:99999"),
+        ("", 2, "bootstrap"),
+        (",", 2, "bootstrap"),
+    ],
+)
+def test_an_address_that_is_none(address: str, exit_code: int, message: str, kcli: Kcli) -> None:
+    check(kcli("topics", "list", "-b", address), exit_code, message)
+
+
+@contextmanager
+def server(answer: bytes | None) -> Iterator[str]:
+    """Run a server that answers the first bytes of a connection, or closes it at once if `answer` is None."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            while True:
+                try:
+                    connection, _ = listener.accept()
+                except OSError:
+                    return
+                with connection:
+                    if answer is not None:
+                        connection.recv(4096)
+                        connection.sendall(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="http"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.2p1\r\n", id="ssh"),
+        pytest.param(b"\x15\x03\x01\x00\x02\x02\x46", id="tls alert"),
+        pytest.param(b"\x00\x00\x00\x04\x00\x00\x00\x00", id="an empty answer"),
+        pytest.param(None, id="closes"),
+    ],
+)
+def test_a_port_where_something_else_listens(answer: bytes | None, kcli: Kcli) -> None:
+    with server(answer) as address:
+        finished = kcli(
+            "topics",
+            "list",
+            "-b",
+            address,
+            "-X",
+            "default.api.timeout.ms=3000",
+            "-X",
+            "request.timeout.ms=1000",
+        )
+        check(finished, 1, address)
+
+
+def test_a_port_that_is_silent(kcli: Kcli) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        finished = kcli("topics", "list", "-b", address, "-X", "socket.connection.setup.timeout.ms=200")
+        check(finished, 1, address)
+
+
+@pytest.fixture
+def live(broker: KcliBroker, kcli: Kcli, monkeypatch: pytest.MonkeyPatch) -> Kcli:
+    """Run kcli against the running broker."""
+    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", broker.bootstrap)
+    return kcli
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("topics describe nothing", "topic `nothing` does not exist"),
+        ("topics delete nothing", "topic `nothing` does not exist"),
+        ("topics alter nothing --partitions 3", "topic `nothing` does not exist"),
+        ("consume nothing", "topic `nothing` does not exist"),
+        ("consume present --partition 9", "topic `present` has no partition 9, it has 1"),
+        ("consume --include nothing.*", "no topic matches nothing.*"),
+        ("configs describe --topic nothing", "cannot describe the configuration of topic nothing"),
+        ("configs describe --broker 77", "broker 77 is not in the cluster"),
+        ("get-offsets nothing", "no topic or partition matches"),
+        ("log-dirs describe --broker-list 9", "there is no broker 9"),
+        ("topics create present", "cannot create topic `present`: "),
+        ("topics create wide --replication-factor 3", "cannot create topic `wide`: "),
+        ("topics create wide --replica-assignment 1:2", "cannot create topic `wide`: "),
+        ("topics create t --config no.such.name=1", "cannot create topic `t`: "),
+        ("topics create t --config retention.ms=soon", "cannot create topic `t`: "),
+        ("topics create t --config cleanup.policy=burn", "cannot create topic `t`: "),
+        ("topics create a/b", "cannot create topic `a/b`: "),
+        ("topics create ..", "cannot create topic `..`: "),
+        (f"topics create {'x' * 250}", "cannot create topic `xxx"),
+        (
+            "configs alter --topic present --add no.such.name=1",
+            "cannot alter the configuration of topic present",
+        ),
+        (
+            "configs alter --topic present --add retention.ms=x",
+            "cannot alter the configuration of topic present",
+        ),
+        ("configs alter --broker 1 --add no.such.name=1", "cannot alter the configuration of broker 1"),
+    ],
+)
+def test_what_the_cluster_refuses(command: str, message: str, live: Kcli) -> None:
+    live("topics", "create", "present", "--if-not-exists", "--force")
+    arguments = [*command.split(), "--force"] if command.startswith("topics create") else command.split()
+    if "alter nothing" in command:
+        arguments.append("--force")
+    check(live(*arguments), 1, f"error: {message}")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("consume", "exactly one of `TOPIC` and `--include` must be given"),
+        ("consume a --include b", "exactly one of `TOPIC` and `--include` must be given"),
+        ("consume a --offset 5", "`--offset` needs `--partition`"),
+        ("consume a --partition 0 --offset five", "`--offset` cannot be five"),
+        ("consume a --partition zero", "`--partition` wants numbers"),
+        ("consume --include a --partition 0", "`--partition` needs `TOPIC`"),
+        ("consume a --from-beginning --from-time 0", "exclude each other"),
+        ("consume a --from-beginning -X auto.offset.reset=latest", "contradicts `auto.offset.reset`: latest"),
+        ("consume a --from-time yesterday", "`--from-time` cannot be yesterday"),
+        ("consume a --formatter xml", "there is no formatter `xml`"),
+        ("consume a --formatter-property print.everything=true", "there is no formatter property"),
+        ("consume a --value-deserializer json", "there is no deserializer `json`"),
+        ("consume a -X auto.offset.reset=middle", "auto.offset.reset"),
+        ("produce", "missing argument `TOPIC`"),
+        ("produce a /no/such/file", "cannot read `/no/such/file`: No such file or directory"),
+        ("produce a /", "cannot read `/`: it is a directory"),
+        ("produce a --acks 2", "invalid value for `acks`: 2"),
+        ("produce a --acks 1 --idempotence", "an idempotent producer needs `acks` all: 1"),
+        ("produce a --reader-property parse.key", "`--reader-property` wants name=value: parse.key"),
+        ("produce a --line-reader Mine", "there is no line reader `Mine`"),
+        (
+            "topics list --command-config /no/such/file",
+            "cannot read `/no/such/file`: No such file or directory",
+        ),
+        ("topics list -X request.timeout.ms=soon", "invalid value for `request.timeout.ms`: soon"),
+        ("topics list -X nonsense", "`--command-property` wants name=value: nonsense"),
+    ],
+)
+def test_wrong_usage(command: str, message: str, kcli: Kcli) -> None:
+    check(kcli(*command.split()), 2, message)
+
+
+def test_a_property_that_nobody_knows_is_a_warning(live: Kcli) -> None:
+    finished = live("cluster", "id", "-X", "request.timeout.sm=1")
+    assert finished.exit_code == 0
+    assert (
+        finished.err == "warning: unknown property `request.timeout.sm`, did you mean `request.timeout.ms`?\n"
+    )
