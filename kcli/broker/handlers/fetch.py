@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.fetch import FetchRequest
 
-_READ_COMMITTED = 1
+_ISOLATIONS = {0: Isolation.HIGH_WATERMARK, 1: Isolation.TXN_COMMITTED}
+_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
+"""Answered without asking a log: the list of aborted transactions is empty then, not null."""
 _MAGIC_2_FROM = 4
 _ZSTD_FROM = 10
 _NO_BYTES = b""
@@ -107,7 +109,9 @@ class _Fetch:
     def _isolation_of(self, level: int) -> Isolation:
         if self._replica_id >= 0:
             return Isolation.LOG_END
-        return Isolation.TXN_COMMITTED if level == _READ_COMMITTED else Isolation.HIGH_WATERMARK
+        if level not in _ISOLATIONS:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no isolation level {level}")
+        return _ISOLATIONS[level]
 
     def _open_session(self, request: FetchRequest) -> FetchContext:
         uses_ids = self._version >= 13
@@ -199,10 +203,12 @@ class _Fetch:
             high_watermark=row.high_watermark,
             last_stable_offset=row.last_stable_offset,
             log_start_offset=row.log_start_offset,
-            aborted_transactions=None,
             records=_NO_BYTES if row.records is None else row.records,  # type: ignore[arg-type]
         )
-        if row.aborted is not None:
+        if row.aborted is None:
+            if error_code not in _UNKNOWN:
+                data.aborted_transactions = None
+        else:
             data.aborted_transactions = [
                 AbortedTransaction(producer_id=each.producer_id, first_offset=each.first_offset)
                 for each in row.aborted

@@ -67,7 +67,7 @@ def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOf
                         isolation,
                         twice=seen[topic.name, partition.partition_index] > 1,
                     )
-                    for partition in topic.partitions
+                    for partition in {each.partition_index: each for each in topic.partitions}.values()
                 ],
             )
             for topic in request.topics

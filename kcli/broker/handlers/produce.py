@@ -49,7 +49,21 @@ _BATCH_HEAD = Struct(">iibIh")
 """From byte 8: batch length, leader epoch, magic, CRC, attributes."""
 _BATCH_HEAD_POSITION = 8
 _MIN_BATCH_SIZE = 61
+_MIN_ENTRY_SIZE = 17
+"""An entry's offset, size and what stands before its magic, with it."""
+_LOG_OVERHEAD = 12
+_SIZE = Struct(">i")
 _TRANSACTIONAL = 0x10
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
 _NO_RECORDS = memoryview(bytearray())
 LEADERS_FROM = 10
 """From this version on an answer may say who leads (KIP-951)."""
@@ -91,16 +105,24 @@ def failed(request: ProduceData, error: KafkaError) -> ProduceResponse | None:
     )
 
 
+def refused_row(index: int, error: KafkaError, log_start_offset: int) -> Row:
+    """Return the row for a partition whose log refused the records; some errors show its start."""
+    return index, error.code, -1, -1, -1 if error.code in _WITHOUT_LOG_START else log_start_offset
+
+
 def _error_row(index: int, error: KafkaError) -> PartitionProduceResponse:
-    row = PartitionProduceResponse(
-        index=index, error_code=error.code, base_offset=-1, error_message=error.message
-    )
+    row = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1)
+    _explain(row, error)
+    return row
+
+
+def _explain(row: PartitionProduceResponse, error: KafkaError) -> None:
+    row.error_message = error.message
     if isinstance(error, InvalidRecords):
         row.record_errors = [
             BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
             for number, why in error.record_errors
         ]
-    return row
 
 
 class _Append:
@@ -135,25 +157,31 @@ class _Append:
             rows: list[Row] = []
             self._rows.append((name, topic_id, rows))
             for index, records in partitions:
+                log_start = -1
                 try:
-                    rows.append(self._append(known, index, records, number, len(rows)))
+                    partition = self._check(known, index, records)
+                    log_start = partition.log.log_start_offset
+                    row = self._append(partition, index, records or _NO_RECORDS, number, len(rows))
                 except KafkaError as error:
                     self._errors[number, len(rows)] = error
-                    rows.append((index, error.code, -1, -1, -1))
+                    row = refused_row(index, error, log_start)
+                rows.append(row)
                 yield
 
-    def _append(
-        self, name: str | None, index: int, records: memoryview | None, topic_number: int, number: int
-    ) -> Row:
+    def _check(self, name: str | None, index: int, records: memoryview | None) -> Partition:
+        """Return the partition; raise `KafkaError` for what is refused without looking at its log."""
         if name is None:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
         partition = self._replica_manager.partition(name, index)
-        if records is None:
-            records = _NO_RECORDS
         if self._version >= 3:
-            check_one_batch(records, self._version)
+            check_one_batch(records or _NO_RECORDS, self._version)
         if name in INTERNAL_TOPICS and self._context.client_id != _ADMIN_CLIENT_ID:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{name}` is the broker's own")
+        return partition
+
+    def _append(
+        self, partition: Partition, index: int, records: memoryview, topic_number: int, number: int
+    ) -> Row:
         acks = self._request.acks
         info = partition.append(
             records, acks=acks, now_ms=self._now_ms, max_decompressed=MAX_DECOMPRESSED_BYTES
@@ -206,9 +234,8 @@ class _Append:
         moved_leaders: set[int] = set()
         for (topic_number, number), error in self._errors.items():
             topic = topics[topic_number]
-            row = topic.partition_responses[number] = _error_row(
-                topic.partition_responses[number].index, error
-            )
+            row = topic.partition_responses[number]
+            _explain(row, error)
             if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and self._version >= LEADERS_FROM:
                 leader = self._leader_of(topic, row.index)
                 if leader is not None:
@@ -243,14 +270,29 @@ def check_one_batch(records: memoryview, version: int) -> None:
         raise KafkaError(ErrorCode.INVALID_RECORD, "there is no record batch")
     length, _, magic, _, attributes = _BATCH_HEAD.unpack_from(records, _BATCH_HEAD_POSITION)
     if magic != 2:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"version {version} carries record batches of magic 2, not {magic}"
-        )
-    if length + 12 != len(records):
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, f"version {version} carries exactly one whole record batch"
-        )
+        raise _wrong_magic(magic, version)
+    if length + _LOG_OVERHEAD != len(records):
+        _check_end(records, length, version)
     if attributes & 7 == Codec.ZSTD and version < 7:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 or later")
     if attributes & _TRANSACTIONAL:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "there is no transaction coordinator")
+
+
+def _wrong_magic(magic: int, version: int) -> KafkaError:
+    code = ErrorCode.INVALID_RECORD if magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE
+    return KafkaError(code, f"version {version} carries record batches of magic 2, not {magic}")
+
+
+def _check_end(records: memoryview, length: int, version: int) -> None:
+    """Raise `KafkaError` unless the batch is whole and nothing whole comes behind it.
+
+    A part of an entry behind the batch is dropped, as everywhere.
+    """
+    if length + _LOG_OVERHEAD < _MIN_BATCH_SIZE:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot be as short as {length} bytes")
+    rest = records[length + _LOG_OVERHEAD :]
+    if length + _LOG_OVERHEAD > len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the record batch is cut short")
+    if len(rest) >= _MIN_ENTRY_SIZE and _SIZE.unpack_from(rest, 8)[0] + _LOG_OVERHEAD <= len(rest):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"version {version} carries exactly one record batch")

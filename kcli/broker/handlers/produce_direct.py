@@ -11,7 +11,13 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
 
-from kcli.broker.handlers.produce import MAX_DECOMPRESSED_BYTES, YIELD_BYTES, check_one_batch, failed
+from kcli.broker.handlers.produce import (
+    MAX_DECOMPRESSED_BYTES,
+    YIELD_BYTES,
+    check_one_batch,
+    failed,
+    refused_row,
+)
 from kcli.broker.handlers.produce_wire import FLEXIBLE_FROM, TOPIC_IDS_FROM, ProduceData, encode_one_row
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.uuids import ZERO_UUID
@@ -84,13 +90,20 @@ def produce_directly(
     if partition is None or not partition.is_alone or (acks != 1 and acks != -1):
         return None
     records = buffer[position:stop]
+    log_start_offset = -1
     try:
         check_one_batch(records, version)
+        log_start_offset = partition.log.log_start_offset
         info = partition.append_alone(
             records, now_ms=context.broker.wall_ms(), max_decompressed=MAX_DECOMPRESSED_BYTES
         )
     except KafkaError as error:
         topics: list[Topic] = [(partition.topic, ZERO_UUID, [(index, records)])]
-        return failed(ProduceData(None, acks, 0, topics, 0), error)
+        response = failed(ProduceData(None, acks, 0, topics, 0), error)
+        assert response is not None
+        response.responses[0].partition_responses[0].log_start_offset = refused_row(
+            index, error, log_start_offset
+        )[4]
+        return response
     row = (index, 0, info.first_offset, info.log_append_time, info.log_start_offset)
     return encode_one_row(name, row, version)

@@ -98,7 +98,7 @@ async def test_errors_of_list_offsets(tmp_path: Path) -> None:
         request = list_offsets_request(-1)
         request.topics[0].partitions *= 2
         response = await client.ask(request, 5)
-        assert [row.error_code for row in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST] * 2
+        assert [row.error_code for row in response.topics[0].partitions] == [ErrorCode.INVALID_REQUEST]
 
 
 async def test_consumers_and_replicas_see_different_ends(tmp_path: Path) -> None:
@@ -261,3 +261,17 @@ async def test_the_cluster_is_described(tmp_path: Path) -> None:
         for endpoint_type, error in [(2, 114), (3, 115)]:
             request.endpoint_type = endpoint_type
             assert (await client.ask(request, 1)).error_code == error
+
+
+@pytest.mark.parametrize(("producer_id", "epoch", "error"), [(5, 3, 0), (5, -1, 42), (-1, 3, 42)])
+async def test_a_producer_id_goes_with_an_epoch(
+    producer_id: int, epoch: int, error: int, tmp_path: Path
+) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        request = InitProducerIdRequest(
+            transactional_id=None,
+            transaction_timeout_ms=1,
+            producer_id=producer_id,
+            producer_epoch=epoch,
+        )
+        assert (await client.ask(request, 5)).error_code == error
