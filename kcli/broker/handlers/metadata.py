@@ -1,7 +1,8 @@
 """Metadata: brokers, topics, and who leads their partitions (class `KRaftMetadataCache`).
 
 * Version 0 reads an empty list as all topics; from version 1 null is all and empty is none.
-* From version 12 topics may be asked for by id; an unknown id is UNKNOWN_TOPIC_ID.
+* From version 12 topics may be asked for by id; an unknown id is UNKNOWN_TOPIC_ID. Where one is asked for by
+  id, only those are answered.
 * Addresses are those of the listener that the request came in on; a leader without it counts as absent.
 * Version 0 leaves out replicas that cannot be reached and says REPLICA_NOT_AVAILABLE; later versions keep
   them and, from 5, list them as offline.
@@ -51,9 +52,10 @@ def metadata(request: MetadataRequest, context: RequestContext) -> bytes:
         topics = [_known(context, topic, request, encoder) for topic in context.broker.image.topics.values()]
     else:
         _check_ids(request, version)
-        if any(topic.topic_id != ZERO_UUID for topic in request.topics):
+        ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID)
+        if ids:
             encoder = _encoder(context)
-            topics = [_by_id(context, topic.topic_id, request, encoder) for topic in request.topics]
+            topics = [_by_id(context, topic_id, request, encoder) for topic_id in ids]
         else:
             names = list(dict.fromkeys(topic.name for topic in request.topics if topic.name is not None))
             refused = _create_missing(names, request, context)
