@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.clients import CLIENTS, Client
-from tests.support.records import TestRecord, decode, encode, generate
+from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.support.clients import CLIENTS, CODECS, Client
+from tests.support.producing import create_topic, produce
+from tests.support.raw_client import RawClient
+from tests.support.records import Shape, TestRecord, decode, encode, generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -171,17 +175,49 @@ def run_matrix(bootstrap: str, clients: list[Client], directory: Path) -> tuple[
     return table(clients, verdicts), problems
 
 
+def stored_codecs(directory: Path) -> set[str]:
+    """The codecs of the batches in a partition's directory; batches are of format 2."""
+    codecs = set()
+    for path in directory.glob("*.log"):
+        data, position = path.read_bytes(), 0
+        while position < len(data):
+            (size,) = struct.unpack_from(">i", data, position + 8)
+            assert data[position + 16] == 2
+            codecs.add(CODECS[data[position + 22] & 7])
+            position += 12 + size
+    return codecs
+
+
 def test_every_client_reads_what_every_other_wrote(
     kcli_broker: KcliBroker, tmp_path: Path, show: Callable[[str], None]
 ) -> None:
     shown, problems = run_matrix(kcli_broker.bootstrap, list(CLIENTS), tmp_path)
     show(shown)
     assert problems == []
+    # Clients send what they cannot make smaller as it is; nothing is recompressed.
+    for client in CLIENTS:
+        for lane in lanes_of(client):
+            stored = stored_codecs(kcli_broker.node_directory / f"{topic_of(client)}-{lane.partition}")
+            assert lane.codec in stored <= {lane.codec, "none"}, (client.name, lane)
+
+
+@pytest.mark.parametrize(("version", "error"), [(3, 76), (9, 76), (10, 0)])
+def test_a_client_too_old_for_zstd_is_told_so(kcli_broker: KcliBroker, version: int, error: int) -> None:
+    topic = f"zstd-for-version-{version}"
+    create_topic(kcli_broker.bootstrap, topic)
+    produce(kcli_broker.bootstrap, topic, generate(SEED, 0, 100, Shape()), {"compression.type": "zstd"})
+    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
+    wanted = FetchTopic(topic=topic, partitions=[partition])
+    request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, topics=[wanted])
+    with RawClient(kcli_broker.bootstrap) as client:
+        (answer,) = client.ask(request, version).responses[0].partitions
+    assert answer.error_code == error
+    assert bool(answer.records) == (error == 0)
 
 
 def test_the_harness_agrees_with_apache_kafka(apache_kafka: ApacheKafka, tmp_path: Path) -> None:
     """The same programs and comparisons hold against the original."""
-    names = ("confluent-kafka", "kcat", "Java 4.3.1", "franz-go", "KafkaJS")
+    names = ("confluent-kafka", "kcat", "Java 4.3.1", "franz-go", "KafkaJS", "kcli")
     _, problems = run_matrix(
         apache_kafka.bootstrap, [client for client in CLIENTS if client.name in names], tmp_path
     )

@@ -120,4 +120,5 @@ CLIENTS = (
     Client("franz-go", _go("franz")),
     Client("sarama", _go("sarama")),
     Client("KafkaJS", _node, Shape(null_header_values=False)),
+    Client("kcli", _python("kcli")),
 )
