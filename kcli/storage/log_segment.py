@@ -1,9 +1,6 @@
 """LogSegment: one `.log` file with its indexes: append, find, read, truncate, recover.
 
-Only the last segment of a log, the active one, is written. Indexes are loaded on first use; one that is
-missing, damaged or at odds with the log is rebuilt from the log, never repaired. They reach the disk when
-the segment is flushed, rolled or closed, which is enough: after an unclean stop every segment that was
-not flushed is recovered (Kafka class `LogSegment`).
+Only the last segment of a log, the active one, is written (Kafka class `LogSegment`).
 """
 
 from __future__ import annotations
@@ -13,21 +10,11 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import RecordBatch, iter_batches
-from kcli.protocol.record_batch_header import HEADER_SIZE, MAGIC_POSITION
 from kcli.storage.file_records import EntryPosition, FileRecords
 from kcli.storage.index_file import CorruptIndex
-from kcli.storage.log_paths import (
-    DELETED_SUFFIX,
-    INDEX_SUFFIX,
-    LOG_SUFFIX,
-    SEGMENT_SUFFIXES,
-    TIME_INDEX_SUFFIX,
-    TRANSACTION_INDEX_SUFFIX,
-    segment_path,
-)
-from kcli.storage.offset_index import OffsetIndex
-from kcli.storage.time_index import NO_TIMESTAMP, TimeIndex
-from kcli.storage.transaction_index import AbortedTransaction, TransactionIndex
+from kcli.storage.log_paths import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
+from kcli.storage.segment_indexes import SegmentIndexes
+from kcli.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -45,22 +32,14 @@ class LogSegment:
     """The segment of a log that begins at `base_offset`."""
 
     __slots__ = (
-        "_bytes_since_index_entry",
-        "_first_batch_timestamp",
-        "_max_timestamp",
-        "_offset_index",
-        "_offset_of_max_timestamp",
+        "_report",
         "_tail",
-        "_time_index",
-        "_transaction_index",
         "base_offset",
         "created_ms",
         "directory",
-        "index_interval_bytes",
+        "indexes",
         "records",
-        "report",
         "roll_jitter_ms",
-        "segment_index_bytes",
     )
 
     def __init__(
@@ -77,18 +56,10 @@ class LogSegment:
         self.directory = directory
         self.base_offset = base_offset
         self.records = records
-        self.index_interval_bytes = config.index_interval_bytes
-        self.segment_index_bytes = config.segment_index_bytes
+        self.indexes = SegmentIndexes(directory, base_offset, records, config, report)
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
-        self.report = report
-        self._offset_index: OffsetIndex | None = None
-        self._time_index: TimeIndex | None = None
-        self._transaction_index: TransactionIndex | None = None
-        self._bytes_since_index_entry = 0
-        self._max_timestamp: int | None = None
-        self._offset_of_max_timestamp = base_offset
-        self._first_batch_timestamp: int | None = None
+        self._report = report
         # The entry written last: what a consumer at the end of the log asks for next.
         self._tail: tuple[int, int, int, int] | None = None
 
@@ -117,12 +88,7 @@ class LogSegment:
             roll_jitter_ms=roll_jitter_ms,
             report=report,
         )
-        segment._offset_index = segment._new_offset_index()
-        segment._offset_index.create()
-        segment._time_index = segment._new_time_index()
-        segment._time_index.create()
-        segment._transaction_index = segment._new_transaction_index()
-        segment._max_timestamp = NO_TIMESTAMP
+        segment.indexes.create()
         return segment
 
     @classmethod
@@ -159,45 +125,6 @@ class LogSegment:
         return self.records.size
 
     @property
-    def offset_index(self) -> OffsetIndex:
-        """The offset index, loaded or rebuilt if need be. Raises `OSError`."""
-        if self._offset_index is None:
-            self._load_indexes()
-            assert self._offset_index is not None
-        return self._offset_index
-
-    @property
-    def time_index(self) -> TimeIndex:
-        """The time index, loaded or rebuilt if need be. Raises `OSError`."""
-        if self._time_index is None:
-            self._load_indexes()
-            assert self._time_index is not None
-        return self._time_index
-
-    @property
-    def transaction_index(self) -> TransactionIndex:
-        """The aborted transactions, loaded if need be. Raises `CorruptIndex` and `OSError`."""
-        if self._transaction_index is None:
-            index = self._new_transaction_index()
-            index.load()
-            self._transaction_index = index
-        return self._transaction_index
-
-    @property
-    def max_timestamp(self) -> int:
-        """The largest timestamp of the records, -1 without one. Raises `OSError`."""
-        if self._max_timestamp is None:
-            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry
-        return self._max_timestamp
-
-    @property
-    def offset_of_max_timestamp(self) -> int:
-        """The last offset of the batch with the largest timestamp. Raises `OSError`."""
-        if self._max_timestamp is None:
-            self._max_timestamp, self._offset_of_max_timestamp = self.time_index.last_entry
-        return self._offset_of_max_timestamp
-
-    @property
     def modified_ms(self) -> int:
         """When the log file was written last, by the file system's clock. Raises `OSError`."""
         return os.stat(self.records.path).st_mtime_ns // 1_000_000
@@ -205,7 +132,7 @@ class LogSegment:
     @property
     def largest_timestamp(self) -> int:
         """The largest timestamp, or when the file was written if no record has one. Raises `OSError`."""
-        timestamp = self.max_timestamp
+        timestamp = self.indexes.max_timestamp
         return timestamp if timestamp >= 0 else self.modified_ms
 
     @staticmethod
@@ -220,26 +147,16 @@ class LogSegment:
 
         After an `OSError` nothing of them is left.
         """
-        records = self.records
-        position = records.size
-        max_timestamp = self._max_timestamp
-        if max_timestamp is None:
-            max_timestamp = self.max_timestamp
-        records.append(data)
+        position = self.records.size
+        self.records.append(data)
+        add = self.indexes.add
         for batch in batches:
-            if batch.max_timestamp > max_timestamp:
-                self._max_timestamp = max_timestamp = batch.max_timestamp
-                self._offset_of_max_timestamp = batch.last_offset
-            if self._bytes_since_index_entry > self.index_interval_bytes:
-                self.offset_index.append(batch.last_offset, position)
-                self.time_index.maybe_append(max_timestamp, self._offset_of_max_timestamp)
-                self._bytes_since_index_entry = 0
-            size = batch.size_in_bytes
-            self._bytes_since_index_entry += size
-            position += size
+            add(batch, position)
+            position += batch.size_in_bytes
         last_offset = batch.last_offset
         base_offset = batch.base_offset if batch.magic == 2 else last_offset
         # Not the batch itself: it holds on to the caller's buffer.
+        size = batch.size_in_bytes
         self._tail = position - size, size, base_offset, last_offset
 
     def should_roll(
@@ -249,10 +166,7 @@ class LogSegment:
         own_size = self.records.size
         if own_size > config.segment_bytes - size or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
             return True
-        offset_index, time_index = self._offset_index, self._time_index
-        if offset_index is None or time_index is None:
-            offset_index, time_index = self.offset_index, self.time_index
-        if offset_index.is_full or time_index.is_full:
+        if self.indexes.is_full:
             return True
         return (
             own_size > 0
@@ -261,15 +175,13 @@ class LogSegment:
 
     def waited_for_roll_ms(self, max_timestamp: int, now_ms: int) -> int:
         """The age that `segment.ms` limits: by record timestamps, by the clock if there are none."""
-        first = self._first_batch_timestamp
-        if first is None:
-            first = self._load_first_batch_timestamp()
+        first = self.indexes.first_timestamp
         return max_timestamp - first if first >= 0 else now_ms - self.created_ms
 
     def finish_transaction(self, transaction: CompletedTransaction, state: ProducerStateManager) -> None:
         """Take note of a transaction whose marker is in this segment. Raises `OSError`."""
         if transaction.is_aborted:
-            self.transaction_index.append(
+            self.indexes.transactions.append(
                 AbortedTransaction(
                     transaction.producer_id,
                     transaction.first_offset,
@@ -289,13 +201,13 @@ class LogSegment:
         tail = self._tail
         if tail is not None and offset >= tail[2]:
             return EntryPosition(*tail) if offset <= tail[3] else None
-        key, position = self.offset_index.lookup(offset)
+        key, position = self.indexes.offsets.lookup(offset)
         try:
             return self.records.search(offset, position, (self.base_offset, key) if position else None)
         except CorruptIndex as error:
-            self.report(f"rebuilding the indexes of `{self.records.path}`: {error}")
-        self.rebuild_indexes()
-        _, position = self.offset_index.lookup(offset)
+            self._report(f"rebuilding the indexes of `{self.records.path}`: {error}")
+        self.indexes.rebuild()
+        _, position = self.indexes.offsets.lookup(offset)
         return self.records.search(offset, position)
 
     def find_end(self) -> tuple[int, int]:
@@ -305,7 +217,7 @@ class LogSegment:
         `OSError`.
         """
         last = None
-        entry = self.find(self.offset_index.last_offset)
+        entry = self.find(self.indexes.offsets.last_offset)
         if entry is not None:
             for last in self.records.entries(entry.position):  # noqa: B007  # the last one is wanted
                 pass
@@ -326,7 +238,7 @@ class LogSegment:
 
         Raises `CorruptRecord` and `OSError`.
         """
-        _, from_offset = self.time_index.lookup(timestamp)
+        _, from_offset = self.indexes.times.lookup(timestamp)
         entry = self.find(max(from_offset, start_offset))
         if entry is None:
             return None
@@ -357,17 +269,11 @@ class LogSegment:
     def truncate_to(self, offset: int, now_ms: int) -> int:
         """Drop the entries that end at or above `offset`; return how many bytes went. Raises `OSError`."""
         entry = self.find(offset)
-        self.offset_index.truncate_to(offset)
-        self.time_index.truncate_to(offset)
-        self.transaction_index.truncate_to(offset)
         cut = self.records.truncate_to(entry.position) if entry is not None else 0
         self._tail = None
-        self._bytes_since_index_entry = 0
+        self.indexes.truncate_to(offset, lambda target: self.indexes.offsets.lookup(target)[1])
         if not self.size:
             self.created_ms = now_ms
-            self._first_batch_timestamp = None
-        self._max_timestamp = None
-        self._settle_max_timestamp()
         return cut
 
     def recover(self, on_batch: Callable[[RecordBatch | LegacyEntry], None]) -> int:
@@ -375,7 +281,8 @@ class LogSegment:
 
         `on_batch` sees each good batch in order. Raises `OSError`.
         """
-        self._reset_indexes()
+        self._tail = None
+        self.indexes.reset()
         position = 0
         try:
             for at, batch in self.batches():
@@ -383,62 +290,24 @@ class LogSegment:
                     raise CorruptRecord(f"wrong checksum at position {at}")
                 if not 0 <= batch.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
                     raise CorruptRecord(f"offset {batch.last_offset} outside the segment at position {at}")
-                self._index(batch, at)
+                self.indexes.add(batch, at)
                 on_batch(batch)
                 position = at + batch.size_in_bytes
         except CorruptRecord as error:
-            self.report(f"bad records in `{self.records.path}`: {error}")
+            self._report(f"bad records in `{self.records.path}`: {error}")
         cut = self.records.truncate_to(position)
-        self._finish_indexes()
+        self.indexes.finish()
         return cut
 
-    def rebuild_indexes(self) -> None:
-        """Make the offset and time index anew from the heads of the batches.
-
-        Stops at the first that is damaged. Raises `OSError`.
-        """
-        self._offset_index = self._new_offset_index()
-        self._time_index = self._new_time_index()
-        self._offset_index.create()
-        self._time_index.create()
-        self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
-        self._bytes_since_index_entry = 0
-        try:
-            for at, batch in self.batches():
-                self._index(batch, at)
-        except CorruptRecord as error:
-            self.report(f"the index ends where records are bad: {error}: `{self.records.path}`")
-        self._finish_indexes()
-
     # --- files
-
-    def write_indexes(self) -> None:
-        """Bring the index files up to date. Raises `OSError`."""
-        if self._offset_index is not None:
-            self._offset_index.write()
-        if self._time_index is not None:
-            self._time_index.write()
 
     def index_paths(self) -> list[str]:
         """Return the paths of the index files, whether they exist or not."""
         return self.paths(self.directory, self.base_offset)[1:]
 
-    def become_inactive(self) -> None:
-        """Finish the indexes and trim the file: another segment is written from now on. Raises `OSError`."""
-        self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
-        self.offset_index.finish()
-        self.time_index.finish()
-        self.records.trim()
-        self._tail = None
-
     def finish(self) -> None:
-        """Bring the files of what was touched to the state of a closed segment. Raises `OSError`."""
-        if self._max_timestamp is not None and self.size:
-            self.time_index.maybe_append(self.max_timestamp, self.offset_of_max_timestamp)
-        if self._offset_index is not None:
-            self._offset_index.finish()
-        if self._time_index is not None:
-            self._time_index.finish()
+        """Bring the files to the state of a closed segment. Raises `OSError`."""
+        self.indexes.finish()
         self.records.trim()
 
     def close_handlers(self) -> None:
@@ -449,9 +318,7 @@ class LogSegment:
         """Follow a rename of the replica's directory."""
         self.directory = directory
         self.records.renamed(segment_path(directory, self.base_offset, LOG_SUFFIX))
-        for index in (self._offset_index, self._time_index, self._transaction_index):
-            if index is not None:
-                index.renamed(f"{directory}/{os.path.basename(index.path)}")
+        self.indexes.moved_to(directory)
 
     def mark_deleted(self) -> list[str]:
         """Rename all files to `.deleted` and return their new paths. Raises `OSError`."""
@@ -463,104 +330,6 @@ class LogSegment:
         self.records.renamed(self.records.path + DELETED_SUFFIX)
         self.records.close()
         return paths
-
-    # --- indexes
-
-    def _new_offset_index(self) -> OffsetIndex:
-        path = segment_path(self.directory, self.base_offset, INDEX_SUFFIX)
-        return OffsetIndex(path, self.base_offset, self.segment_index_bytes)
-
-    def _new_time_index(self) -> TimeIndex:
-        path = segment_path(self.directory, self.base_offset, TIME_INDEX_SUFFIX)
-        return TimeIndex(path, self.base_offset, self.segment_index_bytes)
-
-    def _new_transaction_index(self) -> TransactionIndex:
-        path = segment_path(self.directory, self.base_offset, TRANSACTION_INDEX_SUFFIX)
-        return TransactionIndex(path, self.base_offset)
-
-    def _load_indexes(self) -> None:
-        offset_index, time_index = self._new_offset_index(), self._new_time_index()
-        try:
-            offset_index.load(self.size)
-            time_index.load()
-            if not len(offset_index) and self._needs_index_entries():
-                raise CorruptIndex(f"no entries for {self.size} bytes of log: `{offset_index.path}`")
-            if not len(time_index) and self._has_timestamps():
-                raise CorruptIndex(f"no entries for {self.size} bytes of log: `{time_index.path}`")
-        except (CorruptIndex, FileNotFoundError) as error:
-            self.report(f"rebuilding the indexes of `{self.records.path}`: {error}")
-            self.rebuild_indexes()
-            return
-        self._offset_index, self._time_index = offset_index, time_index
-
-    def _needs_index_entries(self) -> bool:
-        """Whether the log is so long that an index without entries must have lost them."""
-        if self.size <= self.index_interval_bytes:
-            return False
-        return sum(1 for _ in zip(self._heads(), range(3), strict=False)) == 3
-
-    def _has_timestamps(self) -> bool:
-        return bool(self.size) and self._load_first_batch_timestamp() >= 0
-
-    def _heads(self) -> Iterator[EntryPosition]:
-        try:
-            yield from self.records.entries()
-        except CorruptRecord:
-            return
-
-    def _reset_indexes(self) -> None:
-        self._tail = None
-        self._offset_index = self._new_offset_index()
-        self._time_index = self._new_time_index()
-        self._transaction_index = self._new_transaction_index()
-        self._offset_index.create()
-        self._time_index.create()
-        self._transaction_index.reset()
-        self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
-        self._bytes_since_index_entry = 0
-
-    def _index(self, batch: RecordBatch | LegacyEntry, position: int) -> None:
-        if batch.max_timestamp > self.max_timestamp:
-            self._max_timestamp, self._offset_of_max_timestamp = batch.max_timestamp, batch.last_offset
-        if self._bytes_since_index_entry > self.index_interval_bytes:
-            self.offset_index.append(batch.last_offset, position)
-            self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
-            self._bytes_since_index_entry = 0
-        self._bytes_since_index_entry += batch.size_in_bytes
-
-    def _finish_indexes(self) -> None:
-        self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
-        self.offset_index.finish()
-        self.time_index.finish()
-
-    def _settle_max_timestamp(self) -> None:
-        """Find the largest timestamp again: in the index up to its end, in the batches behind it."""
-        timestamp, offset = self.time_index.last_entry
-        self._max_timestamp, self._offset_of_max_timestamp = timestamp, offset
-        _, position = self.offset_index.lookup(offset)
-        for _, batch in self.batches(position):
-            if batch.max_timestamp > self._max_timestamp:
-                self._max_timestamp, self._offset_of_max_timestamp = batch.max_timestamp, batch.last_offset
-
-    def _load_first_batch_timestamp(self) -> int:
-        if self._first_batch_timestamp is None:
-            head = self.records.read(0, HEADER_SIZE)
-            if not head:
-                return NO_TIMESTAMP
-            try:
-                self._first_batch_timestamp = max_timestamp_in(head)
-            except CorruptRecord:
-                return NO_TIMESTAMP
-        return self._first_batch_timestamp
-
-
-def max_timestamp_in(head: bytes) -> int:
-    """Return the largest timestamp of the entry that begins like this. Raises `CorruptRecord`."""
-    if len(head) > MAGIC_POSITION and head[MAGIC_POSITION] < 2:
-        from kcli.protocol.message_set import LegacyEntry
-
-        return LegacyEntry(head).max_timestamp
-    return RecordBatch(head).max_timestamp
 
 
 def _leader_epoch(batch: RecordBatch | LegacyEntry) -> int:

@@ -109,7 +109,7 @@ def replay(
 
 def backfill_batches(state: ProducerStateManager, segment: LogSegment) -> None:
     """Give the producers back the batches they wrote at the end of `segment`, before the state's snapshot."""
-    _, position = segment.offset_index.at_position(max(segment.size - _BACKFILL_BYTES, 0))
+    _, position = segment.indexes.offsets.at_position(max(segment.size - _BACKFILL_BYTES, 0))
     found: dict[int, deque[BatchMetadata]] = {}
     try:
         for _, batch in segment.batches(position):

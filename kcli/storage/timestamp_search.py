@@ -30,10 +30,10 @@ def offset_of_max_timestamp(log: UnifiedLog) -> tuple[int, int, int] | None:
 
     None for a log without timestamps. Raises `CorruptRecord` and `OSError`.
     """
-    newest = max(log.segments, key=lambda segment: segment.max_timestamp)
-    if newest.max_timestamp < 0:
+    newest = max(log.segments, key=lambda segment: segment.indexes.max_timestamp)
+    if newest.indexes.max_timestamp < 0:
         return None
-    return newest.first_with_timestamp(newest.max_timestamp, newest.offset_of_max_timestamp)
+    return newest.first_with_timestamp(newest.indexes.max_timestamp, newest.indexes.offset_of_max_timestamp)
 
 
 def offsets_before(log: UnifiedLog, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:

@@ -39,12 +39,13 @@ class AbortedTransaction(NamedTuple):
 class TransactionIndex:
     """The aborted transactions of the segment at `base_offset`."""
 
-    __slots__ = ("_entries", "_file", "base_offset")
+    __slots__ = ("_entries", "_file", "_is_loaded", "base_offset")
 
     def __init__(self, path: str, base_offset: int) -> None:
         self.base_offset = base_offset
         self._file = IndexFile(path, ENTRY_SIZE)
         self._entries: list[AbortedTransaction] = []
+        self._is_loaded = False
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -57,9 +58,15 @@ class TransactionIndex:
         """Return all entries."""
         return list(self._entries)
 
+    def load_once(self) -> None:
+        """Read the file if there is one, unless that was done. Raises `CorruptIndex` and `OSError`."""
+        if not self._is_loaded:
+            self.load()
+
     def load(self) -> None:
         """Read the file if there is one. Raises `CorruptIndex` and `OSError`."""
         if not os.path.exists(self.path):
+            self._is_loaded = True
             return
         self._entries = []
         previous = self.base_offset - 1
@@ -69,6 +76,7 @@ class TransactionIndex:
                 raise CorruptIndex(f"an entry that cannot be: {entry}: `{self.path}`")
             previous = entry.last_offset
             self._entries.append(entry)
+        self._is_loaded = True
 
     def append(self, entry: AbortedTransaction) -> None:
         """Add an entry, in the file at once. Raises `OSError`."""
@@ -100,6 +108,7 @@ class TransactionIndex:
     def reset(self) -> None:
         """Forget all entries, before they are rebuilt. Raises `OSError`."""
         self._entries.clear()
+        self._is_loaded = True
         self._file.entries = 0
         self._file.cut(0)
 

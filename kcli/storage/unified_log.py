@@ -404,7 +404,7 @@ class UnifiedLog:
         elif base_offset <= active.base_offset:
             raise ValueError(f"cannot roll {self!r} at offset {base_offset}")
         else:
-            active.become_inactive()
+            active.finish()
         segment = self._new_segment(base_offset, now_ms)
         self.segments.add(segment)
         self._set_end(self.log_end_offset)
@@ -489,14 +489,14 @@ class UnifiedLog:
 
     def _aborted_in(self, offset: int, segment: LogSegment, end: int) -> list[AbortedTransaction]:
         """Return the aborted transactions that touch the records from `offset` to file position `end`."""
-        upper = segment.offset_index.upper_bound(end)
+        upper = segment.indexes.offsets.upper_bound(end)
         if upper is None:
             higher = self.segments.higher(segment.base_offset)
             upper = self.log_end_offset if higher is None else higher.base_offset
         aborted: list[AbortedTransaction] = []
         current: LogSegment | None = segment
         while current is not None:
-            found, complete = current.transaction_index.collect(offset, upper)
+            found, complete = current.indexes.transactions.collect(offset, upper)
             aborted += found
             if complete:
                 break
@@ -566,7 +566,7 @@ class UnifiedLog:
         segments = self.segments.between(self.recovery_point, offset)
         try:
             for segment in segments:
-                segment.write_indexes()
+                segment.indexes.write()
             files = [segment.records.handle for segment in segments]
         except OSError as error:
             raise self.failed("flush", error) from error
@@ -754,7 +754,7 @@ class UnifiedLog:
     def write_indexes(self) -> int:
         """Bring the index files of the active segment up to date; return 1. Raises `KafkaError`."""
         try:
-            self.segments.active.write_indexes()
+            self.segments.active.indexes.write()
         except OSError as error:
             raise self.failed("write the indexes of", error) from error
         return 1

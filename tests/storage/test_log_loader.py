@@ -15,6 +15,7 @@ from kcli.protocol.record_batch_header import set_base_offset_and_epoch
 from kcli.storage.file_records import FileRecords
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_segment import LogSegment
+from kcli.storage.segment_indexes import SegmentIndexes
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of
 
 APACHE = Path(__file__).parent.parent / "golden" / "storage" / "apache-4.3.1" / "golden-topic-0"
@@ -34,7 +35,7 @@ def index_entries(log: LogHarness) -> list[list[tuple[int, int]]]:
     return [
         entries
         for segment in log.log.segments
-        for entries in (segment.offset_index.entries(), segment.time_index.entries())
+        for entries in (segment.indexes.offsets.entries(), segment.indexes.times.entries())
     ]
 
 
@@ -47,7 +48,7 @@ def test_a_clean_start_finds_everything_and_scans_nothing(
     filled.append(b"p", producer=(7, 0, 0), leader_epoch=5)
     filled.stop()
     monkeypatch.setattr(LogSegment, "recover", lambda *_: pytest.fail("recovered"))
-    monkeypatch.setattr(LogSegment, "rebuild_indexes", lambda *_: pytest.fail("rebuilt"))
+    monkeypatch.setattr(SegmentIndexes, "rebuild", lambda *_: pytest.fail("rebuilt"))
     monkeypatch.setattr(FileRecords, "scan", lambda *_: pytest.fail("scanned"))
     filled.start()
     assert filled.log.log_end_offset == filled.log.recovery_point == 41
@@ -93,7 +94,7 @@ def test_a_crash_loses_nothing_that_was_written(filled: LogHarness) -> None:
 
 def test_recovery_rebuilds_the_indexes_that_were_lost(filled: LogHarness) -> None:
     before = index_entries(filled)
-    filled.log.segments.active.time_index.maybe_append(NOW_MS, 39)
+    filled.log.segments.active.indexes.times.maybe_append(NOW_MS, 39)
     for name in filled.names("index"):
         os.unlink(filled.directory / name)
     filled.crash()

@@ -374,10 +374,10 @@ def test_the_pieces_of_housekeeping(node: Node) -> None:
 def test_index_files_can_be_brought_up_to_date(node: Node) -> None:
     log = node.create(config=LogConfig(index_interval_bytes=100))
     fill(log, 30)
-    index = Path(log.segments.active.offset_index.path)
+    index = Path(log.segments.active.indexes.offsets.path)
     assert index.stat().st_size == 0
     node.manager.write_indexes()
-    assert index.stat().st_size == 8 * len(log.segments.active.offset_index) > 0
+    assert index.stat().st_size == 8 * len(log.segments.active.indexes.offsets) > 0
 
 
 # --- failures

@@ -231,7 +231,7 @@ def test_a_file_in_the_way_of_a_segment_goes(log: LogHarness) -> None:
 def test_index_files_are_complete_once_rolled(log: LogHarness) -> None:
     log.fill(40)
     segment = log.log.segments.first
-    assert log.path(0, ".index").stat().st_size == 8 * len(segment.offset_index) > 0
+    assert log.path(0, ".index").stat().st_size == 8 * len(segment.indexes.offsets) > 0
     assert log.path(0, ".timeindex").stat().st_size == 12
 
 
