@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from kcli.errors import KcliError, UsageError
@@ -166,6 +167,7 @@ def shortest_single(value: float) -> str:
     packed = struct.pack(">f", value)
     for precision in range(1, 9):
         digits = f"{value:.{precision}g}"
-        if struct.pack(">f", float(digits)) == packed:
-            return digits
+        with suppress(OverflowError):  # the largest ones round up to what no single can hold
+            if struct.pack(">f", float(digits)) == packed:
+                return digits
     return f"{value:.9g}"
