@@ -22,7 +22,7 @@ from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record import MAX_DECOMPRESSED_BYTES, CorruptRecord
+from kcli.protocol.record import MAX_DECOMPRESSED_BYTES, CorruptRecord, TooMuchData
 
 if TYPE_CHECKING:
     from kcli.protocol.record import Buffer
@@ -84,7 +84,10 @@ def compress(codec: Codec, data: Buffer, level: int | None = None, *, magic: int
 def decompress(
     codec: Codec, data: Buffer, max_size: int = MAX_DECOMPRESSED_BYTES, *, magic: int = 2
 ) -> bytes:
-    """The bytes that `codec` made `data` of; raises `CorruptRecord` when damaged or above `max_size`."""
+    """The bytes that `codec` made `data` of; raises `CorruptRecord` when damaged.
+
+    Above `max_size` it is `TooMuchData`.
+    """
     match codec:
         case Codec.NONE:
             if len(data) > max_size:
@@ -104,9 +107,9 @@ def decompress(
             return decompress_zstd(data, max_size)
 
 
-def too_large(max_size: int) -> CorruptRecord:
+def too_large(max_size: int) -> TooMuchData:
     """The error of every codec for data that would decompress to more than the caller takes."""
-    return CorruptRecord(f"a compressed batch holds more than {max_size} bytes")
+    return TooMuchData(f"a compressed batch holds more than {max_size} bytes")
 
 
 def _decompress_gzip(data: Buffer, max_size: int) -> bytes:

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.message_set import LegacyEntry, MessageSetBuilder
-from kcli.protocol.record import MAX_DECOMPRESSED_BYTES, NO_TIMESTAMP, CorruptRecord, TimestampType
+from kcli.protocol.record import (
+    BYTES_PER_RECORD,
+    MAX_DECOMPRESSED_BYTES,
+    NO_TIMESTAMP,
+    CorruptRecord,
+    TimestampType,
+    TooMuchData,
+)
 from kcli.protocol.record_batch import RecordBatch, iter_batches
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
 
@@ -32,7 +39,8 @@ def up_convert(
     time makes a batch so stamped, which a leader refuses. An incomplete entry at the end is dropped, and a
     set without a complete one makes no bytes.
 
-    Raises `CorruptRecord` for wrong checksums, inner ones included, and broken structure, and `KafkaError`
+    Raises `CorruptRecord` for wrong checksums, inner ones included, and broken structure, `TooMuchData` for
+    more than `max_bytes` of records, each counting for `BYTES_PER_RECORD` at least, and `KafkaError`
     INVALID_RECORD when entries differ in magic, INVALID_TIMESTAMP for a timestamp below -1.
     """
     entries = _entries_of_one_magic(buffer)
@@ -47,8 +55,11 @@ def up_convert(
     )
     for entry in entries:
         _check(entry)
+        room = max_bytes - max(builder.estimated_size, builder.count * BYTES_PER_RECORD)
+        if room < 0:
+            raise TooMuchData(f"a message set of more than {builder.count} records")
         if entry.is_compressed:
-            for inner in entry.inner_entries(max(0, max_bytes - builder.estimated_size)):
+            for inner in entry.inner_entries(room):
                 if inner.magic != entry.magic:
                     raise KafkaError(
                         ErrorCode.INVALID_RECORD,

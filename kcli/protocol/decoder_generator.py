@@ -10,9 +10,9 @@ The function it makes is `decode(b, p, end) -> (object, position)`. What makes i
 
 What makes it safe: a fixed field beyond the end makes `struct` raise, an index beyond the end too; a
 string cut short leaves the position beyond the end, where the next read raises or, at the very end,
-`Codec` does. Counts of structs are compared with the bytes that remain before anything is made. Where that is
-not enough, a decoder also counts down a number of array elements and tagged fields: an element of one byte may
-become an object of a hundred.
+`Codec` does. Counts of structs are compared with the bytes that remain before anything is made. Where that
+is not enough, a decoder also counts down a number of array elements and tagged fields: an element of one byte
+may become an object of a hundred.
 """
 
 from __future__ import annotations

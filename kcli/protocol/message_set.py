@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from kcli.protocol.compression import Codec, compress, decompress
 from kcli.protocol.record import (
+    BYTES_PER_RECORD,
     MAX_DECOMPRESSED_BYTES,
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
@@ -37,6 +38,7 @@ from kcli.protocol.record import (
     CorruptRecord,
     Record,
     TimestampType,
+    TooMuchData,
 )
 from kcli.protocol.record_batch_header import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT
 
@@ -180,7 +182,10 @@ class LegacyEntry:
             yield Record(base_offset + entry.offset, timestamp, _copied(key), _copied(value))
 
     def inner_entries(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> list[LegacyEntry]:
-        """The entries of a wrapper as they are stored, offsets included; raises `CorruptRecord`."""
+        """The entries of a wrapper as they are stored, offsets included; raises `CorruptRecord`.
+
+        More than `max_bytes`, an entry counting for `BYTES_PER_RECORD`, are `TooMuchData`.
+        """
         codec = self.codec
         if codec is Codec.ZSTD:
             raise CorruptRecord(f"magic {self.magic} does not know zstd")
@@ -188,9 +193,11 @@ class LegacyEntry:
         if value is None:
             raise CorruptRecord("a wrapper without a value")
         data = decompress(codec, value, max_bytes, magic=self.magic)
-        entries = []
+        entries: list[LegacyEntry] = []
         position = 0
         while position < len(data):
+            if len(entries) * BYTES_PER_RECORD > max_bytes:
+                raise TooMuchData(f"a wrapper of more than {len(entries)} entries")
             entry = LegacyEntry(data, position)
             position += entry.size_in_bytes
             if position > len(data):

@@ -27,9 +27,16 @@ NO_LEADER_EPOCH = -1
 # default, far below what a hostile kilobyte of zeros can expand to.
 MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
 
+BYTES_PER_RECORD = 128
+"""What a record counts for, at least, where reading is limited: it may be seven bytes, and is an object."""
+
 
 class CorruptRecord(KcliError):
     """Bytes that are no record, batch or message set: a bad checksum, size, count, codec or magic."""
+
+
+class TooMuchData(CorruptRecord):
+    """More bytes, or more records, than the caller is ready to read: perhaps good, perhaps a bomb."""
 
 
 class TimestampType(IntEnum):

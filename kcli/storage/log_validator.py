@@ -20,7 +20,13 @@ from typing import TYPE_CHECKING
 from kcli.protocol.checksums import crc32c
 from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record import NO_TIMESTAMP, CorruptRecord, TimestampType
+from kcli.protocol.record import (
+    BYTES_PER_RECORD,
+    NO_TIMESTAMP,
+    CorruptRecord,
+    TimestampType,
+    TooMuchData,
+)
 from kcli.protocol.record_batch import RecordBatch, iter_batches
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
 from kcli.protocol.record_batch_header import (
@@ -46,6 +52,11 @@ CHECKED_BYTES = 16 * 1024
 MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
 """What the records of one batch may grow to while they are checked, unless the caller says otherwise."""
 
+MIN_RECORD_BYTES = 7
+
+MAX_RECORD_ERRORS = 1000
+"""How many records are named to a producer that sent bad ones."""
+
 _CODECS = {
     "uncompressed": Codec.NONE,
     "gzip": Codec.GZIP,
@@ -65,6 +76,16 @@ class InvalidRecords(KafkaError):
     def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
         super().__init__(code, message)
         self.record_errors = record_errors
+
+
+class TooMuchToRead(KafkaError):
+    """Records that a rule wants read hold more than the caller's limit: MESSAGE_TOO_LARGE.
+
+    Nothing was changed: the caller may try again with a higher limit.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, reason)
 
 
 class ValidatedRecords:
@@ -120,9 +141,11 @@ class LogValidator:
         """Check records that a leader is to append, and convert them to what the topic stores.
 
         A writable buffer is patched in place. An incomplete entry at the end is dropped; what is left may be
-        nothing.
+        nothing. `max_decompressed` limits what is read, in bytes, a record counting for `BYTES_PER_RECORD`
+        at least: a batch of eleven kilobytes can hold eighteen million.
 
-        Raises `KafkaError` CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_RECORD, and `InvalidRecords`.
+        Raises `KafkaError` CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_RECORD, `InvalidRecords`, and
+        `TooMuchToRead` beyond the limit.
         """
         data: bytearray | memoryview
         if isinstance(records, bytes) or (isinstance(records, memoryview) and records.readonly):
@@ -141,6 +164,8 @@ class LogValidator:
                 for batch in batches:
                     _patch_timestamps(batch, TimestampType.LOG_APPEND_TIME, now_ms)
                 return ValidatedRecords(data, batches, now_ms, origin)
+        except TooMuchData as error:
+            raise TooMuchToRead(error.message) from None
         except CorruptRecord as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
         return ValidatedRecords(data, batches, NO_TIMESTAMP, origin)
@@ -223,7 +248,13 @@ class LogValidator:
                 data, start = batch.buffer, position + HEADER_SIZE
                 if len(data) != position + batch.size_in_bytes:
                     data = memoryview(data)[: position + batch.size_in_bytes]
+            if batch.count * BYTES_PER_RECORD > max_decompressed:
+                if batch.count > (len(data) - start) // MIN_RECORD_BYTES:
+                    raise CorruptRecord("a record batch holds fewer records than it declares")
+                raise TooMuchData(f"a record batch of {batch.count} records")
             min_delta, max_delta, is_dense, is_keyed = walk_records(data, start, batch.count)
+        except TooMuchData:
+            raise
         except CorruptRecord as error:
             raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from error
         if self._is_compacted and not is_keyed:
@@ -239,7 +270,7 @@ class LogValidator:
         return not is_dense
 
     def _check_each(self, batch: RecordBatch, now_ms: int, max_decompressed: int) -> None:
-        """Find the records that break a rule. Raises `InvalidRecords` naming them."""
+        """Find the records that break a rule. Raises `InvalidRecords` naming the first of them."""
         errors: list[tuple[int, str]] = []
         code = ErrorCode.INVALID_RECORD
         try:
@@ -249,10 +280,13 @@ class LogValidator:
                 elif not self._uses_append_time and self._is_out_of_time(record.timestamp, now_ms):
                     code = ErrorCode.INVALID_TIMESTAMP
                     errors.append((index, f"timestamp {record.timestamp} is too far from {now_ms}"))
+                if len(errors) == MAX_RECORD_ERRORS:
+                    break
         except CorruptRecord as error:
             raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from error
         if errors:
-            message = f"{len(errors)} of {batch.count} records refused, the first: {errors[0][1]}"
+            or_more = " or more" if len(errors) == MAX_RECORD_ERRORS else ""
+            message = f"{len(errors)}{or_more} of {batch.count} records refused, the first: {errors[0][1]}"
             raise InvalidRecords(code, message, errors)
 
     def _is_out_of_time(self, timestamp: int, now_ms: int) -> bool:

@@ -14,7 +14,13 @@ from kcli.protocol.record import TimestampType
 from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
 from kcli.protocol.record_batch_header import HEADER, HEADER_SIZE, update_crc
 from kcli.storage.log_config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig
-from kcli.storage.log_validator import CHECKED_BYTES, InvalidRecords, LogValidator, ValidatedRecords
+from kcli.storage.log_validator import (
+    CHECKED_BYTES,
+    InvalidRecords,
+    LogValidator,
+    TooMuchToRead,
+    ValidatedRecords,
+)
 from kcli.storage.producer_append import Origin
 from tests.storage.log_harness import NOW_MS, batch_of
 
@@ -323,9 +329,27 @@ def test_a_decompression_bomb_is_refused(codec: Codec) -> None:
     batch[HEADER_SIZE:] = bomb
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     update_crc(batch, 0)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(TooMuchToRead) as refused:
         LogValidator(DEFAULT).validate(batch, now_ms=NOW_MS, max_decompressed=1_000_000)
-    assert refused.value.code is ErrorCode.INVALID_RECORD
+    assert refused.value.code is ErrorCode.MESSAGE_TOO_LARGE
+
+
+@pytest.mark.parametrize("codec", ALL_CODECS)
+def test_too_many_records_are_refused_unread(codec: Codec) -> None:
+    """Seven bytes each, they would be worth reading for hours."""
+    batch = batch_of(*[b""] * 1000, codec=codec)
+    with pytest.raises(TooMuchToRead):
+        LogValidator(DEFAULT).validate(batch, now_ms=NOW_MS, max_decompressed=100_000)
+    assert len(LogValidator(DEFAULT).validate(batch, now_ms=NOW_MS).batches) == 1
+
+
+def test_only_the_first_thousand_bad_records_are_named() -> None:
+    builder = RecordBatchBuilder()
+    for _ in range(1500):
+        builder.append(NOW_MS, None, b"")
+    with pytest.raises(InvalidRecords) as refused:
+        LogValidator(COMPACTED).validate(builder.build(), now_ms=NOW_MS)
+    assert [index for index, _ in refused.value.record_errors] == list(range(1000))
 
 
 def test_an_unknown_codec_is_refused_in_large_batches_too() -> None:
