@@ -266,19 +266,25 @@ class Client:
         return link
 
     def _replace_moved_links(self) -> None:
-        """Drop links to brokers that moved to another address or left."""
+        """Drop links to brokers that moved to another address or left, and those to bootstrap addresses.
+
+        The first metadata names the brokers: a bootstrap link to one of their addresses becomes its link.
+        """
         nodes = self.cluster.nodes
+        if not nodes:
+            return
+        by_address = {node.address: node for node in nodes.values()}
         for (node_id, purpose), link in list(self._links.items()):
-            if node_id < 0:
-                # The first metadata names the brokers: the bootstrap links have done their duty.
-                if nodes and link.connection is not None and not link.connection.load:
-                    link.close()
-                    del self._links[node_id, purpose]
-                continue
             node = nodes.get(node_id)
-            if node is None or (node.host, node.port) != (link.node.host, link.node.port):
+            if node is not None and node.address == link.node.address:
+                continue
+            del self._links[node_id, purpose]
+            owner = by_address.get(link.node.address) if node_id < 0 and link.is_ready else None
+            if owner is not None and (owner.node_id, purpose) not in self._links:
+                link.node = owner
+                self._links[owner.node_id, purpose] = link
+            else:
                 link.close()
-                del self._links[node_id, purpose]
 
     def least_loaded(self) -> NodeLink:
         """Return the link for requests that any broker answers.

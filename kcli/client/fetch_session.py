@@ -74,6 +74,10 @@ class FetchSession:
             ],
         )
 
+    def topic_names(self) -> dict[bytes, str]:
+        """Return the names of the topics in the session, by the ids that answers use."""
+        return {target.topic_id: partition.topic for partition, target in self._known.items()}
+
     def answered(self, session_id: int) -> None:
         """Take the session that an answer without an error came from."""
         if session_id == 0:

@@ -321,8 +321,8 @@ class Fetcher:
                 error = KafkaError(ErrorCode.of(response.error_code))
                 self._node_failed(error, [row.state for row in asked])
             return
+        names = session.topic_names()
         session.answered(response.session_id)
-        names = {topic.topic_id: topic.name for topic in self._client.cluster.topics.values()}
         rows = {row.state.partition: row for row in asked}
         for row in asked:
             row.state.is_idle = True

@@ -250,7 +250,7 @@ class Sender:
                 self._came_back(batch)
                 self._fail(batch, refused or KafkaError(ErrorCode.UNSUPPORTED_VERSION, error.message))
         else:
-            self._answered(batches, response)
+            self._answered(batches, request, response)
         finally:
             self._in_flight[node_id] -= 1
             if self._mutes:
@@ -301,12 +301,14 @@ class Sender:
         for batch in batches:
             self._retry_or_fail(batch, error)
 
-    def _answered(self, batches: list[ProducerBatch], response: ProduceResponse | None) -> None:
+    def _answered(
+        self, batches: list[ProducerBatch], request: ProduceRequest, response: ProduceResponse | None
+    ) -> None:
         if response is None:
             for batch in batches:
                 self._succeed(batch, -1, -1)
             return
-        names = {topic.topic_id: topic.name for topic in self._client.cluster.topics.values()}
+        names = {data.topic_id: data.name for data in request.topic_data}
         answers: dict[tuple[str, int], PartitionProduceResponse] = {}
         leaders: list[tuple[TopicPartition, int, int]] = []
         for topic in response.responses:

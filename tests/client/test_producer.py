@@ -300,6 +300,24 @@ async def test_a_stopped_broker_fails_deliveries_within_a_second_of_the_timeout(
         assert (await (await producer.send("orders", b"again")).wait()).offset == 1
 
 
+async def test_a_broker_away_for_ten_seconds_costs_nothing_but_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with fake_cluster(topics=TOPICS) as (brokers, client), Producer(client) as producer:
+        await (await producer.send("orders", b"value-0")).wait()
+        brokers.down.add("broker-1")
+        brokers.disconnect(1)
+        before = len(brokers.opened)
+        deliveries = await batch_by_batch(producer, values(500, start=1))
+        await trio.sleep(5)
+        # Two connections, for metadata and for records, each tried about once a second.
+        assert len(brokers.opened) - before < 40
+        brokers.down.clear()
+        for delivery in deliveries:
+            await delivery.wait()
+        assert brokers.topics["orders"][0].values() == values(501)
+
+
 async def test_an_expired_batch_in_flight_leaves_a_gap_that_a_new_epoch_closes(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
