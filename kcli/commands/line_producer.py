@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FLUSH_AFTER_INTERRUPT_MS = 800
 SHOWN_FAILURES = 5
+CREATION_SECONDS = 3
+"""How long a broker may take to create a topic that a producer asks for."""
 PROMPT = ">"
 
 
@@ -104,7 +106,7 @@ async def send_inputs(
     async with Producer(client, config) as producer, interruptible() as scope:
         sender = LineSender(producer, target, LineReader(line_format), tally)
         with scope:
-            await producer.partitions_for(target.topic)
+            await wait_for_topic(client, producer, target.topic)
             with progress_bar(target.topic, total_size(inputs)) as advance:
                 try:
                     for source in inputs:
@@ -118,6 +120,23 @@ async def send_inputs(
         stopped.append(Interrupted(f"interrupted: {tally.delivered} records were delivered"))
     failures = [*stopped, *tally.failures()]
     return Produced(target.topic, tally.delivered, tally.failed, sender.bytes_read, failures)
+
+
+async def wait_for_topic(client: Client, producer: Producer, topic: str) -> None:
+    """Wait until the topic has partitions; tell soon of one that the broker does not create."""
+    import trio
+
+    from kcli.client import admin
+
+    with trio.move_on_after(CREATION_SECONDS):
+        await producer.partitions_for(topic)
+        return
+    if topic not in {listing.name for listing in await admin.list_topics(client)}:
+        raise KcliError(
+            f"topic `{topic}` does not exist, and the broker does not create it",
+            hint=f"kcli topics create {topic}",
+        )
+    await producer.partitions_for(topic)
 
 
 class LineSender:
@@ -146,7 +165,10 @@ class LineSender:
         """Return the next chunk of an input; on a terminal ask for it."""
         if source.is_terminal:
             print(PROMPT, end="", file=sys.stderr, flush=True)
-        return await source.read()
+        chunk = await source.read()
+        if source.is_terminal and not chunk:
+            print(file=sys.stderr)
+        return chunk
 
     async def send_lines(self, lines: list[bytes]) -> None:
         """Send some lines; a record that the producer refuses is counted, and the others go on."""

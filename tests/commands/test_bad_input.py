@@ -6,6 +6,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -201,3 +202,14 @@ def test_a_property_that_nobody_knows_is_a_warning(live: Kcli) -> None:
     assert (
         finished.err == "warning: unknown property `request.timeout.sm`, did you mean `request.timeout.ms`?\n"
     )
+
+
+def test_a_topic_that_the_broker_does_not_create(tmp_path: Path, kcli: Kcli) -> None:
+    broker = KcliBroker(tmp_path, settings={"auto.create.topics.enable": "false"}).start()
+    try:
+        finished = kcli("produce", "nothing", "-b", broker.bootstrap, input=b"line\n")
+        check(
+            finished, 1, "topic `nothing` does not exist, and the broker does not create it", "topics create"
+        )
+    finally:
+        broker.stop()
