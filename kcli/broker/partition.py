@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from kcli.broker.fetch_data import FetchPartition
     from kcli.broker.metadata_image import PartitionRegistration
     from kcli.storage.append_info import AppendInfo
+    from kcli.storage.log_validator import ValidatedRecords
     from kcli.storage.unified_log import UnifiedLog
 
 NO_EPOCH = -1
@@ -148,18 +149,29 @@ class Partition:
         self, records: bytearray | memoryview, *, acks: int, now_ms: int, max_decompressed: int
     ) -> AppendInfo:
         """Append a producer's records as leader. Raises `KafkaError`."""
-        self.check_leader()
-        if acks == ACKS_ALL and len(self.isr) < self.min_isr:
-            raise KafkaError(
-                ErrorCode.NOT_ENOUGH_REPLICAS,
-                f"{len(self.isr)} replicas are in sync, {self.min_isr} are needed",
-            )
+        self._check_writable(acks)
         info = self.log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, max_decompressed=max_decompressed
         )
         self._advance_high_watermark()
         self._touch(self.key)
         return info
+
+    def append_validated(self, validated: ValidatedRecords, *, acks: int, now_ms: int) -> AppendInfo:
+        """Append records that the log's validator has read elsewhere. Raises `KafkaError`."""
+        self._check_writable(acks)
+        info = self.log.append(validated, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        self._advance_high_watermark()
+        self._touch(self.key)
+        return info
+
+    def _check_writable(self, acks: int) -> None:
+        self.check_leader()
+        if acks == ACKS_ALL and len(self.isr) < self.min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} replicas are in sync, {self.min_isr} are needed",
+            )
 
     def append_alone(self, records: memoryview, *, now_ms: int, max_decompressed: int) -> AppendInfo:
         """Append a producer's records as the only replica. Raises `KafkaError`."""
@@ -170,6 +182,12 @@ class Partition:
         log.advance_high_watermark(log.log_end_offset)
         self._touch(self.key)
         return info
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether `flush.messages` wants what was appended on disk before it is answered."""
+        log = self.log
+        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
 
     def replication_error(self, required_offset: int) -> ErrorCode | None:
         """Return how a write up to `required_offset` ended, None while followers still lack it."""

@@ -6,7 +6,8 @@
 * acks=-1 waits until the records are on every in-sync replica; what is late is REQUEST_TIMED_OUT, its records
   stay. acks=0 is never answered, and an error closes the connection: the producer has no other sign.
 * There is no transaction coordinator, so nothing vouches for a transactional batch: INVALID_TXN_STATE.
-* A request above `YIELD_BYTES` lets others run between its partitions.
+* A request above `YIELD_BYTES` lets others run between its partitions; records that take long to read are
+  read in a thread (`LongReading`).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from trio.lowlevel import checkpoint
 
 from kcli.broker.controller.topic_names import INTERNAL_TOPICS
 from kcli.broker.delayed_produce import DelayedProduce, PendingWrite
+from kcli.broker.handlers.produce_reading import LOOP_DECOMPRESSED_BYTES, LongReading
 from kcli.broker.handlers.produce_wire import TOPIC_IDS_FROM, encode_rows
 from kcli.broker.partition import ACKS_ALL
 from kcli.broker.request_context import CloseConnection
@@ -31,7 +33,7 @@ from kcli.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kcli.storage.log_validator import InvalidRecords
+from kcli.storage.log_validator import InvalidRecords, TooMuchToRead
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
@@ -39,10 +41,9 @@ if TYPE_CHECKING:
     from kcli.broker.handlers.produce_wire import ProduceData, Row
     from kcli.broker.partition import Partition
     from kcli.broker.request_context import RequestContext
+    from kcli.storage.append_info import AppendInfo
 
 YIELD_BYTES = 1024 * 1024
-MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
-"""What checking one batch may decompress to; a batch that claims more is refused."""
 
 _ADMIN_CLIENT_ID = "__admin_client"
 _BATCH_HEAD = Struct(">iibIh")
@@ -76,16 +77,25 @@ def produce(request: ProduceData, context: RequestContext) -> Produced | Corouti
     if request.acks not in (-1, 0, 1):
         return failed(request, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"))
     append = _Append(request, context)
+    steps = append.steps()
     if request.size > YIELD_BYTES:
-        return _produce_in_turns(append)
-    for _ in append.steps():
-        pass
+        return _produce_in_turns(append, steps)
+    for reading in steps:
+        if reading is not None:
+            return _produce_in_turns(append, steps, reading)
     return append.finish()
 
 
-async def _produce_in_turns(append: _Append) -> Produced:
-    for _ in append.steps():
-        await checkpoint()
+async def _produce_in_turns(
+    append: _Append, steps: Iterator[LongReading | None], reading: LongReading | None = None
+) -> Produced:
+    if reading is not None:
+        await reading.run()
+    for reading in steps:
+        if reading is not None:
+            await reading.run()
+        else:
+            await checkpoint()
     return append.finish()
 
 
@@ -149,8 +159,8 @@ class _Append:
         self._errors: dict[tuple[int, int], KafkaError] = {}
         self._pending: list[tuple[int, int, Partition, int]] = []
 
-    def steps(self) -> Iterator[None]:
-        """Append partition by partition."""
+    def steps(self) -> Iterator[LongReading | None]:
+        """Append partition by partition. A reading that comes out is to be run before the next step."""
         by_id = self._version >= TOPIC_IDS_FROM
         for number, (name, topic_id, partitions) in enumerate(self._request.topics):
             known = self._replica_manager.topic_name(topic_id) if by_id else name
@@ -161,12 +171,24 @@ class _Append:
                 try:
                     partition = self._check(known, index, records)
                     log_start = partition.log.log_start_offset
-                    row = self._append(partition, index, records or _NO_RECORDS, number, len(rows))
+                    try:
+                        info = self._append(partition, records or _NO_RECORDS)
+                    except TooMuchToRead:
+                        if self._request.size <= YIELD_BYTES:
+                            self._request.copy_records()
+                        kept = partitions[len(rows)][1] or _NO_RECORDS
+                        reading = LongReading(partition.log.validator, kept, self._now_ms)
+                        yield reading
+                        partition = self._check(known, index, kept)
+                        info = partition.append_validated(
+                            reading.result(), acks=self._request.acks, now_ms=self._now_ms
+                        )
+                    row = self._appended(partition, index, info, number, len(rows))
                 except KafkaError as error:
-                    self._errors[number, len(rows)] = error
+                    self._errors[number, len(rows)] = error.with_traceback(None)
                     row = refused_row(index, error, log_start)
                 rows.append(row)
-                yield
+                yield None
 
     def _check(self, name: str | None, index: int, records: memoryview | None) -> Partition:
         """Return the partition; raise `KafkaError` for what is refused without looking at its log."""
@@ -179,14 +201,18 @@ class _Append:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{name}` is the broker's own")
         return partition
 
-    def _append(
-        self, partition: Partition, index: int, records: memoryview, topic_number: int, number: int
-    ) -> Row:
-        acks = self._request.acks
-        info = partition.append(
-            records, acks=acks, now_ms=self._now_ms, max_decompressed=MAX_DECOMPRESSED_BYTES
+    def _append(self, partition: Partition, records: memoryview) -> AppendInfo:
+        return partition.append(
+            records,
+            acks=self._request.acks,
+            now_ms=self._now_ms,
+            max_decompressed=LOOP_DECOMPRESSED_BYTES,
         )
-        if acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
+
+    def _appended(
+        self, partition: Partition, index: int, info: AppendInfo, topic_number: int, number: int
+    ) -> Row:
+        if self._request.acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
             self._pending.append((topic_number, number, partition, info.last_offset + 1))
         return index, 0, info.first_offset, info.log_append_time, info.log_start_offset
 

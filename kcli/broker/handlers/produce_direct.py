@@ -12,15 +12,16 @@ from struct import error as StructError
 from typing import TYPE_CHECKING
 
 from kcli.broker.handlers.produce import (
-    MAX_DECOMPRESSED_BYTES,
     YIELD_BYTES,
     check_one_batch,
     failed,
     refused_row,
 )
+from kcli.broker.handlers.produce_reading import LOOP_DECOMPRESSED_BYTES
 from kcli.broker.handlers.produce_wire import FLEXIBLE_FROM, TOPIC_IDS_FROM, ProduceData, encode_one_row
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.uuids import ZERO_UUID
+from kcli.storage.log_validator import TooMuchToRead
 
 if TYPE_CHECKING:
     from kcli.broker.handlers.produce_wire import Topic
@@ -37,6 +38,7 @@ _PLAIN_HEAD_SIZE = _PLAIN_HEAD.size
 _FLEXIBLE_HEAD_SIZE = _FLEXIBLE_HEAD.size
 _NO_TAGS = b"\x00\x00\x00"
 _FIRST_VERSION = 3
+_NEVER = 2**63 - 1
 
 
 def produce_directly(
@@ -81,7 +83,7 @@ def produce_directly(
             name = bytes(buffer[start:position])
             position += 12
             stop = position + size
-            if partition_count != 1 or stop != end:
+            if partition_count != 1 or stop != end or size < 0:
                 return None
     except (StructError, IndexError):
         return None  # Cut short; reading it in full says where.
@@ -89,14 +91,18 @@ def produce_directly(
     partition = manager.direct.get((name, index))
     if partition is None or not partition.is_alone or (acks != 1 and acks != -1):
         return None
+    if partition.log.config.flush_messages < _NEVER:
+        return None  # It may have to wait for the disk.
     records = buffer[position:stop]
     log_start_offset = -1
     try:
         check_one_batch(records, version)
         log_start_offset = partition.log.log_start_offset
         info = partition.append_alone(
-            records, now_ms=context.broker.wall_ms(), max_decompressed=MAX_DECOMPRESSED_BYTES
+            records, now_ms=context.broker.wall_ms(), max_decompressed=LOOP_DECOMPRESSED_BYTES
         )
+    except TooMuchToRead:
+        return None
     except KafkaError as error:
         topics: list[Topic] = [(partition.topic, ZERO_UUID, [(index, records)])]
         response = failed(ProduceData(None, acks, 0, topics, 0), error)

@@ -49,6 +49,14 @@ class ProduceData:
         self.size = size
         """Bytes of the request's body."""
 
+    def copy_records(self) -> None:
+        """Take the records out of the frame, which others receive into as soon as the handler waits."""
+        for _, _, partitions in self.topics:
+            partitions[:] = [
+                (index, None if records is None else memoryview(bytearray(records)))
+                for index, records in partitions
+            ]
+
 
 def decoder(version: int) -> Callable[[memoryview, int, int], tuple[ProduceData, int]]:
     """Return what reads a request body of this version from `buffer[position:end]`.
