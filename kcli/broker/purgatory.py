@@ -26,7 +26,7 @@ from kcli.broker.timing_wheel import TimerEntry, TimingWheel
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-CHUNK = 256
+CHUNK = 64
 """How many waiters are tried or ended between two checkpoints."""
 
 _log = logging.getLogger(__name__)
