@@ -18,6 +18,7 @@ from kcli.storage.log_paths import METADATA_TOPIC, parse_replica_directory
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kcli.broker.broker import Broker
     from kcli.broker.controller.controller import Controller
     from kcli.broker.metadata_image import MetadataImage
 
@@ -70,3 +71,14 @@ def adopt(controller: Controller, node_id: int, log_dirs: Iterable[str]) -> None
             _log.info("adopted topic `%s` with %d partitions", topic.name, topic.partitions)
         except KafkaError as error:
             _log.warning("cannot adopt topic `%s`: %s", topic.name, error.message)
+
+
+def skip_adopted_producers(controller: Controller, broker: Broker) -> None:
+    """Let new producers have ids that no log of a node knows, now that its logs are loaded.
+
+    Adopted records carry ids that another cluster gave away: a producer that gets one of them again would be
+    refused for its first sequence number.
+    """
+    known = [producer_id for log in broker.log_manager for producer_id in log.producer_state.producers]
+    if known:
+        controller.skip_producer_ids(node_id=broker.node_id, broker_epoch=broker.epoch, first=max(known) + 1)

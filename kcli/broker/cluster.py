@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.broker.adoption import adopt
+from kcli.broker.adoption import adopt, skip_adopted_producers
 from kcli.broker.api import APIS
 from kcli.broker.broker import Broker
 from kcli.broker.config import BrokerConfig
@@ -146,6 +146,8 @@ class Cluster:
                 adopt(controller, broker.node_id, log_dirs)
         for broker in self.brokers:
             await broker.load()
+            if self.options.adopt:
+                skip_adopted_producers(controller, broker)
 
     def _node_config(self, number: int) -> BrokerConfig:
         properties = dict(self.options.properties)

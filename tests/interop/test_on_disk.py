@@ -187,7 +187,7 @@ def test_kcli_serves_a_topic_that_apache_kafka_wrote(
     middle = len(records) // 2
     assert read_partition(broker.bootstrap, topic, 0, middle, middle + 10) == records[middle : middle + 10]
     more = TestRecord(0, len(records), int(time.time() * 1000), b"key", b"one more")
-    produce(broker.bootstrap, topic, [more])
+    produce(broker.bootstrap, topic, [more], {"enable.idempotence": True})
     assert read_partition(broker.bootstrap, topic, 0, len(records)) == [more]
     assert broker.stop() == 0
     logs = sorted((broker.node_directory / f"{topic}-0").glob("*.log"))

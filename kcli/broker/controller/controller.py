@@ -138,6 +138,14 @@ class Controller:
             producer_id_control.allocate_producer_ids(self.image, node_id=node_id, broker_epoch=broker_epoch)
         )
 
+    def skip_producer_ids(self, *, node_id: int, broker_epoch: int, first: int) -> None:
+        """Give away no producer id below `first` from now on."""
+        self.commit(
+            producer_id_control.skip_producer_ids(
+                self.image, node_id=node_id, broker_epoch=broker_epoch, first=first
+            )
+        )
+
     # --- topics
 
     def create_topics(

@@ -37,3 +37,13 @@ def allocate_producer_ids(
         broker_id=node_id, broker_epoch=broker_epoch, next_producer_id=first + BLOCK_SIZE
     )
     return ControllerResult((record,), ProducerIdBlock(first, BLOCK_SIZE))
+
+
+def skip_producer_ids(
+    image: MetadataImage, *, node_id: int, broker_epoch: int, first: int
+) -> ControllerResult[None]:
+    """Let the next block begin at `first` or later: data from elsewhere knows the ids below."""
+    if image.next_producer_id >= first:
+        return ControllerResult((), None)
+    record = ProducerIdsRecord(broker_id=node_id, broker_epoch=broker_epoch, next_producer_id=first)
+    return ControllerResult((record,), None)

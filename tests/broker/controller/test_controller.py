@@ -147,6 +147,13 @@ def test_producer_id_blocks_follow_each_other_over_terms() -> None:
     assert blocks == [(0, 1000), (1000, 1000), (2000, 1000)]
 
 
+def test_producer_ids_that_adopted_data_knows_are_skipped() -> None:
+    controller = running_controller()
+    for first in (1500, 700):
+        controller.skip_producer_ids(node_id=1, broker_epoch=2, first=first)
+    assert controller.allocate_producer_ids(node_id=1, broker_epoch=2) == (1500, 1000)
+
+
 def test_a_new_cluster_works_at_the_highest_features() -> None:
     controller = running_controller()
     assert controller.image.features == {"metadata.version": 30}
