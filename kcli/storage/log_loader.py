@@ -17,7 +17,9 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
+from kcli.storage.index_file import CorruptIndex
 from kcli.storage.leader_epochs import LeaderEpochs
+from kcli.storage.local_log import LocalLog
 from kcli.storage.log_paths import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -81,22 +83,26 @@ def load_log(
     except CorruptRecord as error:
         # Below the recovery point nothing is checked at load, so damage there shows where it is met.
         raise OSError(f"damaged records below the recovery point: {error}: `{directory}`") from error
-    return UnifiedLog(
+    local = LocalLog(
         directory=directory,
-        topic_partition=topic_partition,
-        topic_id=topic_id,
         config=config,
         segments=loader.segments,
+        end_offset=end_offset,
+        recovery_point=end_offset if is_clean and not loader.was_changed else min(recovery_point, end_offset),
+        now_ms=now_ms,
+        report=report,
+        random_below=random_below,
+    )
+    return UnifiedLog(
+        local,
+        topic_partition=topic_partition,
+        topic_id=topic_id,
         leader_epochs=loader.leader_epochs,
         producer_state=loader.producer_state,
         snapshots=loader.snapshots,
         log_start_offset=max(log_start_offset, loader.segments.first.base_offset),
-        log_end_offset=end_offset,
-        recovery_point=end_offset if is_clean and not loader.was_changed else min(recovery_point, end_offset),
-        now_ms=now_ms,
         report=report,
         on_failure=on_failure,
-        random_below=random_below,
         is_future=directory.endswith(FUTURE_DIRECTORY_SUFFIX),
     )
 
@@ -144,6 +150,8 @@ class _LogLoader:
                 has_producers = True
                 end, _ = self.segments.active.find_end()
             end_offset = end
+            if is_clean:
+                self._check_transaction_indexes(log_start_offset)
         if end_offset < log_start_offset:
             self.report(
                 f"the log ends at {end_offset}, below its start {log_start_offset}; it begins anew there: "
@@ -172,6 +180,9 @@ class _LogLoader:
             self.snapshots.remove_if(above=end_offset)
             take_snapshot(self.producer_state, self.snapshots)
             return
+        self._rebuild_producers(log_start_offset, end_offset)
+
+    def _rebuild_producers(self, log_start_offset: int, end_offset: int) -> None:
         rebuild_producer_state(
             self.producer_state,
             self.snapshots,
@@ -257,19 +268,22 @@ class _LogLoader:
         self.report(f"the last segment changed after a clean stop: {reason}: `{active.records.path}`")
         return None
 
+    def _check_transaction_indexes(self, log_start_offset: int) -> None:
+        """Recover the segments whose transaction index is damaged: only a replay of the log gives it back."""
+        for segment in self.segments:
+            try:
+                segment.indexes.transactions.load_once()
+            except CorruptIndex as error:
+                self.report(f"rebuilding a transaction index: {error.message}")
+                self._rebuild_producers(log_start_offset, segment.base_offset)
+                self._recover_segment(segment)
+                self.producer_state.clear(log_start_offset)
+
     def _recover(self, log_start_offset: int, recovery_point: int) -> None:
         """Check the segments from the recovery point on, and build the producer state on the way."""
         unflushed = self.segments.between(recovery_point, _OFFSET_END)
         first = unflushed[0]
-        rebuild_producer_state(
-            self.producer_state,
-            self.snapshots,
-            self.segments,
-            log_start_offset=max(log_start_offset, self.segments.first.base_offset),
-            end_offset=first.base_offset,
-            now_ms=self.now_ms,
-            report=self.report,
-        )
+        self._rebuild_producers(max(log_start_offset, self.segments.first.base_offset), first.base_offset)
         before = self.segments.floor(first.base_offset - 1)
         if before is not None:
             backfill_batches(self.producer_state, before)

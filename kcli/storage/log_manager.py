@@ -382,7 +382,7 @@ class LogManager:
             for log in list(logs.values()):
                 if log.parent_directory == directory.path:
                     del logs[log.topic_partition]
-                    log.close_handlers()
+                    log.go_offline(message)
                     if logs is self._logs:
                         self._offline.add(log.topic_partition)
         directory.release()

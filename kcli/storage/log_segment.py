@@ -14,7 +14,6 @@ from kcli.storage.file_records import EntryPosition, FileRecords
 from kcli.storage.index_file import CorruptIndex
 from kcli.storage.log_paths import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
 from kcli.storage.segment_indexes import SegmentIndexes
-from kcli.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
     from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record import Buffer
     from kcli.storage.log_config import LogConfig
-    from kcli.storage.producer_append import CompletedTransaction
-    from kcli.storage.producer_state import ProducerStateManager
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
 
@@ -177,19 +174,6 @@ class LogSegment:
         """The age that `segment.ms` limits: by record timestamps, by the clock if there are none."""
         first = self.indexes.first_timestamp
         return max_timestamp - first if first >= 0 else now_ms - self.created_ms
-
-    def finish_transaction(self, transaction: CompletedTransaction, state: ProducerStateManager) -> None:
-        """Take note of a transaction whose marker is in this segment. Raises `OSError`."""
-        if transaction.is_aborted:
-            self.indexes.transactions.append(
-                AbortedTransaction(
-                    transaction.producer_id,
-                    transaction.first_offset,
-                    transaction.last_offset,
-                    state.last_stable_offset(transaction),
-                )
-            )
-        state.complete(transaction)
 
     # --- find and read
 

@@ -1,4 +1,4 @@
-"""ProducerAppend: the batches of one producer in one append, checked against what the producer wrote before.
+"""ProducerAppends: the batches of producers in one append, checked against what each producer wrote before.
 
 Clients must continue the sequence of their epoch, or start at 0 with a new epoch; a producer the
 partition does not know may start anywhere. An older epoch is refused. Replicated batches are taken as
@@ -13,11 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from kcli.protocol.control_records import ControlRecordType, parse_control_key, parse_end_txn_marker
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record import NO_PRODUCER_EPOCH, NO_SEQUENCE
+from kcli.protocol.record_batch import RecordBatch
 from kcli.storage.producer_state import MAX_SEQUENCE, NO_OFFSET, BatchMetadata, ProducerStateEntry
+from kcli.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from kcli.protocol.record_batch import RecordBatch
+    from collections.abc import Iterable
+
+    from kcli.protocol.message_set import LegacyEntry
     from kcli.storage.log_paths import TopicPartition
+    from kcli.storage.log_segment import LogSegment
     from kcli.storage.producer_state import ProducerStateManager
 
 
@@ -67,7 +72,6 @@ class ProducerAppend:
 
     def add_batch(
         self,
-        *,
         producer_epoch: int,
         base_sequence: int,
         last_sequence: int,
@@ -154,46 +158,83 @@ class ProducerAppend:
             )
 
 
-def check_batch(
-    state: ProducerStateManager,
-    batch: RecordBatch,
-    origin: Origin,
-    appends: dict[int, ProducerAppend],
-    completed: list[CompletedTransaction],
-) -> None:
-    """Check a producer's batch and add it to that producer's append, and the transaction that it ends.
+class ProducerAppends:
+    """What the batches of one append do to the producers that wrote them: checked first, published last."""
 
-    Raises `KafkaError` as `ProducerAppend` does, and `CorruptRecord` for a control batch that makes no sense.
-    """
-    append = appends.get(batch.producer_id)
-    if append is None:
-        append = ProducerAppend(
-            state.topic_partition, batch.producer_id, state.producers.get(batch.producer_id), origin
-        )
-        appends[batch.producer_id] = append
-    if not batch.is_control:
-        append.add_batch(
-            producer_epoch=batch.producer_epoch,
-            base_sequence=batch.base_sequence,
-            last_sequence=batch.last_sequence,
-            first_offset=batch.base_offset,
-            last_offset=batch.last_offset,
-            timestamp=batch.max_timestamp,
-            is_transactional=batch.is_transactional,
-        )
-        return
-    # Compaction may leave a control batch without its record: the transaction is gone altogether.
-    record = next(iter(batch.records()), None)
-    if record is None:
-        return
-    if parse_control_key(record.key) in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
-        marker = parse_end_txn_marker(record)
-        transaction = append.add_marker(
-            producer_epoch=batch.producer_epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-            is_abort=marker.control_type is ControlRecordType.ABORT,
-            offset=batch.base_offset,
-            timestamp=record.timestamp,
-        )
-        if transaction is not None:
-            completed.append(transaction)
+    __slots__ = ("_appends", "_completed", "_state")
+
+    def __init__(self, state: ProducerStateManager) -> None:
+        self._state = state
+        self._appends: dict[int, ProducerAppend] = {}
+        self._completed: list[CompletedTransaction] = []
+
+    def check(self, batches: Iterable[RecordBatch | LegacyEntry], origin: Origin) -> BatchMetadata | None:
+        """Check the batches that have a producer; return the one that was written before, if one was.
+
+        Raises `KafkaError` as `ProducerAppend` does, and `CorruptRecord` for a control batch that makes no
+        sense.
+        """
+        for batch in batches:
+            producer_id = batch.producer_id
+            if producer_id < 0 or not isinstance(batch, RecordBatch):
+                continue
+            known = self._state.producers.get(producer_id)
+            if origin is Origin.CLIENT and known is not None:
+                duplicate = known.find_duplicate(
+                    batch.producer_epoch, batch.base_sequence, batch.last_sequence
+                )
+                if duplicate is not None:
+                    return duplicate
+            append = self._appends.get(producer_id)
+            if append is None:
+                append = ProducerAppend(self._state.topic_partition, producer_id, known, origin)
+                self._appends[producer_id] = append
+            if batch.is_control:
+                self._add_marker(append, batch)
+            else:
+                append.add_batch(
+                    batch.producer_epoch,
+                    batch.base_sequence,
+                    batch.last_sequence,
+                    batch.base_offset,
+                    batch.last_offset,
+                    batch.max_timestamp,
+                    batch.is_transactional,
+                )
+        return None
+
+    def _add_marker(self, append: ProducerAppend, batch: RecordBatch) -> None:
+        # Compaction may leave a control batch without its record: the transaction is gone altogether.
+        record = next(iter(batch.records()), None)
+        if record is None:
+            return
+        if parse_control_key(record.key) in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+            marker = parse_end_txn_marker(record)
+            transaction = append.add_marker(
+                producer_epoch=batch.producer_epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+                is_abort=marker.control_type is ControlRecordType.ABORT,
+                offset=batch.base_offset,
+                timestamp=record.timestamp,
+            )
+            if transaction is not None:
+                self._completed.append(transaction)
+
+    def publish(self, segment: LogSegment | None) -> None:
+        """Take the batches over, after they were written to `segment`, whose index lists what was aborted.
+
+        Without a segment that index is left alone. Raises `OSError`.
+        """
+        for append in self._appends.values():
+            self._state.update(append)
+        for transaction in self._completed:
+            if segment is not None and transaction.is_aborted:
+                segment.indexes.transactions.append(
+                    AbortedTransaction(
+                        transaction.producer_id,
+                        transaction.first_offset,
+                        transaction.last_offset,
+                        self._state.last_stable_offset(transaction),
+                    )
+                )
+            self._state.complete(transaction)

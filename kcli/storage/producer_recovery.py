@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import RecordBatch
-from kcli.storage.producer_append import Origin, check_batch
+from kcli.storage.producer_append import Origin, ProducerAppends
 from kcli.storage.producer_snapshot import CorruptSnapshot
 from kcli.storage.producer_state import BATCHES_TO_RETAIN, BatchMetadata
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kcli.protocol.message_set import LegacyEntry
     from kcli.storage.log_segment import LogSegment
     from kcli.storage.log_segments import LogSegments
-    from kcli.storage.producer_append import CompletedTransaction, ProducerAppend
     from kcli.storage.producer_snapshot import ProducerSnapshots
     from kcli.storage.producer_state import ProducerStateManager
 
@@ -94,16 +93,10 @@ def replay(
 
     Raises `CorruptRecord` and `OSError`.
     """
-    if batch.producer_id >= 0 and isinstance(batch, RecordBatch):
-        appends: dict[int, ProducerAppend] = {}
-        completed: list[CompletedTransaction] = []
-        check_batch(state, batch, Origin.REPLICATION, appends, completed)
-        state.update(appends[batch.producer_id])
-        for transaction in completed:
-            if segment is not None:
-                segment.finish_transaction(transaction, state)
-            else:
-                state.complete(transaction)
+    if batch.producer_id >= 0:
+        appends = ProducerAppends(state)
+        appends.check((batch,), Origin.REPLICATION)
+        appends.publish(segment)
     state.map_end_offset = batch.last_offset + 1
 
 

@@ -20,22 +20,20 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record import NO_TIMESTAMP, CorruptRecord
-from kcli.protocol.record_batch import RecordBatch, iter_batches
 from kcli.protocol.record_batch_header import set_base_offset_and_epoch
 from kcli.storage import retention, timestamp_search
 from kcli.storage.append_info import AppendInfo
-from kcli.storage.file_records import EntryPosition
-from kcli.storage.flush_plan import FlushPlan
+from kcli.storage.follower_records import whole_batches
+from kcli.storage.index_file import CorruptIndex
 from kcli.storage.log_paths import PARTITION_METADATA
 from kcli.storage.log_read import Isolation, LogOffsetMetadata, LogRead
-from kcli.storage.log_segment import LogSegment
 from kcli.storage.log_validator import (
     MAX_DECOMPRESSED_BYTES,
     InvalidRecords,
     LogValidator,
     ValidatedRecords,
 )
-from kcli.storage.producer_append import CompletedTransaction, Origin, ProducerAppend, check_batch
+from kcli.storage.producer_append import Origin, ProducerAppends
 from kcli.storage.producer_recovery import rebuild_producer_state, take_snapshot
 
 if TYPE_CHECKING:
@@ -43,13 +41,15 @@ if TYPE_CHECKING:
 
     from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record import Buffer
+    from kcli.protocol.record_batch import RecordBatch
+    from kcli.storage.flush_plan import FlushPlan
     from kcli.storage.leader_epochs import LeaderEpochs
+    from kcli.storage.local_log import LocalLog
     from kcli.storage.log_config import LogConfig
     from kcli.storage.log_paths import TopicPartition
-    from kcli.storage.log_segments import LogSegments
+    from kcli.storage.log_segment import LogSegment
     from kcli.storage.producer_snapshot import ProducerSnapshots
     from kcli.storage.producer_state import BatchMetadata, ProducerStateEntry, ProducerStateManager
-    from kcli.storage.transaction_index import AbortedTransaction
 
 __all__ = [
     "AppendInfo",
@@ -64,7 +64,6 @@ __all__ = [
 
 UNKNOWN_OFFSET = -1
 
-_NO_ENTRY = EntryPosition(0, 0, UNKNOWN_OFFSET, UNKNOWN_OFFSET)
 _Found = TypeVar("_Found")
 
 
@@ -72,25 +71,17 @@ class UnifiedLog:
     """A loaded log. `log_loader.load_log` makes one from a replica directory."""
 
     __slots__ = (
-        "_end_position",
-        "_flush_at_roll",
+        "_failure",
         "_high_watermark_metadata",
+        "_local",
         "_on_failure",
-        "_pending_deletes",
-        "_random_below",
         "_report",
-        "_truncations",
         "_unsynced_snapshots",
-        "config",
-        "directory",
         "high_watermark",
         "is_future",
-        "last_flushed_ms",
         "leader_epochs",
-        "log_end_offset",
         "log_start_offset",
         "producer_state",
-        "recovery_point",
         "segments",
         "snapshots",
         "topic_id",
@@ -100,47 +91,35 @@ class UnifiedLog:
 
     def __init__(
         self,
+        local: LocalLog,
         *,
-        directory: str,
         topic_partition: TopicPartition,
         topic_id: bytes | None,
-        config: LogConfig,
-        segments: LogSegments,
         leader_epochs: LeaderEpochs,
         producer_state: ProducerStateManager,
         snapshots: ProducerSnapshots,
         log_start_offset: int,
-        log_end_offset: int,
-        recovery_point: int,
-        now_ms: int,
         report: Callable[[str], None],
         on_failure: Callable[[UnifiedLog, str], None],
-        random_below: Callable[[int], int],
         is_future: bool = False,
     ) -> None:
-        self.directory = directory
+        self._local = local
+        self.segments = local.segments
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.config = config
-        self.validator = LogValidator(config)
-        self.segments = segments
+        self.validator = LogValidator(local.config)
         self.leader_epochs = leader_epochs
         self.producer_state = producer_state
         self.snapshots = snapshots
         self.log_start_offset = log_start_offset
-        self.recovery_point = recovery_point
-        self.last_flushed_ms = now_ms
+        self.high_watermark = log_start_offset
         self.is_future = is_future
+        self._high_watermark_metadata: LogOffsetMetadata | None = None
+        self._unsynced_snapshots: list[int] = []
         self._report = report
         self._on_failure = on_failure
-        self._random_below = random_below
-        self._pending_deletes: list[tuple[int, str]] = []
-        self._unsynced_snapshots: list[int] = []
-        self._flush_at_roll = False
-        self._truncations = 0
-        self._set_end(log_end_offset)
-        self.high_watermark = log_start_offset
-        self._high_watermark_metadata: LogOffsetMetadata | None = None
+        # Why the log is out of service.
+        self._failure: str | None = None
 
     def __repr__(self) -> str:
         return (
@@ -149,6 +128,26 @@ class UnifiedLog:
         )
 
     # --- offsets
+
+    @property
+    def config(self) -> LogConfig:
+        """The topic's configuration as far as it concerns the log."""
+        return self._local.config
+
+    @property
+    def directory(self) -> str:
+        """The path of the replica's directory."""
+        return self._local.directory
+
+    @property
+    def log_end_offset(self) -> int:
+        """The offset that the next record gets."""
+        return self._local.end_offset
+
+    @property
+    def recovery_point(self) -> int:
+        """The offset below which everything is on disk for good."""
+        return self._local.recovery_point
 
     @property
     def parent_directory(self) -> str:
@@ -186,28 +185,6 @@ class UnifiedLog:
         # Where that is, is looked up when a read needs it.
         self._high_watermark_metadata = None
         self.producer_state.high_watermark_moved(offset)
-
-    def _set_end(self, offset: int) -> None:
-        active = self.segments.active
-        self.log_end_offset = offset
-        self._end_position = active.records.size
-        if self.recovery_point > offset:
-            self.recovery_point = offset
-
-    def _locate(self, offset: int) -> LogOffsetMetadata:
-        """Return where an offset within the log is."""
-        if offset >= self.log_end_offset:
-            return self._end()
-        segment = self.segments.floor(offset)
-        while segment is not None:
-            entry = segment.find(offset)
-            if entry is not None:
-                return LogOffsetMetadata(offset, segment.base_offset, entry.position)
-            segment = self.segments.higher(segment.base_offset)
-        return self._end()
-
-    def _end(self) -> LogOffsetMetadata:
-        return LogOffsetMetadata(self.log_end_offset, self.segments.active.base_offset, self._end_position)
 
     # --- append
 
@@ -267,34 +244,21 @@ class UnifiedLog:
         Raises `KafkaError` CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE when they begin below the log end,
         RECORD_LIST_TOO_LARGE and KAFKA_STORAGE_ERROR.
         """
-        batches: list[RecordBatch | LegacyEntry] = []
-        size, next_offset = 0, self.log_end_offset
-        try:
-            for batch in iter_batches(records):
-                if not batch.is_valid_crc():
-                    raise CorruptRecord(f"wrong checksum at offset {batch.last_offset}")
-                first = batch.base_offset if isinstance(batch, RecordBatch) else batch.last_offset
-                if first < next_offset:
-                    raise KafkaError(
-                        ErrorCode.OFFSET_OUT_OF_RANGE,
-                        f"offset {first} comes after {next_offset - 1}: {self.topic_partition}",
-                    )
-                next_offset = batch.last_offset + 1
-                size += batch.size_in_bytes
-                batches.append(batch)
-        except CorruptRecord as error:
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
-        data = records if size == len(records) else memoryview(records)[:size]
+        data, batches = whole_batches(records, self.log_end_offset)
         return self._append(data, batches, Origin.REPLICATION, now_ms)
 
     def _append(
         self, data: Buffer, batches: Sequence[RecordBatch | LegacyEntry], origin: Origin, now_ms: int
     ) -> AppendInfo:
         size = len(data)
-        if size > self.config.segment_bytes:
+        local = self._local
+        config = local.config
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
+        if size > config.segment_bytes:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
-                f"{size} bytes are more than a segment holds, segment.bytes: {self.config.segment_bytes}",
+                f"{size} bytes are more than a segment holds, segment.bytes: {config.segment_bytes}",
             )
         if not batches:
             start = self.log_start_offset
@@ -309,26 +273,28 @@ class UnifiedLog:
         else:
             max_timestamp = max([batch.max_timestamp for batch in batches])
             has_producer = any(batch.producer_id >= 0 for batch in batches)
-        appends: dict[int, ProducerAppend] = {}
-        completed: list[CompletedTransaction] = []
+        appends = None
         if has_producer:
-            duplicate = self._check_producers(batches, origin, appends, completed)
+            appends = ProducerAppends(self.producer_state)
+            try:
+                duplicate = appends.check(batches, origin)
+            except CorruptRecord as error:
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
             if duplicate is not None:
                 return self._duplicate_info(duplicate)
         try:
             segment = self.segments.active
-            if segment.should_roll(size, last_offset, max_timestamp, self.config, now_ms):
-                segment = self._roll(max(first_offset, self.log_end_offset), now_ms)
+            if segment.should_roll(size, last_offset, max_timestamp, config, now_ms):
+                segment = self._roll(max(first_offset, local.end_offset), now_ms)
             for batch in batches:
                 if batch.partition_leader_epoch != self.leader_epochs.latest_epoch:
                     self._assign_epoch(batch)
             segment.append(data, batches)
+            local.set_end(last_offset + 1)
+            if appends is not None:
+                appends.publish(segment)
         except OSError as error:
             raise self.failed("append to", error) from error
-        self.log_end_offset = last_offset + 1
-        self._end_position = segment.records.size
-        if appends:
-            self._publish_producers(segment, appends, completed)
         self.producer_state.map_end_offset = last_offset + 1
         return AppendInfo(
             first_offset, last_offset, max_timestamp, NO_TIMESTAMP, self.log_start_offset, size=size
@@ -351,41 +317,6 @@ class UnifiedLog:
             self._report(f"leader epochs of {self.topic_partition} are dropped: records of an older format")
             self.leader_epochs.clear()
 
-    def _check_producers(
-        self,
-        batches: Sequence[RecordBatch | LegacyEntry],
-        origin: Origin,
-        appends: dict[int, ProducerAppend],
-        completed: list[CompletedTransaction],
-    ) -> BatchMetadata | None:
-        """Check the batches of producers; return the one that was written before, if one was."""
-        for batch in batches:
-            if batch.producer_id < 0 or not isinstance(batch, RecordBatch):
-                continue
-            known = self.producer_state.producers.get(batch.producer_id)
-            if origin is Origin.CLIENT and known is not None:
-                duplicate = known.find_duplicate(
-                    batch.producer_epoch, batch.base_sequence, batch.last_sequence
-                )
-                if duplicate is not None:
-                    return duplicate
-            check_batch(self.producer_state, batch, origin, appends, completed)
-        return None
-
-    def _publish_producers(
-        self,
-        segment: LogSegment,
-        appends: dict[int, ProducerAppend],
-        completed: list[CompletedTransaction],
-    ) -> None:
-        for append in appends.values():
-            self.producer_state.update(append)
-        try:
-            for transaction in completed:
-                segment.finish_transaction(transaction, self.producer_state)
-        except OSError as error:
-            raise self.failed("write the transaction index of", error) from error
-
     # --- roll
 
     def roll(self, *, now_ms: int) -> None:
@@ -396,42 +327,15 @@ class UnifiedLog:
             raise self.failed("roll", error) from error
 
     def _roll(self, base_offset: int, now_ms: int) -> LogSegment:
-        active = self.segments.active
-        if active.base_offset == base_offset and not active.size:
-            # An empty segment with a full index, or rolled for its age: it is made anew.
-            self._delete_files(active, now_ms)
-            self.segments.remove(active)
-        elif base_offset <= active.base_offset:
-            raise ValueError(f"cannot roll {self!r} at offset {base_offset}")
-        else:
-            active.finish()
-        segment = self._new_segment(base_offset, now_ms)
-        self.segments.add(segment)
-        self._set_end(self.log_end_offset)
+        segment = self._local.roll(base_offset, now_ms)
         self.producer_state.map_end_offset = max(self.producer_state.map_end_offset, base_offset)
+        self._take_snapshot()
+        return segment
+
+    def _take_snapshot(self) -> None:
         snapshot = take_snapshot(self.producer_state, self.snapshots)
         if snapshot is not None:
             self._unsynced_snapshots.append(snapshot)
-        self._flush_at_roll = True
-        return segment
-
-    def _new_segment(self, base_offset: int, now_ms: int) -> LogSegment:
-        for path in LogSegment.paths(self.directory, base_offset):
-            if os.path.exists(path):
-                self._report(f"deleting a file in the way of a new segment: `{path}`")
-                os.unlink(path)
-        return LogSegment.create(
-            self.directory,
-            base_offset,
-            self.config,
-            now_ms=now_ms,
-            roll_jitter_ms=self._jitter_ms(),
-            report=self._report,
-        )
-
-    def _jitter_ms(self) -> int:
-        limit = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return self._random_below(limit) if limit > 0 else 0
 
     # --- read
 
@@ -448,14 +352,17 @@ class UnifiedLog:
                 ErrorCode.OFFSET_OUT_OF_RANGE,
                 f"offset {offset} is not within {start_offset} to {end_offset}: {self.topic_partition}",
             )
+        if self._failure is not None:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         try:
             limit = self._limit(isolation, stable)
-            segment, entry, size = self._find_slice(offset, max_bytes, limit, min_one)
+            segment, entry, size = self._local.find_slice(offset, max_bytes, limit, min_one)
             file_slice = segment.records.slice(entry.position, size) if size > 0 else None
             aborted = None
             if isolation is Isolation.TXN_COMMITTED:
-                aborted = self._aborted_in(offset, segment, entry.position + size) if size > 0 else []
-        except CorruptRecord as error:
+                end = entry.position + size
+                aborted = self._local.aborted_in(offset, segment, end) if size > 0 else []
+        except (CorruptRecord, CorruptIndex) as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
         except OSError as error:
             raise self.failed("read from", error) from error
@@ -463,45 +370,13 @@ class UnifiedLog:
 
     def _limit(self, isolation: Isolation, stable: int) -> LogOffsetMetadata:
         high_watermark = self.high_watermark
-        if isolation is Isolation.LOG_END or high_watermark == self.log_end_offset == stable:
-            return self._end()
+        if isolation is Isolation.LOG_END or high_watermark == self._local.end_offset == stable:
+            return self._local.end()
         if isolation is Isolation.TXN_COMMITTED and stable < high_watermark:
-            return self._locate(stable)
+            return self._local.locate(stable)
         if self._high_watermark_metadata is None:
-            self._high_watermark_metadata = self._locate(high_watermark)
+            self._high_watermark_metadata = self._local.locate(high_watermark)
         return self._high_watermark_metadata
-
-    def _find_slice(
-        self, offset: int, max_bytes: int, limit: LogOffsetMetadata, min_one: bool
-    ) -> tuple[LogSegment, EntryPosition, int]:
-        """Return segment, first batch and size of the slice from `offset` to the limit; size 0 if empty."""
-        segment = self.segments.floor(offset) if offset < limit.offset else None
-        while segment is not None and segment.base_offset <= limit.segment_base_offset:
-            entry = segment.find(offset)
-            if entry is not None:
-                # Never past the limit in its own segment: what lies behind may still be uncommitted.
-                is_last = segment.base_offset == limit.segment_base_offset
-                size = (limit.position if is_last else segment.size) - entry.position
-                return segment, entry, min(size, max(max_bytes, entry.size) if min_one else max_bytes)
-            # The records up to the next segment were compacted away.
-            segment = self.segments.higher(segment.base_offset)
-        return self.segments.active, _NO_ENTRY, 0
-
-    def _aborted_in(self, offset: int, segment: LogSegment, end: int) -> list[AbortedTransaction]:
-        """Return the aborted transactions that touch the records from `offset` to file position `end`."""
-        upper = segment.indexes.offsets.upper_bound(end)
-        if upper is None:
-            higher = self.segments.higher(segment.base_offset)
-            upper = self.log_end_offset if higher is None else higher.base_offset
-        aborted: list[AbortedTransaction] = []
-        current: LogSegment | None = segment
-        while current is not None:
-            found, complete = current.indexes.transactions.collect(offset, upper)
-            aborted += found
-            if complete:
-                break
-            current = self.segments.higher(current.base_offset)
-        return aborted
 
     # --- offsets by time and epoch
 
@@ -540,16 +415,13 @@ class UnifiedLog:
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a flush up to the log end."""
-        unflushed = self.log_end_offset - self.recovery_point
-        return unflushed > 0 and (
-            unflushed >= self.config.flush_messages or now_ms - self.last_flushed_ms >= self.config.flush_ms
-        )
+        return self._local.is_flush_due(now_ms)
 
     def plan_due_flush(self, now_ms: int) -> FlushPlan | None:
         """Return what to sync now: everything if a flush is due, what is rolled after a roll, or nothing."""
-        if self.is_flush_due(now_ms):
+        if self._local.is_flush_due(now_ms):
             return self.plan_flush()
-        if self._flush_at_roll:
+        if self._local.has_rolled:
             return self.plan_flush(up_to=self.segments.active.base_offset)
         return None
 
@@ -560,32 +432,24 @@ class UnifiedLog:
         offset defaults to the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         offset = self.log_end_offset if up_to is None else up_to
-        self._flush_at_roll = False
         if offset <= self.recovery_point:
+            self._local.has_rolled = False
             return None
-        segments = self.segments.between(self.recovery_point, offset)
-        try:
-            for segment in segments:
-                segment.indexes.write()
-            files = [segment.records.handle for segment in segments]
-        except OSError as error:
-            raise self.failed("flush", error) from error
-        paths = [path for segment in segments for path in segment.index_paths()]
-        paths += [self.snapshots.path(snapshot) for snapshot in self._unsynced_snapshots]
+        paths = [self.snapshots.path(snapshot) for snapshot in self._unsynced_snapshots]
         self._unsynced_snapshots.clear()
         if not self.leader_epochs.is_synced:
             paths.append(self.leader_epochs.path)
             self.leader_epochs.is_synced = True
-        has_new_files = any(segment.base_offset >= self.recovery_point for segment in segments)
-        if has_new_files:
+        if self._local.has_unflushed_files():
             paths.append(f"{self.directory}/{PARTITION_METADATA}")
-        return FlushPlan(offset, self._truncations, files, paths, self.directory if has_new_files else None)
+        try:
+            return self._local.plan_flush(offset, paths)
+        except OSError as error:
+            raise self.failed("flush", error) from error
 
     def commit_flush(self, plan: FlushPlan, *, now_ms: int) -> None:
         """Raise the recovery point after a plan was run, unless the log was truncated meanwhile."""
-        if plan.truncations == self._truncations and plan.offset > self.recovery_point:
-            self.recovery_point = plan.offset
-            self.last_flushed_ms = now_ms
+        self._local.commit_flush(plan, now_ms)
 
     def flush(self, *, now_ms: int) -> None:
         """Make everything durable, at once. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
@@ -611,11 +475,8 @@ class UnifiedLog:
             if offset < self.segments.first.base_offset:
                 self._start_over_at(offset, offset, now_ms)
                 return True
-            self._truncations += 1
-            for segment in self.segments.above(offset):
-                self._remove_segment(segment, now_ms)
-            self.segments.active.truncate_to(offset, now_ms)
-            self._set_end(offset)
+            for segment in self._local.truncate_to(offset, now_ms):
+                self._delete_snapshot(segment, now_ms)
             self.leader_epochs.truncate_from_end(offset)
             self.log_start_offset = min(offset, self.log_start_offset)
             self._rebuild_producers(now_ms)
@@ -634,11 +495,7 @@ class UnifiedLog:
             raise self.failed("truncate", error) from error
 
     def _start_over_at(self, offset: int, log_start_offset: int, now_ms: int) -> None:
-        self._truncations += 1
-        for segment in self.segments:
-            self._remove_segment(segment, now_ms)
-        self.segments.add(self._new_segment(offset, now_ms))
-        self._set_end(offset)
+        self._local.start_over_at(offset, now_ms)
         self.leader_epochs.clear()
         self.snapshots.remove_if(above=-1)
         self.producer_state.clear(offset)
@@ -702,54 +559,37 @@ class UnifiedLog:
         # The log start moves first: a crash in between must not leave offsets without records.
         self._raise_log_start(following.base_offset)
         for segment in deletable:
-            self._remove_segment(segment, now_ms)
+            self._local.remove(segment, now_ms)
+            self._delete_snapshot(segment, now_ms)
         return len(deletable)
 
-    def _remove_segment(self, segment: LogSegment, now_ms: int) -> None:
-        self.segments.remove(segment)
-        self._delete_files(segment, now_ms)
+    def _delete_snapshot(self, segment: LogSegment, now_ms: int) -> None:
         snapshot = self.snapshots.mark_deleted(segment.base_offset)
         if snapshot is not None:
-            self._pending_deletes.append((now_ms + self.config.file_delete_delay_ms, snapshot))
-
-    def _delete_files(self, segment: LogSegment, now_ms: int) -> None:
-        due_ms = now_ms + self.config.file_delete_delay_ms
-        self._pending_deletes += [(due_ms, path) for path in segment.mark_deleted()]
+            self._local.delete_later(snapshot, now_ms)
 
     def delete_files(self, now_ms: int) -> int:
         """Delete the files that were marked deleted long enough ago; return how many. Raises `KafkaError`."""
-        due = [path for due_ms, path in self._pending_deletes if due_ms <= now_ms]
-        if due:
-            self._pending_deletes = [item for item in self._pending_deletes if item[0] > now_ms]
         try:
-            for path in due:
-                # A file made anew under the same name may have taken the place of one marked before it.
-                if os.path.exists(path):
-                    os.unlink(path)
+            return self._local.delete_files(now_ms)
         except OSError as error:
             raise self.failed("delete files of", error) from error
-        return len(due)
 
     # --- life
 
     def update_config(self, config: LogConfig) -> None:
         """Act on another configuration from now on. Segments keep the index settings they were made with."""
-        self.config = config
+        self._local.config = config
         self.validator = LogValidator(config)
 
     def rename_directory(self, name: str) -> None:
         """Rename the replica's directory within its log directory. Raises `KafkaError`."""
         path = f"{self.parent_directory}/{name}"
         try:
-            os.replace(self.directory, path)
+            self._local.rename_directory(path)
         except OSError as error:
             raise self.failed("rename", error) from error
-        self._pending_deletes = [
-            (due_ms, f"{path}/{os.path.basename(old)}") for due_ms, old in self._pending_deletes
-        ]
-        self.directory = self.snapshots.directory = self.leader_epochs.directory = path
-        for segment in self.segments:
-            segment.moved_to(path)
+        self.snapshots.directory = self.leader_epochs.directory = path
 
     def write_indexes(self) -> int:
         """Bring the index files of the active segment up to date; return 1. Raises `KafkaError`."""
@@ -765,9 +605,7 @@ class UnifiedLog:
         Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
         try:
-            snapshot = take_snapshot(self.producer_state, self.snapshots)
-            if snapshot is not None:
-                self._unsynced_snapshots.append(snapshot)
+            self._take_snapshot()
             for segment in self.segments:
                 segment.finish()
         except OSError as error:
@@ -776,12 +614,17 @@ class UnifiedLog:
         self.close_handlers()
 
     def close_handlers(self) -> None:
-        """Let go of the files without writing anything: the directory has failed, or the log goes."""
-        for segment in self.segments:
-            segment.close_handlers()
+        """Let go of the files, writing nothing."""
+        self._local.close_handlers()
+
+    def go_offline(self, reason: str) -> None:
+        """Let go of the files and refuse every read and append from now on: the directory has failed."""
+        self._failure = reason
+        self._local.close_handlers()
 
     def failed(self, doing: str, error: OSError | CorruptRecord) -> KafkaError:
         """Take the log directory out of service for an I/O error; return what to raise."""
         message = f"cannot {doing} {self.topic_partition} in `{self.parent_directory}`: {error}"
+        self._failure = message
         self._on_failure(self, message)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

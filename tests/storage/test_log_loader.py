@@ -309,6 +309,20 @@ def test_an_index_that_points_between_batches_is_rebuilt_when_met(filled: LogHar
         assert index_entries(filled) == expected
 
 
+def test_a_damaged_transaction_index_is_replayed_from_the_log(tmp_path: Path) -> None:
+    log = copy_of_apaches(tmp_path)
+    log.stop()
+    before = log.path(270, ".txnindex").read_bytes()
+    log.corrupt(270, 1, ".txnindex")
+    log.start()
+    assert log.path(270, ".txnindex").read_bytes() == before
+    assert any("transaction index" in report for report in log.reports)
+    assert len(log.log.active_producers()) == 2
+    assert log.log.last_stable_offset == 495
+    log.reopen()
+    assert files_of(log) == apaches_files()
+
+
 def test_an_index_without_a_log_goes(filled: LogHarness) -> None:
     filled.stop()
     for suffix in (".index", ".timeindex", ".txnindex"):

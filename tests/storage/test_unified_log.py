@@ -564,7 +564,10 @@ def test_a_full_disk_loses_only_the_batch_at_hand(log: LogHarness, monkeypatch: 
     assert log.path(0).stat().st_size == log.log.size_bytes
     assert log.log.log_end_offset == 3
     assert log.log.active_producers() == []
-    assert len(log.values()) == 3
+    for use in (log.values, lambda: log.fill(1)):
+        with pytest.raises(KafkaError) as refused:
+            use()
+        assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     log.crash()
     assert len(log.values()) == 3
     log.fill(1)
