@@ -26,12 +26,9 @@ if TYPE_CHECKING:
 
     from kcli.broker.config import BrokerConfig
     from kcli.broker.replica_manager import ReplicaManager
-    from kcli.storage.flush_plan import FlushPlan
     from kcli.storage.log_manager import LogManager
-    from kcli.storage.unified_log import UnifiedLog
 
 TICK_SECONDS = 1.0
-FLUSH_THREADS = 2
 _log = logging.getLogger(__name__)
 
 
@@ -63,7 +60,6 @@ class Housekeeping:
         self._log_manager = log_manager
         self._replica_manager = replica_manager
         self._wall_ms = wall_ms
-        self._flush_limiter = trio.CapacityLimiter(FLUSH_THREADS)
         now_ms = wall_ms()
         first_ms = now_ms + config.log_initial_task_delay_ms
         self._jobs = [
@@ -118,7 +114,7 @@ class Housekeeping:
 
     async def _flush(self, now_ms: int) -> None:
         for log, plan in self._log_manager.flush_plans(now_ms):
-            await flush(log, plan, now_ms, self._flush_limiter)
+            await self._replica_manager.group_commit.run(log, plan)
 
     async def _delete_files(self, now_ms: int) -> None:
         self._log_manager.delete_files(now_ms)
@@ -132,12 +128,3 @@ class Housekeeping:
 
     async def _expire_producers(self, now_ms: int) -> None:
         self._log_manager.expire_producers(now_ms)
-
-
-async def flush(log: UnifiedLog, plan: FlushPlan, now_ms: int, limiter: trio.CapacityLimiter) -> None:
-    """Run a log's flush plan in a thread; raise `KafkaError` KAFKA_STORAGE_ERROR if that fails."""
-    try:
-        await trio.to_thread.run_sync(plan.run, limiter=limiter)
-    except OSError as error:
-        raise log.failed("flush", error) from error
-    log.commit_flush(plan, now_ms=now_ms)

@@ -14,6 +14,7 @@ from kcli.broker.controller.replication_control import UNASSIGNED_DIRECTORY
 from kcli.broker.controller.topic_names import INTERNAL_TOPICS
 from kcli.broker.encoded_metadata import EncodedMetadata
 from kcli.broker.fetch_data import FetchedPartition
+from kcli.broker.group_commit import GroupCommit
 from kcli.broker.metadata_image import ConfigResourceType
 from kcli.broker.partition import Partition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -55,6 +56,7 @@ class ReplicaManager:
         self.log_manager = log_manager
         self.purgatory = purgatory
         self.encoded_metadata = EncodedMetadata()
+        self.group_commit = GroupCommit(wall_ms)
         self.partitions: dict[PartitionId, Partition] = {}
         self.direct: dict[tuple[bytes, int], Partition] = {}
         """The partitions that nobody else has a replica of, by encoded name; none of internal topics."""

@@ -5,6 +5,7 @@
   message sets of magic 0 and 1, which are converted up.
 * acks=-1 waits until the records are on every in-sync replica; what is late is REQUEST_TIMED_OUT, its records
   stay. acks=0 is never answered, and an error closes the connection: the producer has no other sign.
+* A topic with `flush.messages` is answered when its records are on disk.
 * There is no transaction coordinator, so nothing vouches for a transactional batch: INVALID_TXN_STATE.
 * A request above `YIELD_BYTES` lets others run between its partitions; records that take long to read are
   read in a thread (`LongReading`).
@@ -13,7 +14,7 @@
 from __future__ import annotations
 
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import checkpoint
 
@@ -72,7 +73,7 @@ LEADERS_FROM = 10
 Produced = ProduceResponse | DelayedProduce | bytes | None
 
 
-def produce(request: ProduceData, context: RequestContext) -> Produced | Coroutine[None, None, Produced]:
+def produce(request: ProduceData, context: RequestContext) -> Produced | Coroutine[Any, Any, Produced]:
     """Append, and answer when `acks` is met."""
     if request.acks not in (-1, 0, 1):
         return failed(request, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"))
@@ -83,7 +84,7 @@ def produce(request: ProduceData, context: RequestContext) -> Produced | Corouti
     for reading in steps:
         if reading is not None:
             return _produce_in_turns(append, steps, reading)
-    return append.finish()
+    return append.flush_and_finish() if append.to_flush else append.finish()
 
 
 async def _produce_in_turns(
@@ -96,7 +97,7 @@ async def _produce_in_turns(
             await reading.run()
         else:
             await checkpoint()
-    return append.finish()
+    return await append.flush_and_finish()
 
 
 def failed(request: ProduceData, error: KafkaError) -> ProduceResponse | None:
@@ -147,6 +148,7 @@ class _Append:
         "_request",
         "_rows",
         "_version",
+        "to_flush",
     )
 
     def __init__(self, request: ProduceData, context: RequestContext) -> None:
@@ -158,6 +160,8 @@ class _Append:
         self._rows: list[tuple[str, bytes, list[Row]]] = []
         self._errors: dict[tuple[int, int], KafkaError] = {}
         self._pending: list[tuple[int, int, Partition, int]] = []
+        self.to_flush: list[tuple[int, int, Partition]] = []
+        """The rows of partitions that have to be on disk first."""
 
     def steps(self) -> Iterator[LongReading | None]:
         """Append partition by partition. A reading that comes out is to be run before the next step."""
@@ -214,7 +218,20 @@ class _Append:
     ) -> Row:
         if self._request.acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
             self._pending.append((topic_number, number, partition, info.last_offset + 1))
+        if partition.must_flush:
+            self.to_flush.append((topic_number, number, partition))
         return index, 0, info.first_offset, info.log_append_time, info.log_start_offset
+
+    async def flush_and_finish(self) -> Produced:
+        """Wait for the disk where `flush.messages` says so, then finish."""
+        for topic_number, number, partition in self.to_flush:
+            try:
+                await self._replica_manager.group_commit.flush(partition.log)
+            except KafkaError as error:
+                rows = self._rows[topic_number][2]
+                self._errors[topic_number, number] = error.with_traceback(None)
+                rows[number] = refused_row(rows[number][0], error, -1)
+        return self.finish()
 
     def finish(self) -> Produced:
         """Return the response, or the operation that will make it."""

@@ -1,0 +1,58 @@
+"""GroupCommit: fsyncs off the loop, one at a time per log, shared by everybody who waits for one.
+
+A log with `flush.messages` must be on disk before a write is answered. While one fsync runs, further appends
+go on; those who wait then share the next one, so that many producers cost no more fsyncs than one does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.storage.flush_plan import FlushPlan
+    from kcli.storage.unified_log import UnifiedLog
+
+FLUSH_THREADS = 2
+
+
+class GroupCommit:
+    """The running fsyncs of one node."""
+
+    def __init__(self, wall_ms: Callable[[], int]) -> None:
+        self._wall_ms = wall_ms
+        self._running: dict[UnifiedLog, trio.Event] = {}
+        self._limiter: trio.CapacityLimiter | None = None
+
+    async def flush(self, log: UnifiedLog) -> None:
+        """Return when all that the log holds now is on disk. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        offset = log.log_end_offset
+        while log.recovery_point < offset:
+            running = self._running.get(log)
+            if running is not None:
+                # It may have begun before our records; then the next round is ours or somebody else's.
+                await running.wait()
+                continue
+            plan = log.plan_flush()
+            if plan is None:
+                return
+            await self.run(log, plan)
+
+    async def run(self, log: UnifiedLog, plan: FlushPlan) -> None:
+        """Run a flush plan in a thread and commit it. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        if self._limiter is None:
+            self._limiter = trio.CapacityLimiter(FLUSH_THREADS)
+        now_ms = self._wall_ms()
+        done = self._running[log] = trio.Event()
+        try:
+            await trio.to_thread.run_sync(plan.run, limiter=self._limiter)
+        except OSError as error:
+            raise log.failed("flush", error) from error
+        finally:
+            if self._running.get(log) is done:
+                del self._running[log]
+            done.set()
+        log.commit_flush(plan, now_ms=now_ms)
