@@ -14,7 +14,9 @@ from kcli.commands.options import (
     BootstrapServer,
     CommandConfig,
     Property,
-    complete_topic,
+    TopicArgument,
+    TopicOption,
+    one_topic_or_none,
     read_properties,
 )
 from kcli.commands.output import Table
@@ -40,14 +42,6 @@ EntityName = Annotated[
     str | None, typer.Option(metavar="NAME", help="The topic's name or the broker's id", show_default=False)
 ]
 EntityDefault = Annotated[bool, typer.Option("--entity-default", help="The default of all brokers")]
-TopicName = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TOPIC",
-        help="The same as --entity-type topics --entity-name TOPIC",
-        autocompletion=complete_topic,
-    ),
-]
 BrokerId = Annotated[
     str | None, typer.Option(metavar="ID", help="The same as --entity-type brokers --entity-name ID")
 ]
@@ -158,9 +152,10 @@ class Altered(NamedTuple):
         return {"entity_type": self.entity.kind, "entity_name": self.entity.name or ""}
 
 
-@command(app, "describe", example="kcli configs describe --topic orders --all")
+@command(app, "describe", example="kcli configs describe orders --all")
 async def describe(
-    topic: TopicName = None,
+    topic: TopicArgument = None,
+    topic_option: TopicOption = None,
     broker: BrokerId = None,
     broker_defaults: BrokerDefaults = False,
     entity_type: EntityType = None,
@@ -171,11 +166,18 @@ async def describe(
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Configs:
-    """Show the configuration of a topic, a broker, or of all of them if only a type is given."""
+    """Show the configuration of a topic or a broker, or of all of them if only a type is given."""
     from kcli.client import admin
     from kcli.commands.session import failure, open_client
 
-    entity = chosen_entity(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
+    entity = chosen_entity(
+        one_topic_or_none(topic, topic_option),
+        broker,
+        broker_defaults,
+        entity_type,
+        entity_name,
+        entity_default,
+    )
     async with open_client(bootstrap_server, command_config, command_property) as client:
         entities = [entity] if entity.name is not None else await all_entities(client, entity.kind)
         answers = await admin.describe_configs(
@@ -200,10 +202,11 @@ async def describe(
 @command(
     app,
     "alter",
-    example="kcli configs alter --topic orders --add retention.ms=60000,cleanup.policy=compact",
+    example="kcli configs alter orders --add retention.ms=60000,cleanup.policy=compact",
 )
 async def alter(
-    topic: TopicName = None,
+    topic: TopicArgument = None,
+    topic_option: TopicOption = None,
     broker: BrokerId = None,
     broker_defaults: BrokerDefaults = False,
     entity_type: EntityType = None,
@@ -245,7 +248,14 @@ async def alter(
     from kcli.client import admin
     from kcli.commands.session import failure, open_client
 
-    entity = chosen_entity(topic, broker, broker_defaults, entity_type, entity_name, entity_default)
+    entity = chosen_entity(
+        one_topic_or_none(topic, topic_option),
+        broker,
+        broker_defaults,
+        entity_type,
+        entity_name,
+        entity_default,
+    )
     if entity.name is None:
         raise UsageError("`--entity-name` or `--entity-default` is missing")
     operations = alterations(
