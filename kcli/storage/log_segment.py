@@ -161,19 +161,18 @@ class LogSegment:
     ) -> bool:
         """Whether `size` more bytes up to `last_offset` belong into a new segment. Raises `OSError`."""
         own_size = self.records.size
-        if own_size > config.segment_bytes - size or last_offset - self.base_offset > MAX_RELATIVE_OFFSET:
+        if (
+            own_size > config.segment_bytes - size
+            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
+            or self.indexes.is_full
+        ):
             return True
-        if self.indexes.is_full:
-            return True
-        return (
-            own_size > 0
-            and self.waited_for_roll_ms(max_timestamp, now_ms) > config.segment_ms - self.roll_jitter_ms
-        )
-
-    def waited_for_roll_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """The age that `segment.ms` limits: by record timestamps, by the clock if there are none."""
+        if not own_size:
+            return False
+        # The age is that of the records; where they have no timestamps, that of the segment.
         first = self.indexes.first_timestamp
-        return max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
+        return waited_ms > config.segment_ms - self.roll_jitter_ms
 
     # --- find and read
 

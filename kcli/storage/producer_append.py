@@ -94,8 +94,7 @@ class ProducerAppend:
                 f"producer {entry.producer_id} wrote outside its open transaction: {self._topic_partition}",
             )
         entry.set_epoch(producer_epoch)
-        entry.batches.append(BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp))
-        entry.last_timestamp = timestamp
+        entry.add(last_sequence, first_offset, last_offset, timestamp)
         if is_transactional and entry.current_txn_first_offset < 0:
             entry.current_txn_first_offset = first_offset
             self.started_transactions.append(first_offset)

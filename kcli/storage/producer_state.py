@@ -18,8 +18,11 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.record import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from kcli.protocol.record_batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
+    from kcli.protocol.message_set import LegacyEntry
+    from kcli.protocol.record_batch import RecordBatch
     from kcli.storage.log_paths import TopicPartition
     from kcli.storage.producer_append import CompletedTransaction, ProducerAppend
 
@@ -28,6 +31,8 @@ NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 
 MAX_SEQUENCE = 2**31 - 1
+
+_SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class BatchMetadata(NamedTuple):
@@ -89,12 +94,16 @@ class ProducerStateEntry:
         self, producer_epoch: int, base_sequence: int, last_sequence: int
     ) -> BatchMetadata | None:
         """Return the retained batch with exactly these sequences, None if there is none."""
-        if producer_epoch != self.producer_epoch:
-            return None
-        for batch in self.batches:
-            if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
-                return batch
+        if producer_epoch == self.producer_epoch:
+            for batch in self.batches:
+                if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
+                    return batch
         return None
+
+    def add(self, last_sequence: int, first_offset: int, last_offset: int, timestamp: int) -> None:
+        """Take note of a batch that was written."""
+        self.batches.append(BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp))
+        self.last_timestamp = timestamp
 
     def set_epoch(self, producer_epoch: int) -> None:
         """Take over an epoch; batches of another one no longer count."""
@@ -130,6 +139,23 @@ class ProducerStateManager:
         # First offset of each transaction, in the order they began: of its producer, of its marker.
         self._ongoing: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
+
+    def continued_by(self, batch: RecordBatch | LegacyEntry) -> ProducerStateEntry | None:
+        """Return the producer whose sequence a batch simply continues, outside any transaction, else None.
+
+        Nearly every batch is such a one, and needs no `ProducerAppends`: the entry takes it as it is.
+        """
+        entry = self.producers.get(batch.producer_id)
+        if (
+            entry is not None
+            and entry.producer_epoch == batch.producer_epoch
+            and entry.current_txn_first_offset < 0
+            and not batch.attributes & _SPECIAL_BITS
+            and entry.batches
+            and (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE == batch.base_sequence
+        ):
+            return entry
+        return None
 
     def update(self, append: ProducerAppend) -> None:
         """Take over the batches of an append that was written."""

@@ -49,6 +49,7 @@ class SegmentIndexes:
         "_time_index",
         "_transaction_index",
         "base_offset",
+        "is_full",
     )
 
     def __init__(
@@ -74,6 +75,8 @@ class SegmentIndexes:
         self._max_timestamp: int | None = None
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp: int | None = None
+        # Whether an index has no room for another entry; known from the first addition on.
+        self.is_full = False
 
     def create(self) -> None:
         """Start with empty indexes and files. Raises `OSError`."""
@@ -82,6 +85,7 @@ class SegmentIndexes:
         self._max_timestamp, self._offset_of_max_timestamp = NO_TIMESTAMP, self.base_offset
         self._bytes_since_entry = 0
         self._first_timestamp = None
+        self.is_full = False
 
     # --- the indexes, loaded
 
@@ -106,11 +110,6 @@ class SegmentIndexes:
         return self._transaction_index
 
     @property
-    def is_full(self) -> bool:
-        """Whether an index has no room for another entry. Raises `OSError`."""
-        return self.offsets.is_full or self._time_index.is_full
-
-    @property
     def max_timestamp(self) -> int:
         """The largest timestamp of the segment, -1 without one. Raises `OSError`."""
         if self._max_timestamp is None:
@@ -127,15 +126,16 @@ class SegmentIndexes:
     @property
     def first_timestamp(self) -> int:
         """The largest timestamp of the first batch, -1 without one. Raises `OSError`."""
-        if self._first_timestamp is None:
+        first = self._first_timestamp
+        if first is None:
             head = self._records.read(0, HEADER_SIZE)
             if not head:
                 return NO_TIMESTAMP
             try:
-                self._first_timestamp = _max_timestamp_in(head)
+                self._first_timestamp = first = _max_timestamp_in(head)
             except CorruptRecord:
                 return NO_TIMESTAMP
-        return self._first_timestamp
+        return first
 
     # --- changes
 
@@ -151,6 +151,7 @@ class SegmentIndexes:
             self._offset_index.append(batch.last_offset, position)
             self._time_index.maybe_append(max_timestamp, self._offset_of_max_timestamp)
             self._bytes_since_entry = 0
+            self._settle_fullness()
         self._bytes_since_entry += batch.size_in_bytes
 
     def truncate_to(self, offset: int, find_position: Callable[[int], int]) -> None:
@@ -162,6 +163,7 @@ class SegmentIndexes:
         self._time_index.truncate_to(offset)
         self.transactions.truncate_to(offset)
         self._bytes_since_entry = 0
+        self._settle_fullness()
         if not self._records.size:
             self._first_timestamp = None
         self._max_timestamp, self._offset_of_max_timestamp = self._time_index.last_entry
@@ -208,6 +210,9 @@ class SegmentIndexes:
         for index in (self._offset_index, self._time_index, self._transaction_index):
             index.renamed(f"{directory}/{os.path.basename(index.path)}")
 
+    def _settle_fullness(self) -> None:
+        self.is_full = self._offset_index.is_full or self._time_index.is_full
+
     # --- loading
 
     def _load(self) -> int:
@@ -221,6 +226,7 @@ class SegmentIndexes:
             if not len(self._time_index) and records.size and self.first_timestamp >= 0:
                 raise CorruptIndex(f"no entries for {records.size} bytes of log: `{self._time_index.path}`")
             self._max_timestamp, self._offset_of_max_timestamp = self._time_index.last_entry
+            self._settle_fullness()
         except (CorruptIndex, FileNotFoundError) as error:
             self._report(f"rebuilding the indexes of `{records.path}`: {error}")
             self.rebuild()

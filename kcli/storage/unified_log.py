@@ -273,8 +273,9 @@ class UnifiedLog:
         else:
             max_timestamp = max([batch.max_timestamp for batch in batches])
             has_producer = any(batch.producer_id >= 0 for batch in batches)
+        producer = self.producer_state.continued_by(first) if has_producer and len(batches) == 1 else None
         appends = None
-        if has_producer:
+        if has_producer and producer is None:
             appends = ProducerAppends(self.producer_state)
             try:
                 duplicate = appends.check(batches, origin)
@@ -291,7 +292,9 @@ class UnifiedLog:
                     self._assign_epoch(batch)
             segment.append(data, batches)
             local.set_end(last_offset + 1)
-            if appends is not None:
+            if producer is not None:
+                producer.add(first.last_sequence, first_offset, last_offset, max_timestamp)
+            elif appends is not None:
                 appends.publish(segment)
         except OSError as error:
             raise self.failed("append to", error) from error
