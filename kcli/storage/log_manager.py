@@ -11,7 +11,6 @@ The periodic work is cut into synchronous pieces, each taking the time, which th
 from __future__ import annotations
 
 import os
-import threading
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,6 @@ from kcli.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     CheckpointError,
     read_offsets,
-    read_partition_metadata,
     write_offsets,
     write_partition_metadata,
 )
@@ -33,13 +31,12 @@ from kcli.storage.log_directory import LogDirectory
 from kcli.storage.log_loader import PRODUCER_ID_EXPIRATION_MS, load_log
 from kcli.storage.log_paths import (
     DELETE_DIRECTORY_SUFFIX,
-    METADATA_TOPIC,
-    STRAY_DIRECTORY_SUFFIX,
     TopicPartition,
-    parse_replica_directory,
     replica_directory_name,
     suffixed_directory_name,
 )
+from kcli.storage.replica_scan import ReplicaScan
+from kcli.storage.worker_threads import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -170,43 +167,17 @@ class LogManager:
             log.set_high_watermark(high_watermarks.get(topic_partition, 0))
             self._add(log)
 
-        jobs = [partial(job, *replica) for replica in self._replicas_to_load(directory, now_ms, keep)]
+        scan = ReplicaScan(directory.path, self._report)
+        for path in scan.deleted:
+            self._pending_deletes.append((now_ms + self.default_config.file_delete_delay_ms, path))
+        if keep is not None:
+            scan.set_aside_unless(keep, self._new_id)
+        jobs = [partial(job, *replica) for replica in scan.replicas]
         if jobs and not directory.was_clean:
             self._report(f"recovering {len(jobs)} logs in `{directory.path}` after an unclean stop")
         # A clean start reads next to nothing, and Python runs it on one core anyway.
-        _run_all(jobs, 1 if directory.was_clean else self.recovery_threads)
+        run_all(jobs, 1 if directory.was_clean else self.recovery_threads)
         directory.is_loaded = True
-
-    def _replicas_to_load(
-        self,
-        directory: LogDirectory,
-        now_ms: int,
-        keep: Callable[[TopicPartition, bytes | None], bool] | None,
-    ) -> Iterator[tuple[str, TopicPartition, bytes | None]]:
-        """Yield (path, replica, topic id) of what is to be loaded; queue or rename what is not."""
-        for name in sorted(entry.name for entry in os.scandir(directory.path) if entry.is_dir()):
-            path = f"{directory.path}/{name}"
-            parsed = parse_replica_directory(name)
-            if parsed is None:
-                self._report(f"ignoring a directory that is no replica: `{path}`")
-                continue
-            topic_partition, suffix = parsed
-            if topic_partition.topic == METADATA_TOPIC or suffix == STRAY_DIRECTORY_SUFFIX:
-                continue
-            if suffix == DELETE_DIRECTORY_SUFFIX:
-                self._pending_deletes.append((now_ms + self.default_config.file_delete_delay_ms, path))
-                continue
-            try:
-                topic_id = read_partition_metadata(path)
-            except CheckpointError as error:
-                self._report(error.message)
-                topic_id = None
-            if keep is not None and not keep(topic_partition, topic_id):
-                stray = suffixed_directory_name(topic_partition, STRAY_DIRECTORY_SUFFIX, self._new_id().hex())
-                self._report(f"a replica that this node does not have: `{path}` is now `{stray}`")
-                os.replace(path, f"{directory.path}/{stray}")
-                continue
-            yield path, topic_partition, topic_id
 
     def _load_log(
         self,
@@ -512,33 +483,3 @@ class LogManager:
 def _close_log(log: UnifiedLog, now_ms: int) -> int:
     log.close(now_ms=now_ms)
     return 1
-
-
-def _run_all(jobs: Sequence[Callable[[], None]], thread_count: int) -> None:
-    """Run jobs in several threads, or in this one; raise the first exception when all have ended."""
-    if thread_count <= 1 or len(jobs) <= 1:
-        for job in jobs:
-            job()
-        return
-    remaining = iter(jobs)
-    lock = threading.Lock()
-    errors: list[BaseException] = []
-
-    def work() -> None:
-        while not errors:
-            with lock:
-                job = next(remaining, None)
-            if job is None:
-                return
-            try:
-                job()
-            except BaseException as error:
-                errors.append(error)
-
-    threads = [threading.Thread(target=work, name=f"log-recovery-{n}") for n in range(thread_count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
