@@ -19,6 +19,7 @@ import os
 from collections.abc import Coroutine
 from struct import Struct
 from time import perf_counter
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -263,6 +264,8 @@ class Connection:
             answer = await answer
         if isinstance(answer, DelayedOperation):
             answer = await self._wait(answer)
+            if type(answer) is CoroutineType:
+                answer = await answer
         self.active = True
         if type(answer) is bytes:
             self._out.append(answer)

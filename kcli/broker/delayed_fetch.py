@@ -12,7 +12,7 @@ from kcli.broker.purgatory import DelayedOperation
 from kcli.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable
+    from collections.abc import Callable, Coroutine, Hashable, Iterable
 
     from kcli.broker.fetch_data import FetchedPartition, FetchPartition
     from kcli.broker.partition import Partition
@@ -45,7 +45,7 @@ class DelayedFetch(DelayedOperation):
         *,
         min_bytes: int,
         isolation: Isolation,
-        respond: Callable[[], FetchResponse],
+        respond: Callable[[], FetchResponse | Coroutine[None, None, FetchResponse]],
     ) -> None:
         super().__init__()
         self._replica_manager = replica_manager
@@ -92,5 +92,5 @@ class DelayedFetch(DelayedOperation):
         # A slice cannot span segments, so more than the rest of an older one will never come.
         return self._readable >= self._min_bytes or not ends_here
 
-    def finish(self) -> FetchResponse:
+    def finish(self) -> FetchResponse | Coroutine[None, None, FetchResponse]:
         return self._respond()

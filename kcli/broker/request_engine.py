@@ -135,12 +135,24 @@ class RequestEngine:
         """Return the answer of a request whose operation has ended. Raises `CloseConnection`."""
         entry = self._versions[context.api_key, context.api_version]
         try:
-            return self._encode(entry, context.correlation_id, operation.finish())
+            result = operation.finish()
+            if type(result) is CoroutineType:
+                return self._finish_delayed(entry, context, result)
+            return self._encode(entry, context.correlation_id, result)
         except CloseConnection:
             raise
         except Exception as error:
-            _log.exception("%s: the answer could not be made", entry.api.name)
-            raise CloseConnection(f"the answer to {entry.api.name} could not be made") from error
+            raise _unanswered(entry) from error
+
+    async def _finish_delayed(
+        self, entry: _Version, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
+    ) -> Answer:
+        try:
+            return self._encode(entry, context.correlation_id, await coroutine)
+        except CloseConnection:
+            raise
+        except Exception as error:
+            raise _unanswered(entry) from error
 
     async def _finish_later(
         self, entry: _Version, request: object, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
@@ -200,6 +212,11 @@ class RequestEngine:
                 self._client_ids.clear()
             self._client_ids[raw] = client_id
         return client_id
+
+
+def _unanswered(entry: _Version) -> CloseConnection:
+    _log.exception("%s: the answer could not be made", entry.api.name)
+    return CloseConnection(f"the answer to {entry.api.name} could not be made")
 
 
 def _skip_header_tags(frame: memoryview) -> int:

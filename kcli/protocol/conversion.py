@@ -99,26 +99,39 @@ def down_convert(
     """The complete entries of `buffer` as a message set of `magic` (0 or 1), offsets kept.
 
     Entries of that magic or an older one are passed on as they are. Headers, producers and control batches
-    have no place in a message set and are dropped; compressed batches become wrappers of the same codec,
-    to be decompressed to at most `max_bytes` each. Records of uncompressed batches before `first_offset`,
-    the offset that was asked for, are left out: some clients do not skip them.
+    have no place in a message set and are dropped; compressed batches become wrappers of the same codec.
+    Records of uncompressed batches before `first_offset`, the offset that was asked for, are left out: some
+    clients do not skip them.
 
-    The first complete batch is always converted, however large; the result is empty when the buffer holds
-    none, or control batches only. Raises `CorruptRecord`, and `KafkaError` UNSUPPORTED_COMPRESSION_TYPE
-    for zstd, which old clients cannot read.
+    The result is empty when the buffer holds no complete batch, or control batches only. It ends before a
+    batch that would take what is read beyond `max_bytes`, a record counting for `BYTES_PER_RECORD` at least.
+
+    Raises `CorruptRecord`, `TooMuchData` where the first batch goes beyond the limit, and `KafkaError`
+    UNSUPPORTED_COMPRESSION_TYPE for zstd, which old clients cannot read.
     """
-    parts = []
+    parts: list[bytes] = []
+    room = max_bytes
     for batch in iter_batches(buffer):
         if batch.magic <= magic:
             parts.append(batch.to_bytes())
         elif not batch.is_control:
-            parts.append(_down_convert_batch(batch, magic, first_offset, max_bytes))
+            try:
+                converted, read = _down_convert_batch(batch, magic, first_offset, room)
+            except TooMuchData:
+                if not any(parts):
+                    raise
+                break
+            parts.append(converted)
+            room -= read
     return b"".join(parts)
 
 
 def _down_convert_batch(
     batch: RecordBatch | LegacyEntry, magic: int, first_offset: int, max_bytes: int
-) -> bytes:
+) -> tuple[bytes, int]:
+    """Return a batch as a message set, and what reading it counts for."""
+    if isinstance(batch, RecordBatch) and batch.count * BYTES_PER_RECORD > max_bytes:
+        raise TooMuchData(f"a record batch of {batch.count} records")
     codec = batch.codec
     if codec is Codec.ZSTD:
         raise KafkaError(
@@ -128,7 +141,7 @@ def _down_convert_batch(
     if codec is Codec.NONE:
         records = [record for record in records if record.offset >= first_offset]
     if not records:
-        return b""
+        return b"", 0
     builder = MessageSetBuilder(
         magic, codec=codec, base_offset=records[0].offset, timestamp_type=batch.timestamp_type
     )
@@ -138,4 +151,4 @@ def _down_convert_batch(
     except (ValueError, StructError) as error:
         # Checksums are not looked at here, so damage can show as offsets that fall or exceed 64 bits.
         raise CorruptRecord(f"the records of a batch cannot be: {error}") from error
-    return builder.build()
+    return builder.build(), max(builder.estimated_size, len(records) * BYTES_PER_RECORD)

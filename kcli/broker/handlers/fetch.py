@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.delayed_fetch import DelayedFetch
 from kcli.broker.fetch_data import FetchPartition, PartitionKey, partition_key
-from kcli.broker.handlers.fetch_conversion import convert_row
+from kcli.broker.handlers.fetch_conversion import CONVERTED_BELOW, convert_row, convert_rows
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import (
     AbortedTransaction,
@@ -30,7 +30,7 @@ from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log_read import Isolation
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Coroutine, Iterable
 
     from kcli.broker.fetch_data import FetchedPartition
     from kcli.broker.fetch_session import FetchContext
@@ -40,12 +40,13 @@ if TYPE_CHECKING:
 _ISOLATIONS = {0: Isolation.HIGH_WATERMARK, 1: Isolation.TXN_COMMITTED}
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Answered without asking a log: the list of aborted transactions is empty then, not null."""
-_MAGIC_2_FROM = 4
 _ZSTD_FROM = 10
 _NO_BYTES = b""
 
 
-def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse | DelayedFetch:
+def fetch(
+    request: FetchRequest, context: RequestContext
+) -> FetchResponse | DelayedFetch | Coroutine[None, None, FetchResponse]:
     """Answer with what there is, now or when enough has come."""
     return _Fetch(request, context).start()
 
@@ -89,13 +90,13 @@ class _Fetch:
         self._isolation = self._isolation_of(request.isolation_level)
         self._session = self._open_session(request)
 
-    def start(self) -> FetchResponse | DelayedFetch:
+    def start(self) -> FetchResponse | DelayedFetch | Coroutine[None, None, FetchResponse]:
         session = self._session
         if session.error != ErrorCode.NONE:
             return FetchResponse(error_code=session.error, responses=[])
         rows = self._read()
         if self._max_wait_ms <= 0 or not rows or self._is_due(rows):
-            return self._respond(rows)
+            return self._convert_and_respond(rows)
         operation = DelayedFetch(
             self._replica_manager,
             rows,
@@ -157,7 +158,7 @@ class _Fetch:
             self._session.partitions,
             isolation=self._isolation,
             max_bytes=self._max_bytes,
-            each_min_one=self._version < _MAGIC_2_FROM,
+            each_min_one=self._version < CONVERTED_BELOW,
             replica_id=self._replica_id,
         )
 
@@ -169,14 +170,25 @@ class _Fetch:
             size += row.size
         return size >= self._min_bytes
 
-    def _read_and_respond(self) -> FetchResponse:
-        return self._respond(self._read())
+    def _read_and_respond(self) -> FetchResponse | Coroutine[None, None, FetchResponse]:
+        return self._convert_and_respond(self._read())
+
+    def _convert_and_respond(
+        self, rows: list[FetchedPartition]
+    ) -> FetchResponse | Coroutine[None, None, FetchResponse]:
+        if self._version < CONVERTED_BELOW and any(row.size for row in rows):
+            return self._respond_later(rows)
+        if self._version < _ZSTD_FROM:
+            for row in rows:
+                convert_row(row, self._version)
+        return self._respond(rows)
+
+    async def _respond_later(self, rows: list[FetchedPartition]) -> FetchResponse:
+        await convert_rows(rows, self._version)
+        return self._respond(rows)
 
     def _respond(self, rows: list[FetchedPartition]) -> FetchResponse:
         version = self._version
-        if version < _ZSTD_FROM:
-            for row in rows:
-                convert_row(row, version)
         error, session_id, rows = self._session.answer(rows, self._broker.wall_ms())
         response = FetchResponse(error_code=error, session_id=session_id, responses=[])
         topic: FetchableTopicResponse | None = None
