@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from dataclasses import replace
 from pathlib import Path
 
@@ -572,6 +573,37 @@ def test_a_full_disk_loses_only_the_batch_at_hand(log: LogHarness, monkeypatch: 
     assert len(log.values()) == 3
     log.fill(1)
     assert len(log.values()) == 4
+
+
+def test_a_write_that_the_kernel_cuts_short_leaves_whole_batches(log: LogHarness) -> None:
+    log.fill(3)
+    size = log.log.size_bytes
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size + 50, limits[1]))
+    try:
+        with pytest.raises(KafkaError) as refused:
+            log.append(b"lost" * 20)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert "File too large" in log.failures[0]
+    assert log.path(0).stat().st_size == size
+    log.crash()
+    assert len(log.values()) == 3
+
+
+@pytest.mark.parametrize("sequence", [0, 5, 2**31 - 3, 2**31 - 1])
+def test_sequences_wrap_and_retries_are_known_around_it(log: LogHarness, sequence: int) -> None:
+    following = sequence
+    for _ in range(4):
+        log.append(b"a", b"b", producer=(7, 0, following))
+        following = (following + 2) & 0x7FFFFFFF
+    assert log.append(b"a", b"b", producer=(7, 0, sequence)).first_offset == 0
+    for restart in (log.crash, log.reopen):
+        restart()
+        assert log.append(b"a", b"b", producer=(7, 0, (following - 2) & 0x7FFFFFFF)).duplicate
+        log.append(b"a", b"b", producer=(7, 0, following))
+        following = (following + 2) & 0x7FFFFFFF
 
 
 def test_reading_a_bad_disk_is_a_storage_error(log: LogHarness, monkeypatch: pytest.MonkeyPatch) -> None:
