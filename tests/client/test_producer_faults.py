@@ -1,4 +1,4 @@
-"""Whatever happens to requests and answers, an idempotent producer's records are in the log once and in order."""
+"""Whatever becomes of requests and answers, an idempotent producer's records are in the log once, in order."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RECORDS = 400
 
 
 class Trouble:
-    """Answers each Produce request at random: well, late, with an error or not at all, having acted or not."""
+    """Answers Produce requests at random: well, late, with an error or not at all, having acted or not."""
 
     def __init__(self, brokers: FakeBrokers, seed: int, *, share: float) -> None:
         self.brokers = brokers
