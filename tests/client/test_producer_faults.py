@@ -1,4 +1,4 @@
-"""Whatever becomes of requests and answers, an idempotent producer's records are in the log once, in order."""
+"""Whatever becomes of requests, an idempotent producer's records are in the log once and in order."""
 
 from __future__ import annotations
 
