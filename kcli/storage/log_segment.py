@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.record import BYTES_PER_RECORD, CorruptRecord, TooMuchData
 from kcli.protocol.record_batch import RecordBatch, iter_batches
 from kcli.storage.file_records import EntryPosition, FileRecords
 from kcli.storage.index_file import CorruptIndex
@@ -16,13 +16,15 @@ from kcli.storage.log_paths import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES,
 from kcli.storage.segment_indexes import SegmentIndexes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from kcli.protocol.message_set import LegacyEntry
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.record import Buffer, Record
     from kcli.storage.log_config import LogConfig
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
+MAX_SEARCHED_BYTES = 16 * 1024 * 1024
+"""What a search by time reads of a segment's records, as it holds everybody up."""
 
 
 class LogSegment:
@@ -219,15 +221,23 @@ class LogSegment:
     def find_offset_by_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record at or after both, None without one.
 
-        Raises `CorruptRecord` and `OSError`.
+        Where that takes reading more than `MAX_SEARCHED_BYTES`, it is where the batch begins, which is not
+        after it. Raises `CorruptRecord` and `OSError`.
         """
         _, from_offset = self.indexes.times.lookup(timestamp)
         entry = self.find(max(from_offset, start_offset))
         if entry is None:
             return None
+        room = MAX_SEARCHED_BYTES
         for _, batch in self.batches(entry.position):
             if batch.max_timestamp >= timestamp and batch.last_offset >= start_offset:
-                for record in batch.records():
+                try:
+                    records, size = _read(batch, room)
+                except TooMuchData:
+                    offset = max(batch.base_offset, start_offset)
+                    return batch.max_timestamp, offset, _leader_epoch(batch)
+                room -= size
+                for record in records:
                     if record.timestamp >= timestamp and record.offset >= start_offset:
                         return record.timestamp, record.offset, _leader_epoch(batch)
         return None
@@ -235,14 +245,21 @@ class LogSegment:
     def first_with_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
         """Return (timestamp, offset, leader epoch) of the first record that has exactly this timestamp.
 
-        `from_offset` is that of a batch known to hold one. Raises `CorruptRecord` and `OSError`.
+        `from_offset` is that of a batch known to hold one. Where that takes reading more than
+        `MAX_SEARCHED_BYTES`, it is where the batch begins. Raises `CorruptRecord` and `OSError`.
         """
         entry = self.find(from_offset)
         if entry is None:
             return None
+        room = MAX_SEARCHED_BYTES
         for _, batch in self.batches(entry.position):
             if batch.max_timestamp == timestamp:
-                for record in batch.records():
+                try:
+                    records, size = _read(batch, room)
+                except TooMuchData:
+                    return timestamp, batch.base_offset, _leader_epoch(batch)
+                room -= size
+                for record in records:
                     if record.timestamp == timestamp:
                         return timestamp, record.offset, _leader_epoch(batch)
         return None
@@ -313,6 +330,16 @@ class LogSegment:
         self.records.renamed(self.records.path + DELETED_SUFFIX)
         self.records.close()
         return paths
+
+
+def _read(batch: RecordBatch | LegacyEntry, room: int) -> tuple[Iterable[Record], int]:
+    """Return the records of a batch, and what reading them counts for. Raises `TooMuchData` beyond `room`."""
+    if not isinstance(batch, RecordBatch):
+        return batch.records(max(room, 0)), batch.size_in_bytes
+    if batch.count * BYTES_PER_RECORD > room:
+        raise TooMuchData(f"a record batch of {batch.count} records")
+    data = batch.record_data(room)
+    return batch.parse_records(data), max(len(data), batch.count * BYTES_PER_RECORD)
 
 
 def _leader_epoch(batch: RecordBatch | LegacyEntry) -> int:

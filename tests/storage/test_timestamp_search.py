@@ -110,3 +110,15 @@ def test_searching_agrees_with_looking_at_every_record(
     largest = max(made)
     assert log.log.offset_of_max_timestamp() == (largest, made.index(largest), 0)
     log.log.close_handlers()
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
+def test_a_batch_too_long_to_read_is_found_by_its_beginning(
+    log: LogHarness, codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kcli.storage.log_segment.MAX_SEARCHED_BYTES", 1000)
+    log.append(b"a", b"b", timestamp=NOW_MS, step_ms=10)
+    log.append(*[b"c"] * 20, timestamp=NOW_MS + 100, step_ms=10, codec=codec)
+    assert log.log.offset_for_timestamp(NOW_MS + 5) == (NOW_MS + 10, 1, 0)
+    assert log.log.offset_for_timestamp(NOW_MS + 120) == (NOW_MS + 290, 2, 0)
+    assert log.log.offset_of_max_timestamp() == (NOW_MS + 290, 2, 0)
