@@ -20,7 +20,6 @@ that a crash while loading counts as unclean.
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import struct
 import time
@@ -167,7 +166,7 @@ class LogDirectory:
 
     def write_clean_marker(self, broker_epoch: int) -> None:
         """Say that every log here was closed properly. Raises `OSError`."""
-        content = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
+        content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         descriptor = os.open(f"{self.path}/{CLEAN_SHUTDOWN}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
             os.write(descriptor, content.encode())
