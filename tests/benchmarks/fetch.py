@@ -1,8 +1,8 @@
 """Fetch throughput: librdkafka and raw frames, by the size of the stored batches.
 
-Every peer holds the same records. librdkafka's consumer reads them with its defaults; the raw rows send one
-fetch of up to 1 MiB after the other. The limit is `sendfile` of the same number of bytes over loopback, read
-by the same loop.
+Every peer holds the same records. librdkafka's consumer reads them with its defaults, but for the limits of
+its queue; the raw rows send one fetch of up to 1 MiB after the other. The limit is `sendfile` of the same
+number of bytes over loopback, read by the same loop.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def run() -> list[Table]:
             size = count * len(batch)
             limit = {"limit": partial(_rate, partial(_drain, drain, size), size)}
             consumers: dict[str, Callable[[], float]] = {
-                name: partial(_rate, partial(consume, peer.bootstrap, topic, count * records, {}), size)
+                name: partial(_consume_rate, peer, topic, count * records, size)
                 for name, peer in found.items()
             }
             _add(consumer, label, alternate(consumers | limit), batch_bytes, is_consumer=True)
@@ -69,6 +69,10 @@ def _fill(peer: Peer, topic: str, batch: bytes, count: int) -> None:
         wire.make_topic(client, topic)
         # The first request belongs to the constructor.
         wire.Producing(client, topic, batch).stream(count - 1, 4)
+
+
+def _consume_rate(peer: Peer, topic: str, records: int, size: int) -> float:
+    return consume(peer.bootstrap, topic, records, {}) * size / records / MEGABYTE
 
 
 def _read_rate(peer: Peer, topic: str, batch_bytes: int, batch_records: int, count: int) -> float:

@@ -8,6 +8,7 @@ so what is measured is the library and the broker, not Python's share of a clien
 from __future__ import annotations
 
 import ctypes
+import time
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char_p, c_int, c_int32, c_int64, c_size_t, c_void_p
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -152,19 +153,39 @@ class Producer:
         self._handle.close()
 
 
-def consume(bootstrap: str, topic: str, count: int, config: Mapping[str, object]) -> None:
-    """Read `count` messages of partition 0 from its beginning."""
-    handle = Handle(CONSUMER, {"bootstrap.servers": bootstrap, **config}, topic)
+def consume(bootstrap: str, topic: str, count: int, config: Mapping[str, object]) -> float:
+    """Read `count` messages of partition 0 from its beginning; return the messages per second.
+
+    The clock starts when the first ones are there: finding the leader and the first offset takes the
+    library half a second.
+    """
+    handle = Handle(
+        CONSUMER,
+        {
+            "bootstrap.servers": bootstrap,
+            # A full queue would make the library pause for a second.
+            "queued.min.messages": 10_000_000,
+            "queued.max.messages.kbytes": 2_097_151,
+            **config,
+        },
+        topic,
+    )
     # The library calls back for every message and counts the calls. A function of its own that only looks
     # at the message's timestamp, and writes its type, makes the shortest callback there is.
     callback = ctypes.cast(lib.rd_kafka_message_timestamp, c_void_p)
-    kind = c_int()
+    kind = ctypes.byref(c_int())
     lib.rd_kafka_consume_start(handle.topic, 0, BEGINNING)
-    seen = 0
-    while seen < count:
-        got = lib.rd_kafka_consume_callback(handle.topic, 0, POLL_TIMEOUT_MS, callback, ctypes.byref(kind))
-        if got <= 0:
-            raise LibrdkafkaError(f"{seen} of {count} messages came")
-        seen += got
-    lib.rd_kafka_consume_stop(handle.topic, 0)
-    handle.close()
+    try:
+        seen = 0
+        while seen <= 1:  # One may be the news that the partition is not known yet.
+            seen = lib.rd_kafka_consume_callback(handle.topic, 0, POLL_TIMEOUT_MS, callback, kind)
+        first, started = seen, time.perf_counter()
+        while seen < count:
+            got = lib.rd_kafka_consume_callback(handle.topic, 0, POLL_TIMEOUT_MS, callback, kind)
+            if got <= 0:
+                raise LibrdkafkaError(f"{seen} of {count} messages came")
+            seen += got
+        return (seen - first) / (time.perf_counter() - started)
+    finally:
+        lib.rd_kafka_consume_stop(handle.topic, 0)
+        handle.close()
