@@ -2,7 +2,7 @@
 
 A field `request_timeout_ms` is the property `request.timeout.ms`, of the type and default it shows;
 defaults are those of the Java clients 4.x but where a comment says so. Properties come from `-X name=value`
-options and from Java properties files (`read_properties`). The three classes each take their own names from
+options and from Java properties files. The three classes each take their own names from
 one mapping and leave the others alone; `unknown_properties` says which names belong to none of them.
 """
 
@@ -223,44 +223,6 @@ def unknown_properties(properties: Mapping[str, str]) -> list[str]:
         suffix = f", did you mean `{nearest[0]}`?" if nearest else ""
         warnings.append(f"unknown property `{name}`{suffix}")
     return warnings
-
-
-def read_properties(text: str) -> dict[str, str]:
-    """Parse a Java properties file: comments, `=`, `:` or blank as separator, continued lines, escapes."""
-    properties: dict[str, str] = {}
-    for line in _logical_lines(text):
-        match = re.fullmatch(r"((?:\\.|[^\\=:\s])*)\s*(?:[=:]\s*)?(.*)", line, re.DOTALL)
-        if match is not None:
-            properties[_unescape(match[1])] = _unescape(match[2])
-    return properties
-
-
-def _logical_lines(text: str) -> list[str]:
-    lines: list[str] = []
-    continued: str | None = None
-    for raw in text.splitlines():
-        line = raw.lstrip(" \t\f")
-        if continued is None and (not line or line[0] in "#!"):
-            continue
-        whole = line if continued is None else continued + line
-        trailing_backslashes = len(line) - len(line.rstrip("\\"))
-        if trailing_backslashes % 2:
-            continued = whole[:-1]
-        else:
-            continued = None
-            lines.append(whole)
-    if continued is not None:
-        lines.append(continued)
-    return lines
-
-
-def _unescape(text: str) -> str:
-    named = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
-
-    def replace(match: re.Match[str]) -> str:
-        return chr(int(match[1], 16)) if match[1] else named.get(match[2], match[2])
-
-    return re.sub(r"\\(?:u([0-9a-fA-F]{4})|(.))", replace, text, flags=re.DOTALL)
 
 
 def _names(cls: type[Any]) -> dict[str, Any]:

@@ -112,11 +112,6 @@ def read_properties(path: Path | None) -> dict[str, str]:
     """Read a Java properties file; None is an empty one."""
     if path is None:
         return {}
-    from kcli.client import config
+    from kcli import properties
 
-    try:
-        return config.read_properties(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"`{path}` is not a text file in UTF-8") from error
+    return properties.read_properties(path)

@@ -9,7 +9,6 @@ from kcli.client.config import (
     ConsumerConfig,
     ProducerConfig,
     duration_ms,
-    read_properties,
     unknown_properties,
 )
 from kcli.errors import UsageError
@@ -77,34 +76,6 @@ def test_the_level_is_that_of_the_codec_in_use(
 ) -> None:
     config = ProducerConfig.from_properties({"compression.type": codec, **settings})
     assert config.compression_level == level
-
-
-def test_java_properties_files() -> None:
-    text = r"""
-# a comment
-! another
-plain=value
- indented : with colon
-blank separated
-continued = one \
-            two
-escaped\ key=tab\there
-unicode=\u00e9
-empty=
-path=C\:\\x
-last=no newline\
-"""
-    assert read_properties(text) == {
-        "plain": "value",
-        "indented": "with colon",
-        "blank": "separated",
-        "continued": "one two",
-        "escaped key": "tab\there",
-        "unicode": "é",
-        "empty": "",
-        "path": "C:\\x",
-        "last": "no newline",
-    }
 
 
 @pytest.mark.parametrize(

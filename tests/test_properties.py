@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kcli.broker.properties_file import parse_properties, read_properties
 from kcli.errors import UsageError
+from kcli.properties import parse_properties, read_properties
 
 
 @pytest.mark.parametrize(
