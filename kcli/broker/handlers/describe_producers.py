@@ -20,12 +20,23 @@ if TYPE_CHECKING:
 def describe_producers(
     request: DescribeProducersRequest, context: RequestContext
 ) -> DescribeProducersResponse:
-    """Answer each partition on its own."""
+    """Answer each partition on its own, and once."""
+    seen: set[tuple[str, int]] = set()
+
+    def is_new(topic: str, index: int) -> bool:
+        before = len(seen)
+        seen.add((topic, index))
+        return len(seen) > before
+
     return DescribeProducersResponse(
         topics=[
             TopicResponse(
                 name=topic.name,
-                partitions=[_describe(topic.name, index, context) for index in topic.partition_indexes],
+                partitions=[
+                    _describe(topic.name, index, context)
+                    for index in topic.partition_indexes
+                    if is_new(topic.name, index)
+                ],
             )
             for topic in request.topics
         ]
