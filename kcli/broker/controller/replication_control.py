@@ -177,7 +177,7 @@ def _check_replica_count(topic: TopicImage, max_replicas: int | None) -> None:
     if max_replicas is not None and any(len(each.replicas) > max_replicas for each in topic.partitions):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"the nodes of this broker do not replicate: the replication factor can be {max_replicas} at most",
+            f"the nodes do not replicate: the replication factor can be {max_replicas} at most",
         )
 
 
