@@ -74,25 +74,35 @@ def make_topic(client: RawClient, topic: str) -> None:
     raise BenchmarkFailed(f"{topic} has no leader: error {found.error_code}")
 
 
-def produce_frame(topic: str, batch: bytes, *, acks: int = 1) -> bytes:
+def produce_request(topic: str, batch: bytes, *, acks: int = 1) -> ProduceRequest:
     """Return a produce request for partition 0."""
     data = PartitionProduceData(index=0, records=memoryview(batch))
-    request = ProduceRequest(
+    return ProduceRequest(
         acks=acks, timeout_ms=TIMEOUT_MS, topic_data=[TopicProduceData(name=topic, partition_data=[data])]
     )
-    return request_frame(request, PRODUCE_VERSION)
 
 
-def fetch_frame(topic: str, offset: int, max_bytes: int, *, max_wait_ms: int = 500) -> bytearray:
-    """Return a fetch request for partition 0; `set_fetch_offset` changes where it begins."""
+def produce_frame(topic: str, batch: bytes, *, acks: int = 1) -> bytes:
+    """Return the frame of a produce request for partition 0."""
+    return request_frame(produce_request(topic, batch, acks=acks), PRODUCE_VERSION)
+
+
+def fetch_request(topic: str, offset: int, max_bytes: int, *, max_wait_ms: int = 500) -> FetchRequest:
+    """Return a fetch request for partition 0."""
     partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
-    request = FetchRequest(
+    return FetchRequest(
         max_wait_ms=max_wait_ms,
         min_bytes=1,
         max_bytes=2 * max_bytes,
         topics=[FetchTopic(topic=topic, partitions=[partition])],
     )
-    return bytearray(request_frame(request, FETCH_VERSION))
+
+
+def fetch_frame(topic: str, offset: int, max_bytes: int, *, max_wait_ms: int = 500) -> bytearray:
+    """Return the frame of a fetch request for partition 0; `set_fetch_offset` changes where it begins."""
+    return bytearray(
+        request_frame(fetch_request(topic, offset, max_bytes, max_wait_ms=max_wait_ms), FETCH_VERSION)
+    )
 
 
 def set_fetch_offset(frame: bytearray, offset: int) -> None:
