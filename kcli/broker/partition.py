@@ -25,9 +25,12 @@ from kcli.storage.log_read import Isolation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import trio
+
     from kcli.broker.fetch_data import FetchPartition
     from kcli.broker.metadata_image import PartitionRegistration
     from kcli.storage.append_info import AppendInfo
+    from kcli.storage.file_records import WriteAhead
     from kcli.storage.log_validator import ValidatedRecords
     from kcli.storage.unified_log import UnifiedLog
 
@@ -54,6 +57,7 @@ class Partition:
         "replicas",
         "topic",
         "topic_id",
+        "writing",
     )
 
     def __init__(
@@ -81,6 +85,8 @@ class Partition:
         """Whether an append is replicated by itself: this node leads and has the only replica."""
         self.remote_log_ends: dict[int, int] = {}
         """Follower -> the log end it last fetched at; empty until it has fetched."""
+        self.writing: trio.Event | None = None
+        """Set while a thread writes to the log: whoever wants to append waits for it."""
         self._touch = touch
 
     @property
@@ -157,13 +163,31 @@ class Partition:
         self._touch(self.key)
         return info
 
-    def append_validated(self, validated: ValidatedRecords, *, acks: int, now_ms: int) -> AppendInfo:
-        """Append records that the log's validator has read elsewhere. Raises `KafkaError`."""
+    def append_validated(
+        self,
+        validated: ValidatedRecords,
+        *,
+        acks: int,
+        now_ms: int,
+        written: WriteAhead | None = None,
+    ) -> AppendInfo:
+        """Append records that the log's validator has read elsewhere. Raises `KafkaError`.
+
+        What `written` has put into the file already is not written again.
+        """
         self._check_writable(acks)
-        info = self.log.append(validated, leader_epoch=self.leader_epoch, now_ms=now_ms)
+        info = self.log.append(validated, leader_epoch=self.leader_epoch, now_ms=now_ms, written=written)
         self._advance_high_watermark()
         self._touch(self.key)
         return info
+
+    def write_ahead(self, validated: ValidatedRecords, *, acks: int, now_ms: int) -> WriteAhead | None:
+        """Return what writes records before `append_validated`, in any thread; None if that cannot be.
+
+        Set `writing` until then: nothing else may be appended meanwhile. Raises `KafkaError`.
+        """
+        self._check_writable(acks)
+        return self.log.write_ahead(validated, leader_epoch=self.leader_epoch, now_ms=now_ms)
 
     def _check_writable(self, acks: int) -> None:
         self.check_leader()

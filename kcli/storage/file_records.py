@@ -71,6 +71,50 @@ class OpenFile:
             os.close(self.descriptor)
 
 
+class WriteAhead:
+    """Entries written behind the end of a file before they are appended to it, so that any thread can do it.
+
+    Nobody reads past the end; `FileRecords.append` then only moves it. One at a time per file, and nothing
+    else may be appended meanwhile. `undo` what was not appended.
+    """
+
+    __slots__ = ("_data", "_file", "_position", "served")
+
+    def __init__(self, file: OpenFile, position: int, data: Buffer) -> None:
+        self._file = file
+        self._position = position
+        self._data = data
+        self.served = False
+        """Whether the entries have been appended."""
+
+    def run(self) -> None:
+        """Write. After an `OSError` nothing is left."""
+        write_at(self._file.descriptor, self._data, self._position)
+
+    def serves(self, file: OpenFile | None, position: int) -> bool:
+        """Whether an append to that place finds the entries there; if so it counts as made."""
+        self.served = file is self._file and position == self._position
+        return self.served
+
+    def undo(self) -> None:
+        """Cut off what was written. Raises `OSError`."""
+        os.ftruncate(self._file.descriptor, self._position)
+
+
+def write_at(descriptor: int, data: Buffer, position: int) -> None:
+    """Write all of `data`. After an `OSError` the file ends at `position`."""
+    length = len(data)
+    try:
+        written = os.pwrite(descriptor, data, position)
+        if written != length:
+            with memoryview(data) as view:
+                while written < length:
+                    written += os.pwrite(descriptor, view[written:], position + written)
+    except OSError:
+        os.ftruncate(descriptor, position)
+        raise
+
+
 class FileSlice:
     """`size` bytes of a log file from `position` on, fit for `os.sendfile(…, slice.fileno(), …)`."""
 
@@ -132,20 +176,19 @@ class FileRecords:
             self._file = OpenFile(self.path)
         return self._file
 
-    def append(self, data: Buffer) -> None:
-        """Write whole entries at the end. After an `OSError` nothing of them is left."""
-        descriptor = (self._file or self.handle).descriptor
+    def append(self, data: Buffer, written: WriteAhead | None = None) -> None:
+        """Write whole entries at the end. After an `OSError` nothing of them is left.
+
+        What `written` has put there already is not written again.
+        """
         position, length = self.size, len(data)
-        try:
-            written = os.pwrite(descriptor, data, position)
-            if written != length:
-                with memoryview(data) as view:
-                    while written < length:
-                        written += os.pwrite(descriptor, view[written:], position + written)
-        except OSError:
-            os.ftruncate(descriptor, position)
-            raise
+        if written is None or not written.serves(self._file, position):
+            write_at((self._file or self.handle).descriptor, data, position)
         self.size = position + length
+
+    def write_ahead(self, data: Buffer) -> WriteAhead:
+        """Return what writes `data` where the next append would. Raises `OSError`."""
+        return WriteAhead(self._file or self.handle, self.size, data)
 
     def read(self, position: int, count: int) -> bytes:
         """Return up to `count` bytes, never past `size`. Raises `OSError`."""

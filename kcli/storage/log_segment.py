@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record import Buffer, Record
+    from kcli.storage.file_records import WriteAhead
     from kcli.storage.log_config import LogConfig
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
@@ -141,13 +142,18 @@ class LogSegment:
 
     # --- append
 
-    def append(self, data: Buffer, batches: Sequence[RecordBatch | LegacyEntry]) -> None:
+    def append(
+        self,
+        data: Buffer,
+        batches: Sequence[RecordBatch | LegacyEntry],
+        written: WriteAhead | None = None,
+    ) -> None:
         """Write whole entries, given as bytes and taken apart, at the end.
 
         After an `OSError` nothing of them is left.
         """
         position = self.records.size
-        self.records.append(data)
+        self.records.append(data, written)
         add = self.indexes.add
         for batch in batches:
             add(batch, position)

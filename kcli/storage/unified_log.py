@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record import Buffer
     from kcli.protocol.record_batch import RecordBatch
+    from kcli.storage.file_records import WriteAhead
     from kcli.storage.flush_plan import FlushPlan
     from kcli.storage.leader_epochs import LeaderEpochs
     from kcli.storage.local_log import LocalLog
@@ -222,21 +223,52 @@ class UnifiedLog:
         )
         return self.append(validated, leader_epoch=leader_epoch, now_ms=now_ms)
 
-    def append(self, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Give validated records offsets and the leader's epoch, and write them. Raises `KafkaError`."""
+    def append(
+        self,
+        validated: ValidatedRecords,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        written: WriteAhead | None = None,
+    ) -> AppendInfo:
+        """Give validated records offsets and the leader's epoch, and write them. Raises `KafkaError`.
+
+        What `write_ahead` returned and has been run is not written again.
+        """
+        self._stamp(validated, leader_epoch)
+        info = self._append(validated.data, validated.batches, validated.origin, now_ms, written)
+        if not info.duplicate:
+            info.records_count = sum([batch.count for batch in validated.batches])
+            info.log_append_time = validated.log_append_time
+        return info
+
+    def write_ahead(
+        self, validated: ValidatedRecords, *, leader_epoch: int, now_ms: int
+    ) -> WriteAhead | None:
+        """Return what writes validated records where `append` will want them, None if that is not known yet.
+
+        It may run in another thread. Until `append` has been called, or it was undone, nothing else may be
+        appended. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        """
+        self._stamp(validated, leader_epoch)
+        size, segment = len(validated.data), self.segments.active
+        if not validated.batches or self._failure is not None:
+            return None
+        last = validated.batches[-1]
+        try:
+            if segment.should_roll(size, last.last_offset, last.max_timestamp, self.config, now_ms):
+                return None
+            return segment.records.write_ahead(validated.data)
+        except OSError as error:
+            raise self.failed("append to", error) from error
+
+    def _stamp(self, validated: ValidatedRecords, leader_epoch: int) -> None:
         offset = self.log_end_offset
-        count = 0
         for batch in validated.batches:
             set_base_offset_and_epoch(validated.data, batch.position, offset, leader_epoch)
             batch.base_offset = offset
             batch.partition_leader_epoch = leader_epoch
             offset += batch.last_offset_delta + 1
-            count += batch.count
-        info = self._append(validated.data, validated.batches, validated.origin, now_ms)
-        if not info.duplicate:
-            info.records_count = count
-            info.log_append_time = validated.log_append_time
-        return info
 
     def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendInfo:
         """Write records as the leader has them; offsets may have holes but never go back.
@@ -248,7 +280,12 @@ class UnifiedLog:
         return self._append(data, batches, Origin.REPLICATION, now_ms)
 
     def _append(
-        self, data: Buffer, batches: Sequence[RecordBatch | LegacyEntry], origin: Origin, now_ms: int
+        self,
+        data: Buffer,
+        batches: Sequence[RecordBatch | LegacyEntry],
+        origin: Origin,
+        now_ms: int,
+        written: WriteAhead | None = None,
     ) -> AppendInfo:
         size = len(data)
         local = self._local
@@ -290,7 +327,7 @@ class UnifiedLog:
             for batch in batches:
                 if batch.partition_leader_epoch != self.leader_epochs.latest_epoch:
                     self._assign_epoch(batch)
-            segment.append(data, batches)
+            segment.append(data, batches, written)
             local.set_end(last_offset + 1)
             if producer is not None:
                 producer.add(first.last_sequence, first_offset, last_offset, max_timestamp)

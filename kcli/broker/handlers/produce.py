@@ -7,8 +7,8 @@
   stay. acks=0 is never answered, and an error closes the connection: the producer has no other sign.
 * A topic with `flush.messages` is answered when its records are on disk.
 * There is no transaction coordinator, so nothing vouches for a transactional batch: INVALID_TXN_STATE.
-* A request above `YIELD_BYTES` lets others run between its partitions; records that take long to read are
-  read in a thread (`LongReading`).
+* A request above `YIELD_BYTES` lets others run between its partitions; records that take long to read or to
+  write are read and written in threads (`LongReading`, `LongWriting`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from kcli.broker.controller.topic_names import INTERNAL_TOPICS
 from kcli.broker.delayed_produce import DelayedProduce, PendingWrite
 from kcli.broker.handlers.produce_reading import LOOP_DECOMPRESSED_BYTES, LongReading
 from kcli.broker.handlers.produce_wire import TOPIC_IDS_FROM, encode_rows
+from kcli.broker.handlers.produce_writing import WRITTEN_ON_LOOP_BYTES, LongWriting, OtherWriting
 from kcli.broker.partition import ACKS_ALL
 from kcli.broker.request_context import CloseConnection
 from kcli.protocol.compression import Codec
@@ -37,7 +38,7 @@ from kcli.protocol.messages.produce import (
 from kcli.storage.log_validator import InvalidRecords, TooMuchToRead
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Coroutine, Generator, Iterator
 
     from kcli.broker.handlers.produce_wire import ProduceData, Row
     from kcli.broker.partition import Partition
@@ -70,6 +71,7 @@ _NO_RECORDS = memoryview(bytearray())
 LEADERS_FROM = 10
 """From this version on an answer may say who leads (KIP-951)."""
 
+SlowWork = LongReading | LongWriting | OtherWriting
 Produced = ProduceResponse | DelayedProduce | bytes | None
 
 
@@ -81,20 +83,20 @@ def produce(request: ProduceData, context: RequestContext) -> Produced | Corouti
     steps = append.steps()
     if request.size > YIELD_BYTES:
         return _produce_in_turns(append, steps)
-    for reading in steps:
-        if reading is not None:
-            return _produce_in_turns(append, steps, reading)
+    for work in steps:
+        if work is not None:
+            return _produce_in_turns(append, steps, work)
     return append.flush_and_finish() if append.to_flush else append.finish()
 
 
 async def _produce_in_turns(
-    append: _Append, steps: Iterator[LongReading | None], reading: LongReading | None = None
+    append: _Append, steps: Iterator[SlowWork | None], work: SlowWork | None = None
 ) -> Produced:
-    if reading is not None:
-        await reading.run()
-    for reading in steps:
-        if reading is not None:
-            await reading.run()
+    if work is not None:
+        await work.run()
+    for work in steps:
+        if work is not None:
+            await work.run()
         else:
             await checkpoint()
     return await append.flush_and_finish()
@@ -163,8 +165,8 @@ class _Append:
         self.to_flush: list[tuple[int, int, Partition]] = []
         """The rows of partitions that have to be on disk first."""
 
-    def steps(self) -> Iterator[LongReading | None]:
-        """Append partition by partition. A reading that comes out is to be run before the next step."""
+    def steps(self) -> Iterator[SlowWork | None]:
+        """Append partition by partition. Work that comes out is to be run before the next step."""
         by_id = self._version >= TOPIC_IDS_FROM
         for number, (name, topic_id, partitions) in enumerate(self._request.topics):
             known = self._replica_manager.topic_name(topic_id) if by_id else name
@@ -175,24 +177,45 @@ class _Append:
                 try:
                     partition = self._check(known, index, records)
                     log_start = partition.log.log_start_offset
-                    try:
-                        info = self._append(partition, records or _NO_RECORDS)
-                    except TooMuchToRead:
-                        if self._request.size <= YIELD_BYTES:
-                            self._request.copy_records()
-                        kept = partitions[len(rows)][1] or _NO_RECORDS
-                        reading = LongReading(partition.log.validator, kept, self._now_ms)
-                        yield reading
-                        partition = self._check(known, index, kept)
-                        info = partition.append_validated(
-                            reading.result(), acks=self._request.acks, now_ms=self._now_ms
-                        )
+                    if partition.writing is None and len(records or b"") <= WRITTEN_ON_LOOP_BYTES:
+                        try:
+                            info = self._append(partition, records or _NO_RECORDS)
+                        except TooMuchToRead:
+                            info = yield from self._append_slowly(known, index, partitions, len(rows))
+                    else:
+                        info = yield from self._append_slowly(known, index, partitions, len(rows))
                     row = self._appended(partition, index, info, number, len(rows))
                 except KafkaError as error:
                     self._errors[number, len(rows)] = error.with_traceback(None)
                     row = refused_row(index, error, log_start)
                 rows.append(row)
                 yield None
+
+    def _append_slowly(
+        self,
+        name: str | None,
+        index: int,
+        partitions: list[tuple[int, memoryview | None]],
+        number: int,
+    ) -> Generator[SlowWork, None, AppendInfo]:
+        """Append one partition's records with threads for what takes long: reading them, writing them."""
+        if self._request.size <= YIELD_BYTES:
+            self._request.copy_records()
+        records = partitions[number][1] or _NO_RECORDS
+        partition = self._check(name, index, records)
+        reading = LongReading(partition.log.validator, records, self._now_ms)
+        yield reading
+        validated = reading.result()
+        partition = self._check(name, index, records)
+        while partition.writing is not None:
+            yield OtherWriting(partition.writing)
+            partition = self._check(name, index, records)
+        acks = self._request.acks
+        if len(validated.data) <= WRITTEN_ON_LOOP_BYTES:
+            return partition.append_validated(validated, acks=acks, now_ms=self._now_ms)
+        writing = LongWriting(partition, validated, acks, self._now_ms)
+        yield writing
+        return writing.result()
 
     def _check(self, name: str | None, index: int, records: memoryview | None) -> Partition:
         """Return the partition; raise `KafkaError` for what is refused without looking at its log."""

@@ -91,7 +91,7 @@ def produce_directly(
     partition = manager.direct.get((name, index))
     if partition is None or not partition.is_alone or (acks != 1 and acks != -1):
         return None
-    if partition.log.config.flush_messages < _NEVER:
+    if partition.writing is not None or partition.log.config.flush_messages < _NEVER:
         return None  # It may have to wait for the disk.
     records = buffer[position:stop]
     log_start_offset = -1
