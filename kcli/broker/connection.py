@@ -117,6 +117,8 @@ class Connection:
         finally:
             self._closing = True
             self._socket.close()
+            if self._frame is not None:
+                self._drop_frame()
 
     def close(self) -> None:
         """Make `run` end soon; what is unfinished is given up."""
@@ -158,6 +160,9 @@ class Connection:
                 await self._handle_received(self._buffers.scratch, 0, len(self._carry) + count)
             else:
                 self._received += count
+                self._buffers.held_bytes += count
+                if self._buffers.held_bytes > self._buffers.held_limit:
+                    raise CloseConnection(f"unfinished requests hold {self._buffers.held_bytes} bytes")
                 if self._received == self._need:
                     more = True
                     await self._handle_frame(self._frame)
@@ -228,21 +233,27 @@ class Connection:
         frame = self._buffers.take(need)
         frame[:count] = view[position:end]
         self._frame, self._received, self._need = frame, count, need
+        self._buffers.held_bytes += count
 
     async def _handle_frame(self, frame: memoryview) -> None:
         """Handle the request that has filled a buffer of its own."""
         answer = self._engine.feed(self._context, frame, 4, self._need)
-        self._frame = None
         if isinstance(answer, Coroutine):
             # It may read the buffer until it ends; if it raises, a thread may do so even longer.
             await self._deliver(answer)
+            self._drop_frame()
             self._buffers.give_back(frame)
             return
+        self._drop_frame()
         self._buffers.give_back(frame)
         if type(answer) is bytes:
             self._out.append(answer)
         elif answer is not None:
             await self._deliver(answer)
+
+    def _drop_frame(self) -> None:
+        self._frame = None
+        self._buffers.held_bytes -= self._received
 
     def _bad_size(self, size: int) -> CloseConnection:
         limit = self._max_request_bytes

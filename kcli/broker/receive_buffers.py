@@ -5,6 +5,9 @@ whoever received last, until the next await. A request too large for that gets a
 small pool of power-of-two sizes. These are anonymous private mappings: the kernel gives them memory page by
 page as bytes arrive, so a client that announces 100 MB and sends nothing costs address space only, and a
 pooled one spares the zeroing and the page faults of a new one.
+
+What unfinished requests hold together is bounded by `held_limit`: the connection that goes beyond it is
+closed. So receiving takes at most that, the pool and the scratch, whatever the number of connections.
 """
 
 from __future__ import annotations
@@ -16,14 +19,18 @@ MIN_CLASS_BYTES = 16 * 1024
 MAX_POOLED_CLASS_BYTES = 16 * 1024 * 1024
 POOLED_BYTES = 32 * 1024 * 1024
 POOLED_PER_CLASS = 4
+HELD_LIMIT_BYTES = 1024 * 1024 * 1024
 
 
 class ReceiveBuffers:
     """The scratch buffer and the pool of larger ones."""
 
-    __slots__ = ("_free", "_pooled_bytes", "scratch")
+    __slots__ = ("_free", "_pooled_bytes", "held_bytes", "held_limit", "scratch")
 
-    def __init__(self) -> None:
+    def __init__(self, held_limit: int = HELD_LIMIT_BYTES) -> None:
+        self.held_limit = held_limit
+        self.held_bytes = 0
+        """How many bytes unfinished requests have brought."""
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._free: dict[int, list[memoryview]] = {}
         self._pooled_bytes = 0

@@ -87,6 +87,7 @@ class Node:
         self.controller.subscribe(self._apply)
         self.producer_ids = ProducerIds(self._allocate)
         self.apis = APIS
+        self.buffers = ReceiveBuffers()
         self.port = 0
 
     def wall_ms(self) -> int:
@@ -125,7 +126,7 @@ class Node:
             self,  # type: ignore[arg-type]
             apis=self.apis,
             engine=RequestEngine(self.apis),
-            buffers=ReceiveBuffers(),
+            buffers=self.buffers,
             quotas=ConnectionQuotas(
                 max_connections=config.max_connections,
                 max_connections_per_ip=config.max_connections_per_ip,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import socket
@@ -218,6 +219,26 @@ async def test_an_async_handler_may_fail_later(tmp_path: Path) -> None:
         request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
         response = await client.ask(request, 9)
         assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_unfinished_requests_hold_a_bounded_amount(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client, connected(node) as other:
+        node.create_topic("t")
+        node.buffers.held_limit = 3_000_000
+        await client.stream.send_all(struct.pack(">i", 50_000_000) + bytes(2_000_000))
+        assert produced(await other.ask(produce_request("t", batch(b"v" * 900_000)), 9)).error_code == 0
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(send_until_closed, other, struct.pack(">i", 50_000_000) + bytes(2_000_000))
+            assert await other.is_closed()
+        assert 0 < node.buffers.held_bytes <= 3_000_000
+        await client.stream.aclose()
+        await until(lambda: not node.server.connections)
+        assert node.buffers.held_bytes == 0
+
+
+async def send_until_closed(client: Client, data: bytes) -> None:
+    with contextlib.suppress(trio.BrokenResourceError):
+        await client.stream.send_all(data)
 
 
 # --- limits --------------------------------------------------------------------------------------
