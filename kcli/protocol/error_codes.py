@@ -180,3 +180,11 @@ class KafkaError(KcliError):
     def __init__(self, code: ErrorCode, message: str | None = None, *, hint: str | None = None) -> None:
         super().__init__(code.description if message is None else message, hint=hint)
         self.code = code
+
+    def detached(self) -> KafkaError:
+        """Return this error for keeping: without traceback and causes.
+
+        Their frames keep everything alive that was worked on, records included, and often the error too.
+        """
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self

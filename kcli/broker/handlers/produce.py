@@ -186,7 +186,7 @@ class _Append:
                         info = yield from self._append_slowly(known, index, partitions, len(rows))
                     row = self._appended(partition, index, info, number, len(rows))
                 except KafkaError as error:
-                    self._errors[number, len(rows)] = error.with_traceback(None)
+                    self._errors[number, len(rows)] = error.detached()
                     row = refused_row(index, error, log_start)
                 rows.append(row)
                 yield None
@@ -252,7 +252,7 @@ class _Append:
                 await self._replica_manager.group_commit.flush(partition.log)
             except KafkaError as error:
                 rows = self._rows[topic_number][2]
-                self._errors[topic_number, number] = error.with_traceback(None)
+                self._errors[topic_number, number] = error.detached()
                 rows[number] = refused_row(rows[number][0], error, -1)
         return self.finish()
 

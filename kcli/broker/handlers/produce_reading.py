@@ -43,7 +43,7 @@ class LongReading:
         try:
             self._validated = await trio.to_thread.run_sync(self._validate, limiter=_ONE_AT_A_TIME)
         except KafkaError as error:
-            self._error = error.with_traceback(None)
+            self._error = error.detached()
 
     def _validate(self) -> ValidatedRecords:
         return self._validator.validate(

@@ -47,7 +47,7 @@ class LongWriting:
             else:
                 self._append(None)
         except KafkaError as error:
-            self._error = error.with_traceback(None)
+            self._error = error.detached()
 
     async def _write(self, written: WriteAhead) -> None:
         partition = self._partition
