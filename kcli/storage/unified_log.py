@@ -471,6 +471,9 @@ class UnifiedLog:
         Run the plan anywhere, then call `commit_flush`, or `failed` with the `OSError` that it raised. The
         offset defaults to the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
+        if self._failure is not None:
+            # After an fsync that failed the next one may succeed without having written anything.
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         offset = self.log_end_offset if up_to is None else up_to
         if offset <= self.recovery_point:
             self._local.has_rolled = False
@@ -488,8 +491,9 @@ class UnifiedLog:
             raise self.failed("flush", error) from error
 
     def commit_flush(self, plan: FlushPlan, *, now_ms: int) -> None:
-        """Raise the recovery point after a plan was run, unless the log was truncated meanwhile."""
-        self._local.commit_flush(plan, now_ms)
+        """Raise the recovery point after a plan was run, unless the log was truncated or failed meanwhile."""
+        if self._failure is None:
+            self._local.commit_flush(plan, now_ms)
 
     def flush(self, *, now_ms: int) -> None:
         """Make everything durable, at once. Raises `KafkaError` KAFKA_STORAGE_ERROR."""

@@ -9,7 +9,7 @@ import pytest
 import trio
 import trio.testing
 
-from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.flush_plan import FlushPlan
 from tests.broker.node import Node, connected, running_node
 from tests.broker.records import batch, produce_request, produced
@@ -77,4 +77,40 @@ async def test_those_who_wait_share_the_next_fsync(tmp_path: Path, monkeypatch: 
         await trio.testing.wait_all_tasks_blocked()
         may_run.set()
     assert runs == [1, 20]
+    node.log_manager.close(now_ms=node.now_ms)
+
+
+async def test_nobody_is_told_that_a_failed_disk_has_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An fsync after one that failed may succeed without having written anything."""
+    node = Node(tmp_path)
+    node.start(9092)
+    node.create_topic("t")
+    partition = node.replica_manager.partition("t", 0)
+    may_run = threading.Event()
+    runs = []
+
+    def fails_once(plan: FlushPlan) -> None:
+        may_run.wait(10)
+        runs.append(plan.offset)
+        if len(runs) == 1:
+            raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(FlushPlan, "run", fails_once)
+    codes = []
+
+    async def write() -> None:
+        partition.append(bytearray(batch(b"v")), acks=1, now_ms=node.now_ms, max_decompressed=1 << 20)
+        with pytest.raises(KafkaError) as refused:
+            await node.replica_manager.group_commit.flush(partition.log)
+        codes.append(refused.value.code)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(3):
+            nursery.start_soon(write)
+        await trio.testing.wait_all_tasks_blocked()
+        may_run.set()
+    assert codes == [ErrorCode.KAFKA_STORAGE_ERROR] * 3
+    assert partition.log.recovery_point == 0
     node.log_manager.close(now_ms=node.now_ms)
