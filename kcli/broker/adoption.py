@@ -12,8 +12,9 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.error_codes import KafkaError
+from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
-from kcli.storage.log_paths import METADATA_TOPIC, parse_replica_directory
+from kcli.storage.log_paths import parse_replica_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

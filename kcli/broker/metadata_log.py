@@ -26,6 +26,7 @@ from kcli.broker.metadata_image import InvalidMetadata, MetadataBatch
 from kcli.broker.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot, encode_snapshot
 from kcli.protocol.control_records import ControlRecordType, control_batch
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
 from kcli.protocol.record_batch import HEADER_SIZE, CorruptRecord, RecordBatch, RecordBatchBuilder
 from kcli.storage.checkpoints import write_atomically, write_partition_metadata
@@ -33,7 +34,6 @@ from kcli.storage.leader_epochs import LeaderEpochs
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_paths import (
     LOG_SUFFIX,
-    METADATA_TOPIC,
     PARTITION_METADATA,
     offset_from_name,
     segment_path,

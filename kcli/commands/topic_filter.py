@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from kcli.errors import UsageError
+from kcli.protocol.internal_topics import INTERNAL_TOPICS
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 COLLISION_WARNING = (
     "warning: metric names cannot tell `.` from `_` in topic names: use either of them, but not both"
 )

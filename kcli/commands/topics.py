@@ -246,7 +246,7 @@ async def delete(
     """Delete topics and everything in them."""
     from kcli.client import admin
     from kcli.commands.session import failure, open_client
-    from kcli.commands.topic_filter import INTERNAL_TOPICS
+    from kcli.protocol.internal_topics import INTERNAL_TOPICS
 
     pattern = one_topic(topic, topic_option)
     async with open_client(bootstrap_server, command_config, command_property) as client:

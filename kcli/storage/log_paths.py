@@ -38,9 +38,6 @@ FUTURE_DIRECTORY_SUFFIX = "-future"
 STRAY_DIRECTORY_SUFFIX = "-stray"
 _DIRECTORY_SUFFIXES = (DELETE_DIRECTORY_SUFFIX, FUTURE_DIRECTORY_SUFFIX, STRAY_DIRECTORY_SUFFIX)
 
-METADATA_TOPIC = "__cluster_metadata"
-"""The metadata log lives beside the replicas but is no topic."""
-
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
 from kcli.storage.log_paths import (
     DELETE_DIRECTORY_SUFFIX,
-    METADATA_TOPIC,
     STRAY_DIRECTORY_SUFFIX,
     TopicPartition,
     parse_replica_directory,

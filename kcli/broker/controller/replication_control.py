@@ -15,6 +15,7 @@ from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerR
 from kcli.broker.controller.topic_names import check_topic_name, collision_key
 from kcli.broker.metadata_image import PartitionRegistration, TopicImage
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.metadata_records import RemoveTopicRecord, TopicRecord
 
 if TYPE_CHECKING:
@@ -198,6 +199,9 @@ class _TakenNames:
     def check(self, name: str) -> None:
         """Raise `KafkaError` unless a topic may begin under this name."""
         check_topic_name(name)
+        if name == METADATA_TOPIC:
+            # Its directory would be that of the metadata log itself.
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{name}` is the controller's own")
         if name in self._names:
             raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic `{name}` already exists")
         if "." not in name and "_" not in name:
@@ -264,8 +268,7 @@ def _place(
     if replication_factor > len(candidates):
         raise KafkaError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"replication factor {replication_factor} is larger than the number of available brokers: "
-            f"{len(candidates)}",
+            f"{replication_factor} replicas need as many brokers, of which {len(candidates)} are active",
         )
     return place_replicas(
         candidates,

@@ -7,7 +7,6 @@ import re
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 MAX_NAME_LENGTH = 249
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 
 _LEGAL = re.compile(r"[a-zA-Z0-9._-]+")
 

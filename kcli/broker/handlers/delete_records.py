@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.controller.topic_names import INTERNAL_TOPICS
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal_topics import INTERNAL_TOPICS
 from kcli.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,

@@ -7,7 +7,8 @@
 * Version 0 leaves out replicas that cannot be reached and says REPLICA_NOT_AVAILABLE; later versions keep
   them and, from 5, list them as offline.
 * A missing topic is created if the broker and (from version 4) the request allow it; it is answered at once,
-  for its metadata is there when the controller returns.
+  for its metadata is there when the controller returns. The cluster's own topics are not: the coordinators
+  make theirs, and the metadata log is none.
 
 Topics are encoded once per version and joined: a response of a thousand topics is not built twice.
 """
@@ -18,9 +19,10 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.controller.topic_names import INTERNAL_TOPICS, check_topic_name
+from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.metadata_topics import FLEXIBLE_FROM, EncodedTopics, encode_topic
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal_topics import INTERNAL_TOPICS, METADATA_TOPIC
 from kcli.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
@@ -98,7 +100,7 @@ def _create_missing(
     config = broker.config
     if not request.allow_auto_topic_creation or not config.auto_create_topics_enable:
         return {}
-    missing = [name for name in names if name not in broker.image.topics and _is_legal(name)]
+    missing = [name for name in names if name not in broker.image.topics and _may_be_created(name)]
     if not missing:
         return {}
     defaults = TopicDefaults(config.num_partitions, config.default_replication_factor, config.topic_defaults)
@@ -108,6 +110,10 @@ def _create_missing(
         for name, outcome in zip(missing, created, strict=True)
         if isinstance(outcome, KafkaError)
     }
+
+
+def _may_be_created(name: str) -> bool:
+    return name not in INTERNAL_TOPICS and name != METADATA_TOPIC and _is_legal(name)
 
 
 def _is_legal(name: str) -> bool:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import checkpoint
 
-from kcli.broker.controller.topic_names import INTERNAL_TOPICS
 from kcli.broker.delayed_produce import DelayedProduce, PendingWrite
 from kcli.broker.handlers.produce_reading import LOOP_DECOMPRESSED_BYTES, LongReading
 from kcli.broker.handlers.produce_wire import TOPIC_IDS_FROM, encode_rows
@@ -27,6 +26,7 @@ from kcli.broker.partition import ACKS_ALL
 from kcli.broker.request_context import CloseConnection
 from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal_topics import INTERNAL_TOPICS
 from kcli.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.controller.topic_names import INTERNAL_TOPICS, check_topic_name
+from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.metadata import TOPIC_OPERATIONS
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal_topics import INTERNAL_TOPICS
 from kcli.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsResponse,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from kcli.broker.config_entries import new_topic_entries
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kcli.protocol.messages.create_topics import (
     CreatableTopicConfigs,
@@ -23,7 +24,6 @@ from kcli.protocol.messages.create_topics import (
 )
 from kcli.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
 from kcli.protocol.uuids import ZERO_UUID
-from kcli.storage.log_paths import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

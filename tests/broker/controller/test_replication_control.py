@@ -114,6 +114,7 @@ def test_a_broker_of_several_directories_has_a_choice() -> None:
         (NewTopic("a b"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (NewTopic("ä"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (NewTopic("a\n"), ErrorCode.INVALID_TOPIC_EXCEPTION),
+        (NewTopic("__cluster_metadata"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (NewTopic("old_topic"), ErrorCode.INVALID_TOPIC_EXCEPTION),
         (NewTopic("old.topic"), ErrorCode.TOPIC_ALREADY_EXISTS),
         (NewTopic("a", partitions=0), ErrorCode.INVALID_PARTITIONS),
@@ -239,3 +240,9 @@ def test_what_is_taken_cannot_be_adopted(name: str, number: int) -> None:
     with pytest.raises(KafkaError) as caught:
         adopt_topic(image, name=name, topic_id=topic_id(number), partitions=1, node_id=1)
     assert caught.value.code is ErrorCode.TOPIC_ALREADY_EXISTS
+
+
+def test_the_metadata_log_cannot_be_adopted_as_a_topic() -> None:
+    with pytest.raises(KafkaError) as caught:
+        adopt_topic(ONE, name="__cluster_metadata", topic_id=topic_id(5), partitions=1, node_id=1)
+    assert caught.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -142,6 +142,15 @@ async def test_an_illegal_name_is_not_created(name: str, tmp_path: Path) -> None
         }
 
 
+@pytest.mark.parametrize(
+    "name", ["__cluster_metadata", "__consumer_offsets", "__transaction_state", "__share_group_state"]
+)
+async def test_asking_for_a_topic_of_the_cluster_itself_does_not_create_it(name: str, tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        assert shown(await client.ask(by_name(name), 9)) == {name: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+        assert not node.image.topics
+
+
 async def test_a_topic_that_cannot_be_created_says_why(tmp_path: Path) -> None:
     properties = {"default.replication.factor": "2"}
     async with running_node(tmp_path, properties) as node, connected(node) as client:
