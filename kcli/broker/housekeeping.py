@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kcli.protocol.error_codes import KafkaError
+
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
@@ -114,7 +116,11 @@ class Housekeeping:
 
     async def _flush(self, now_ms: int) -> None:
         for log, plan in self._log_manager.flush_plans(now_ms):
-            await self._replica_manager.group_commit.run(log, plan)
+            try:
+                await self._replica_manager.group_commit.run(log, plan)
+            except KafkaError as error:
+                # Its directory is offline now; the plans of the others are still to be run.
+                _log.error("%s", error.message)
 
     async def _delete_files(self, now_ms: int) -> None:
         self._log_manager.delete_files(now_ms)

@@ -18,22 +18,26 @@ if TYPE_CHECKING:
 class FlushPlan:
     """Everything below `offset` is durable once `run` has returned and the log has committed the plan."""
 
-    __slots__ = ("_directory", "_files", "_paths", "offset", "truncations")
+    __slots__ = ("_directory", "_files", "epoch_changes", "offset", "paths", "snapshots", "truncations")
 
     def __init__(
         self, offset: int, truncations: int, files: list[OpenFile], paths: list[str], directory: str | None
     ) -> None:
         self.offset = offset
         self.truncations = truncations
+        self.paths = paths
+        self.epoch_changes = 0
+        """Which state of the leader epochs is synced."""
+        self.snapshots: tuple[int, ...] = ()
+        """The producer snapshots that are synced."""
         self._files = files
-        self._paths = paths
         self._directory = directory
 
     def run(self) -> None:
         """Sync the log files, then the small files that exist, then the directory. Raises `OSError`."""
         for file in self._files:
             os.fsync(file.descriptor)
-        for path in self._paths:
+        for path in self.paths:
             try:
                 descriptor = os.open(path, os.O_RDONLY)
             except FileNotFoundError:

@@ -27,14 +27,16 @@ UNDEFINED_EPOCH_OFFSET = -1
 class LeaderEpochs:
     """The epochs of one replica, in ascending order."""
 
-    __slots__ = ("_epochs", "_start_offsets", "directory", "is_synced", "latest_epoch")
+    __slots__ = ("_epochs", "_start_offsets", "changes", "directory", "latest_epoch", "synced_changes")
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
         self._epochs: list[int] = []
         self._start_offsets: list[int] = []
         self.latest_epoch = UNDEFINED_EPOCH
-        self.is_synced = True
+        self.changes = 0
+        """How often the checkpoint has been written, and how often it had been when it was synced."""
+        self.synced_changes = 0
 
     def load(self, report: Callable[[str], None]) -> None:
         """Read the checkpoint; one that makes no sense is reported and counts as empty. Raises `OSError`."""
@@ -119,4 +121,4 @@ class LeaderEpochs:
 
     def _write(self) -> None:
         write_epochs(self.path, self.entries(), sync=False)
-        self.is_synced = False
+        self.changes += 1

@@ -40,7 +40,6 @@ class LocalLog:
         "config",
         "directory",
         "end_offset",
-        "has_rolled",
         "last_flushed_ms",
         "recovery_point",
         "segments",
@@ -63,8 +62,6 @@ class LocalLog:
         self.segments = segments
         self.recovery_point = recovery_point
         self.last_flushed_ms = now_ms
-        # Whether a segment was rolled since the last flush was planned.
-        self.has_rolled = False
         self._report = report
         self._random_below = random_below
         self._deletions: list[tuple[int, str]] = []
@@ -148,7 +145,6 @@ class LocalLog:
             active.finish()
         segment = self._create_segment(base_offset, now_ms)
         self.set_end(self.end_offset)
-        self.has_rolled = True
         return segment
 
     def _create_segment(self, base_offset: int, now_ms: int) -> LogSegment:
@@ -221,13 +217,17 @@ class LocalLog:
             unflushed >= self.config.flush_messages or now_ms - self.last_flushed_ms >= self.config.flush_ms
         )
 
+    @property
+    def has_rolled(self) -> bool:
+        """Whether a segment that is not on disk for good has another behind it."""
+        return self.recovery_point < self.segments.active.base_offset
+
     def has_unflushed_files(self) -> bool:
         """Whether there are segments whose very existence is not on disk for good."""
         return self.segments.active.base_offset >= self.recovery_point
 
     def plan_flush(self, offset: int, small_files: list[str]) -> FlushPlan:
         """Bring the index files up to date, and return what to sync up to `offset`. Raises `OSError`."""
-        self.has_rolled = False
         segments = self.segments.between(self.recovery_point, offset)
         for segment in segments:
             segment.indexes.write()

@@ -238,7 +238,8 @@ class UnifiedLog:
         self._stamp(validated, leader_epoch)
         info = self._append(validated.data, validated.batches, validated.origin, now_ms, written)
         if not info.duplicate:
-            info.records_count = sum([batch.count for batch in validated.batches])
+            for batch in validated.batches:
+                info.records_count += batch.count
             info.log_append_time = validated.log_append_time
         return info
 
@@ -476,24 +477,28 @@ class UnifiedLog:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, self._failure)
         offset = self.log_end_offset if up_to is None else up_to
         if offset <= self.recovery_point:
-            self._local.has_rolled = False
             return None
-        paths = [self.snapshots.path(snapshot) for snapshot in self._unsynced_snapshots]
-        self._unsynced_snapshots.clear()
-        if not self.leader_epochs.is_synced:
-            paths.append(self.leader_epochs.path)
-            self.leader_epochs.is_synced = True
+        epochs, snapshots = self.leader_epochs, tuple(self._unsynced_snapshots)
+        paths = [self.snapshots.path(snapshot) for snapshot in snapshots]
+        if epochs.changes != epochs.synced_changes:
+            paths.append(epochs.path)
         if self._local.has_unflushed_files():
             paths.append(f"{self.directory}/{PARTITION_METADATA}")
         try:
-            return self._local.plan_flush(offset, paths)
+            plan = self._local.plan_flush(offset, paths)
         except OSError as error:
             raise self.failed("flush", error) from error
+        # What is synced counts as such when the plan is committed: it may fail, or never be run.
+        plan.snapshots, plan.epoch_changes = snapshots, epochs.changes
+        return plan
 
     def commit_flush(self, plan: FlushPlan, *, now_ms: int) -> None:
         """Raise the recovery point after a plan was run, unless the log was truncated or failed meanwhile."""
-        if self._failure is None:
-            self._local.commit_flush(plan, now_ms)
+        if self._failure is not None:
+            return
+        self.leader_epochs.synced_changes = max(self.leader_epochs.synced_changes, plan.epoch_changes)
+        self._unsynced_snapshots = [each for each in self._unsynced_snapshots if each not in plan.snapshots]
+        self._local.commit_flush(plan, now_ms)
 
     def flush(self, *, now_ms: int) -> None:
         """Make everything durable, at once. Raises `KafkaError` KAFKA_STORAGE_ERROR."""

@@ -61,7 +61,13 @@ class MemoryJournal:
 class Node:
     """What handlers take for their broker."""
 
-    def __init__(self, directory: Path, properties: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        properties: dict[str, str] | None = None,
+        *,
+        log_dirs: Sequence[Path] | None = None,
+    ) -> None:
         self.node_id = NODE_ID
         self.cluster_id = "test-cluster-id-000000"
         self.config = BrokerConfig.from_properties(properties or {})
@@ -71,7 +77,7 @@ class Node:
         self.purgatory = Purgatory()
         self.fetch_sessions = FetchSessionCache()
         self.log_manager = LogManager(
-            [str(directory)], node_id=NODE_ID, cluster_id=self.cluster_id,
+            [str(path) for path in log_dirs or (directory,)], node_id=NODE_ID, cluster_id=self.cluster_id,
             default_config=self.config.log_config({}),
         )  # fmt: skip
         self.log_manager.open(now_ms=self.now_ms)

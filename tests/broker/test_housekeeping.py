@@ -14,6 +14,7 @@ from kcli.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     read_offsets,
 )
+from kcli.storage.flush_plan import FlushPlan
 from kcli.storage.log_paths import TopicPartition
 from tests.broker.node import START_MS, Node
 from tests.broker.records import batch
@@ -39,8 +40,8 @@ def housekeeping(node: Node) -> Housekeeping:
     return Housekeeping(node.log_manager, node.replica_manager, node.config, wall_ms=node.wall_ms)
 
 
-def append(node: Node, *values: bytes, **options: int) -> None:
-    partition = node.replica_manager.partition("t", 0)
+def append(node: Node, *values: bytes, topic: str = "t", **options: int) -> None:
+    partition = node.replica_manager.partition(topic, 0)
     for value in values:
         records = bytearray(batch(value, timestamp=node.now_ms, **options))
         partition.append(records, acks=1, now_ms=node.now_ms, max_decompressed=1 << 20)
@@ -75,6 +76,33 @@ async def test_what_is_due_is_flushed(node: Node) -> None:
     assert log.recovery_point == 0
     await tick(node, jobs, 500)
     assert log.recovery_point == 2
+
+
+async def test_a_flush_that_fails_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    node = Node(tmp_path, log_dirs=paths)
+    node.start(9092)
+    for name in ("t", "u", "v", "w"):
+        node.create_topic(name, flush_ms="1000")
+        append(node, b"a", topic=name)
+    logs = {name: node.replica_manager.partition(name, 0).log for name in ("t", "u", "v", "w")}
+    failing = logs["t"].parent_directory
+    run = FlushPlan.run
+
+    def fail(plan: FlushPlan) -> None:
+        if plan.paths[0].startswith(f"{failing}/"):
+            raise OSError(5, "Input/output error")
+        run(plan)
+
+    monkeypatch.setattr(FlushPlan, "run", fail)
+    await tick(node, housekeeping(node), 1000)
+    flushed = [name for name, log in logs.items() if log.recovery_point == 1]
+    assert flushed == [name for name, log in logs.items() if log.parent_directory != failing]
+    assert len(flushed) == 2
+    assert [directory.path for directory in node.log_manager.offline_dirs] == [failing]
+    node.log_manager.close(now_ms=node.now_ms)
 
 
 async def test_retention_waits_for_its_first_round(node: Node) -> None:

@@ -523,6 +523,38 @@ def test_a_roll_asks_for_a_flush_of_what_was_rolled(log: LogHarness) -> None:
     assert log.log.plan_due_flush(NOW_MS) is None
 
 
+def test_a_plan_that_was_not_run_is_made_again(log: LogHarness) -> None:
+    log.append(b"v" * 1500, producer=(7, 0, 0))
+    log.append(b"v" * 1500, producer=(7, 0, 1))
+    dropped = log.log.plan_due_flush(NOW_MS)
+    again = log.log.plan_due_flush(NOW_MS)
+    assert dropped is not None
+    assert again is not None
+    assert again.paths == dropped.paths
+    assert {os.path.basename(path) for path in again.paths} >= {
+        "00000000000000000001.snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    }
+    again.run()
+    log.log.commit_flush(again, now_ms=NOW_MS)
+    later = log.log.plan_flush()
+    assert later is not None
+    assert not [path for path in later.paths if path.endswith((".snapshot", "leader-epoch-checkpoint"))]
+
+
+def test_what_changes_during_a_flush_is_for_the_next(log: LogHarness) -> None:
+    log.append(b"v")
+    plan = log.log.plan_flush()
+    assert plan is not None
+    log.append(b"v", leader_epoch=1)
+    log.log.roll(now_ms=NOW_MS)
+    log.log.commit_flush(plan, now_ms=NOW_MS)
+    later = log.log.plan_due_flush(NOW_MS)
+    assert later is not None
+    assert [path for path in later.paths if path.endswith("leader-epoch-checkpoint")]
+
+
 @pytest.mark.parametrize(
     ("config", "now_ms", "due"),
     [
