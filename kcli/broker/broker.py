@@ -100,7 +100,9 @@ class Broker:
             send_buffer_bytes=config.socket_send_buffer_bytes,
         )
         self._sockets: list[tuple[str, socket.socket]] = []
-        self._directories_gone = trio.Event()
+        self.metadata_directory: str | None = None
+        """The log directory that the metadata log lies in, if it is one of this node's."""
+        self._directory_lost = trio.Event()
 
     # --- start -----------------------------------------------------------------------------------
 
@@ -130,9 +132,7 @@ class Broker:
             incarnation=random_uuid(),
             endpoints=self.endpoints,
             directories=[
-                directory.directory_id
-                for directory in self.log_manager.directories
-                if directory.is_online
+                directory.directory_id for directory in self.log_manager.directories if directory.is_online
             ],
             rack=self.config.broker_rack,
         )
@@ -161,7 +161,7 @@ class Broker:
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled. Started means that every listener accepts.
 
-        Raises `KcliError` when the last log directory fails.
+        Raises `KcliError` when the last log directory fails, or the one with the metadata log.
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self.purgatory.run)
@@ -175,8 +175,15 @@ class Broker:
                 name, listening = self._sockets.pop()
                 await nursery.start(self._server.serve, name, listening)
             task_status.started()
-            await self._directories_gone.wait()
+            await self._directory_lost.wait()
+            if any(each.is_online for each in self.log_manager.directories):
+                raise KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed")
             raise KcliError(f"node {self.node_id} stops: every log directory has failed")
+
+    def leave(self) -> None:
+        """Have the controller fence this node, which has failed. Raises `KafkaError`."""
+        self.controller.unsubscribe(self._follow)
+        self.controller.fence_broker(node_id=self.node_id, epoch=self.epoch)
 
     def close(self, *, clean: bool) -> None:
         """Let go of everything; after a clean close the next start recovers nothing."""
@@ -223,8 +230,9 @@ class Broker:
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         self.replica_manager.directory_failed(directory.path)
-        if not any(each.is_online for each in self.log_manager.directories):
-            self._directories_gone.set()
+        left = [each.path for each in self.log_manager.directories if each.is_online]
+        if not left or directory.path == self.metadata_directory:
+            self._directory_lost.set()
 
 
 def _endpoint(listener: ListenerConfig, advertised: ListenerConfig, port: int) -> Endpoint:

@@ -3,6 +3,9 @@
 The metadata log lies in the first log directory of the first node, which holds its lock. Nodes start one
 after another: all directories and ports first, so that a mistake in any of them leaves no trace, then the
 metadata, then each node's logs; only when all are loaded do the listeners accept.
+
+A node that fails while it serves is fenced and gone; the others go on. The process ends, in order, when the
+node that holds the metadata log fails, or the last one.
 """
 
 from __future__ import annotations
@@ -72,6 +75,10 @@ class Cluster:
         self._stop_requested = trio.Event()
         self._loading = trio.CancelScope()
         self._metadata_log: MetadataLog | None = None
+        self._serving = False
+        self._fatal: Exception | None = None
+        self.failed: dict[int, Exception] = {}
+        """Why nodes that served do so no more, by node id."""
 
     @property
     def stopping(self) -> bool:
@@ -97,7 +104,8 @@ class Cluster:
         """Start every node, serve until `stop`, and stop in order. Cancelling it is a kill.
 
         Started means that every listener accepts, or that `stop` came first. Raises `KcliError` for
-        directories, ports and properties that cannot be used.
+        directories, ports and properties that cannot be used, and what the node failed with that the process
+        cannot go on without.
         """
         clean = False
         try:
@@ -105,8 +113,9 @@ class Cluster:
                 with self._loading:
                     await self._load()
                     for broker in self.brokers:
-                        await nursery.start(broker.run)
+                        await nursery.start(self._serve, broker)
                 clean = not self._loading.cancelled_caught
+                self._serving = True
                 task_status.started()
                 await self._stop_requested.wait()
                 nursery.cancel_scope.cancel()
@@ -117,6 +126,36 @@ class Cluster:
             with trio.CancelScope(shield=True):
                 await self._close(clean=clean)
             self.stopped.set()
+        if self._fatal is not None:
+            raise self._fatal
+
+    # --- service ---------------------------------------------------------------------------------
+
+    async def _serve(
+        self, broker: Broker, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Run a node. Its failure is its own as long as the others can go on without it."""
+        try:
+            await broker.run(task_status=task_status)
+        except Exception as error:
+            if not self._serving:
+                raise
+            self.failed[broker.node_id] = error
+            _log.error("node %d has failed: %s", broker.node_id, _reason(error))
+            try:
+                self._leave_behind(broker)
+            except KcliError as fatal:
+                self._fatal = error
+                _log.error("the process ends: %s", fatal.message)
+                self.stop()
+
+    def _leave_behind(self, broker: Broker) -> None:
+        """Have the cluster go on without a node; raise `KcliError` if it cannot."""
+        if len(self.failed) == len(self.brokers):
+            raise KcliError("no node is left")
+        if broker is self.brokers[0]:
+            raise KcliError(f"node {broker.node_id} holds the metadata log")
+        broker.leave()
 
     # --- start -----------------------------------------------------------------------------------
 
@@ -140,6 +179,7 @@ class Cluster:
             self.brokers.append(broker)
             broker.open()
         controller = self._open_controller(directories[0][0])
+        self.brokers[0].metadata_directory = directories[0][0]
         for broker, log_dirs in zip(self.brokers, directories, strict=True):
             broker.register(controller)
             if self.options.adopt:
@@ -193,7 +233,8 @@ class Cluster:
     async def _close(self, *, clean: bool) -> None:
         for broker in self.brokers:
             with trio.move_on_after(STOP_SECONDS) as scope:
-                await trio.to_thread.run_sync(partial(broker.close, clean=clean), abandon_on_cancel=True)
+                close = partial(broker.close, clean=clean and broker.node_id not in self.failed)
+                await trio.to_thread.run_sync(close, abandon_on_cancel=True)
             if scope.cancelled_caught:
                 _log.error("node %d did not close its logs in %g s", broker.node_id, STOP_SECONDS)
         if self._metadata_log is not None:
@@ -201,6 +242,16 @@ class Cluster:
                 self._metadata_log.close()
             except OSError as error:
                 _log.error("cannot close the metadata log: %s", error)
+
+
+def _reason(error: Exception) -> str:
+    """Return why a node failed, in one line; what nobody expected is logged whole."""
+    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    if isinstance(error, KcliError):
+        return error.message
+    _log.error("this is a bug", exc_info=error)
+    return repr(error)
 
 
 def _make(directories: Sequence[tuple[str, ...]]) -> None:

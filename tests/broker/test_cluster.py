@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import shutil
 import socket
@@ -19,6 +20,8 @@ from tests.support.running_cluster import running_cluster
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kcli.broker.broker import Broker
 
 
 async def created(cluster: Cluster, name: str, partitions: int = 1) -> None:
@@ -156,3 +159,113 @@ async def test_more_replicas_than_the_nodes_can_keep_are_refused(tmp_path: Path)
         outcome = (await create_topics(client, [wanted]))["copied"]
         assert isinstance(outcome, KafkaError)
         assert outcome.code is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+# --- nodes that fail -----------------------------------------------------------------------------
+
+
+def lose_disk(broker: Broker) -> None:
+    """Have the log directory of a node fail under one of its logs."""
+    log = next(iter(broker.log_manager))
+    assert log.failed("flush", OSError(errno.EIO, "Input/output error")).code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+async def led_by_every_node(cluster: Cluster) -> None:
+    await created(cluster, "t", partitions=len(cluster.brokers))
+
+
+def was_closed(data_dir: Path, node_id: int) -> bool:
+    return (data_dir / f"node-{node_id}" / ".kafka_cleanshutdown").exists()
+
+
+async def run_until_it_fails(data_dir: Path, nodes: int, failing: int) -> tuple[Cluster, KcliError]:
+    """Run a cluster until the disk of a node fails; return it with what the process ends with."""
+    cluster = Cluster(ClusterOptions(data_dir, nodes=nodes, host="127.0.0.1", port=0))
+    with pytest.RaisesGroup(KcliError, flatten_subgroups=True) as caught:
+        async with trio.open_nursery() as nursery:
+            await nursery.start(cluster.run)
+            await led_by_every_node(cluster)
+            lose_disk(cluster.brokers[failing - 1])
+    error: BaseException = caught.value
+    while isinstance(error, BaseExceptionGroup):
+        (error,) = error.exceptions
+    assert isinstance(error, KcliError)
+    return cluster, error
+
+
+async def test_a_node_whose_disk_fails_is_fenced_and_the_others_go_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_cluster(tmp_path, nodes=3) as cluster:
+        await led_by_every_node(cluster)
+        fenced = trio.Event()
+        first, second, third = cluster.brokers
+        first.controller.subscribe(lambda image, _: fenced.set() if image.brokers[2].fenced else None)
+        lose_disk(second)
+        await fenced.wait()
+        for broker in (first, third):
+            assert [each.node_id for each in broker.image.brokers.values() if not each.fenced] == [1, 3]
+            leaders = sorted(partition.leader for partition in broker.image.topics["t"].partitions)
+            assert leaders == [-1, 1, 3]
+        async with connect(cluster.bootstrap_servers[2]) as client:
+            assert [node.node_id for node in (await describe_cluster(client)).nodes] == [1, 3]
+        assert cluster.failed.pop(2)
+    assert "node 2 has failed: node 2 stops: every log directory has failed" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+async def test_the_nodes_that_are_left_stop_in_order(tmp_path: Path) -> None:
+    cluster = Cluster(ClusterOptions(tmp_path, nodes=2, host="127.0.0.1", port=0))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(cluster.run)
+        await led_by_every_node(cluster)
+        fenced = trio.Event()
+        cluster.brokers[0].controller.subscribe(
+            lambda image, _: fenced.set() if image.brokers[2].fenced else None
+        )
+        lose_disk(cluster.brokers[1])
+        await fenced.wait()
+        cluster.stop()
+    assert list(cluster.failed) == [2]
+    assert was_closed(tmp_path, 1)
+    assert not was_closed(tmp_path, 2)
+
+
+async def test_a_node_that_comes_back_at_the_next_start_leads_again(tmp_path: Path) -> None:
+    await test_the_nodes_that_are_left_stop_in_order(tmp_path)
+    async with running_cluster(tmp_path, nodes=2) as cluster:
+        leaders = [partition.leader for partition in cluster.brokers[0].image.topics["t"].partitions]
+        assert sorted(leaders) == [1, 2]
+
+
+async def test_the_process_ends_when_its_only_node_fails(tmp_path: Path) -> None:
+    cluster, error = await run_until_it_fails(tmp_path, nodes=1, failing=1)
+    assert error.message == "node 1 stops: every log directory has failed"
+    assert error.exit_code == 1
+    assert cluster.stopped.is_set()
+
+
+async def test_the_process_ends_in_order_when_the_node_with_the_metadata_log_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, error = await run_until_it_fails(tmp_path, nodes=2, failing=1)
+    assert error.message == "node 1 stops: every log directory has failed"
+    assert "the process ends: node 1 holds the metadata log" in caplog.text
+    assert not was_closed(tmp_path, 1)
+    assert was_closed(tmp_path, 2)
+
+
+async def test_the_process_ends_when_the_directory_of_the_metadata_log_fails(tmp_path: Path) -> None:
+    properties = {"log.dirs": f"{tmp_path}/a,{tmp_path}/b"}
+    cluster = Cluster(ClusterOptions(tmp_path, host="127.0.0.1", port=0, properties=properties))
+    with pytest.RaisesGroup(
+        pytest.RaisesExc(KcliError, match="the directory of the metadata log has failed"),
+        flatten_subgroups=True,
+    ):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(cluster.run)
+            await created(cluster, "t", partitions=2)
+            log = next(
+                each for each in cluster.brokers[0].log_manager if each.parent_directory == f"{tmp_path}/a"
+            )
+            log.failed("flush", OSError(errno.EIO, "Input/output error"))

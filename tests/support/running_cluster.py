@@ -20,7 +20,8 @@ async def running_cluster(
 ) -> AsyncIterator[Cluster]:
     """Run a cluster on `data_dir`; stop it in order at the end, or cut it off with `kill`.
 
-    Properties are Kafka's with underscores for dots.
+    Properties are Kafka's with underscores for dots. A test fails when a node does, unless it has taken the
+    failure out of `Cluster.failed`.
     """
     options = ClusterOptions(
         data_dir=data_dir,
@@ -39,3 +40,4 @@ async def running_cluster(
         else:
             cluster.stop()
             await cluster.stopped.wait()
+    assert not cluster.failed

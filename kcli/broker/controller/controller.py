@@ -76,6 +76,10 @@ class Controller:
         """Have `subscriber` told of every change from now on, in order, before whoever asked for it."""
         self._subscribers.append(subscriber)
 
+    def unsubscribe(self, subscriber: Callable[[MetadataImage, MetadataDelta], None]) -> None:
+        """Tell `subscriber` of no more changes."""
+        self._subscribers.remove(subscriber)
+
     def commit(self, result: ControllerResult[R]) -> R:
         """Make a decision true and return its response; raise `KafkaError` if it cannot be written."""
         if result.records:
