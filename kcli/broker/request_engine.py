@@ -36,6 +36,7 @@ _log = logging.getLogger(__name__)
 
 _HEADER = Struct(">hhih")
 _HEADER_SIZE = _HEADER.size
+_read_header = _HEADER.unpack_from
 _FRAME = Struct(">ii")
 _TAGGED_FRAME = Struct(">iix")
 _MAX_CACHED_CLIENT_IDS = 10_000
@@ -75,7 +76,7 @@ class RequestEngine:
         """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
         if end - start < _HEADER_SIZE:
             raise CloseConnection(f"a request of {end - start} bytes has no header")
-        key, version, correlation_id, client_id_size = _HEADER.unpack_from(buffer, start)
+        key, version, correlation_id, client_id_size = _read_header(buffer, start)
         context.api_key = key
         context.api_version = version
         context.correlation_id = correlation_id
@@ -84,10 +85,13 @@ class RequestEngine:
             body = self._unsupported(key, version)
             return _FRAME.pack(4 + len(body), correlation_id) + body
         position = start + _HEADER_SIZE
-        if entry.direct is not None:
-            answer = self._answer_directly(entry, context, buffer, position + max(client_id_size, 0), end)
-            if answer is not None:
-                return answer
+        if entry.direct is not None and client_id_size >= -1:
+            behind = position + client_id_size if client_id_size > 0 else position
+            result = self._answer_directly(entry, context, buffer, behind, end)
+            if type(result) is bytes:
+                return entry.frame.pack(entry.header_size + len(result), correlation_id) + result
+            if result is not None:
+                return self._encode(entry, correlation_id, result)
         if client_id_size > 0 and position + client_id_size <= end:
             raw = bytes(buffer[position : position + client_id_size])
             context.client_id = self._client_ids.get(raw) or self._client_id(raw)
@@ -117,16 +121,15 @@ class RequestEngine:
 
     def _answer_directly(
         self, entry: _Version, context: RequestContext, buffer: memoryview, position: int, end: int
-    ) -> Answer:
-        """Answer a request of the API's common shape; None if it is not, or is malformed."""
+    ) -> object:
+        """Handle a request of the API's common shape; None if it is not, or is malformed."""
         assert entry.direct is not None
         if entry.flexible:
             if position >= end or buffer[position]:
                 return None
             position += 1
         try:
-            result = entry.direct(context, buffer, position, end)
-            return None if result is None else self._encode(entry, context.correlation_id, result)
+            return entry.direct(context, buffer, position, end)
         except Exception as error:
             _log.exception("%s from %s failed", entry.api.name, context.peer_address)
             raise CloseConnection(f"{entry.api.name} failed") from error

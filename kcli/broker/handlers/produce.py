@@ -339,7 +339,7 @@ def check_one_batch(records: memoryview, version: int) -> None:
         raise _wrong_magic(magic, version)
     if length + _LOG_OVERHEAD != len(records):
         _check_end(records, length, version)
-    if attributes & 7 == Codec.ZSTD and version < 7:
+    if version < 7 and attributes & 7 == Codec.ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 or later")
     if attributes & _TRANSACTIONAL:
         raise KafkaError(ErrorCode.INVALID_TXN_STATE, "there is no transaction coordinator")
