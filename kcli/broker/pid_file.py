@@ -11,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 FILE_NAME = "kcli-broker.json"
+
+_LOCK_ATTEMPTS = 200
+_LOCK_PAUSE_SECONDS = 0.005
 
 
 class RunningBroker(NamedTuple):
@@ -38,9 +42,14 @@ class PidFile:
         self._descriptor: int | None = None
 
     def write(self, broker: RunningBroker) -> None:
-        """Publish a ready broker and hold the lock until `remove` or the end of the process."""
+        """Publish a ready broker and hold the lock until `remove` or the end of the process.
+
+        Raises `KcliError` if another process keeps the lock.
+        """
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _lock(descriptor):
+            os.close(descriptor)
+            raise KcliError(f"`{self.path}` is in use by another process")
         os.ftruncate(descriptor, 0)
         os.write(descriptor, json.dumps(broker._asdict()).encode() + b"\n")
         self._descriptor = descriptor
@@ -63,11 +72,25 @@ class PidFile:
         try:
             if _is_unlocked(descriptor):
                 return None
-            return RunningBroker(**json.loads(os.read(descriptor, 65536)))
+            content = os.read(descriptor, 65536)
+            # Between the lock and the first byte the broker is not ready yet.
+            return RunningBroker(**json.loads(content)) if content else None
         except (ValueError, TypeError) as error:
             raise KcliError(f"`{self.path}` does not describe a broker") from error
         finally:
             os.close(descriptor)
+
+
+def _lock(descriptor: int) -> bool:
+    """Take the lock for good. A reader holds it for a moment: that long, and little longer, it is waited for."""
+    for _ in range(_LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE_SECONDS)
+        else:
+            return True
+    return False
 
 
 def _is_unlocked(descriptor: int) -> bool:
