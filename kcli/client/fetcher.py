@@ -261,8 +261,9 @@ class Fetcher:
             self._outstanding.discard(node_id)
             for state in states:
                 state.is_in_flight = False
-        self._tell()
-        self.wake()
+            # However it ended: who was sought meanwhile is fetchable only now.
+            self._tell()
+            self.wake()
 
     def _request(
         self, versions: NodeVersions, session: FetchSession, asked: list[Asked], max_wait_ms: int

@@ -343,6 +343,23 @@ async def test_a_reset_while_a_fetch_is_about_to_leave_wins(autojump_clock: trio
         assert -1 not in offsets
 
 
+async def test_a_seek_while_a_fetch_is_about_to_leave_is_fetched_from(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with (
+        fake_cluster(topics={"orders": 1}) as (brokers, client),
+        Consumer(client, EARLIEST) as consumer,
+    ):
+        fill(brokers, batch(0, [b"x"] * 10), end_offset=10)
+        consumer.assign([ORDERS_0])
+        brokers.open_seconds = 1.0
+        assert await consumer.position(ORDERS_0) == 0
+        await trio.sleep(0.5)
+        consumer.seek(ORDERS_0, 5)
+        (part,) = await consumer.poll(timeout_ms=3000)
+        assert part.records[0].offset == 5
+
+
 async def test_pausing_loses_and_repeats_nothing(autojump_clock: trio.testing.MockClock) -> None:
     other = TopicPartition("orders", 1)
     async with (

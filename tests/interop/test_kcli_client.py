@@ -127,7 +127,7 @@ async def test_records_come_back_as_they_were_sent(codec: str, bootstrap: str) -
     ]
     headers = [("name", b"\x00\xff"), ("name", None), ("ünï", b"")]
     with trio.fail_after(SECONDS):
-        async with connect(bootstrap) as client, Topic(client, 3) as topic:
+        async with connect(bootstrap) as client, Topic(client, 3, retention_ms="-1") as topic:
             config = ProducerConfig(compression_type=codec, batch_size=100_000)
             async with Producer(client, config) as producer:
                 deliveries = [
@@ -197,7 +197,8 @@ async def test_keys_go_where_librdkafka_puts_them(ours: str, theirs: str, bootst
 
 async def test_positions_times_and_deleted_records(bootstrap: str) -> None:
     with trio.fail_after(SECONDS):
-        async with connect(bootstrap) as client, Topic(client) as topic:
+        # The records are dated years back: retention would delete them at any moment.
+        async with connect(bootstrap) as client, Topic(client, retention_ms="-1") as topic:
             partition = TopicPartition(topic, 0)
             async with Producer(client, ProducerConfig(batch_size=200)) as producer:
                 for number in range(100):
