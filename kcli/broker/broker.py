@@ -211,6 +211,9 @@ class Broker:
             default=self.image.config(ConfigResourceType.BROKER, ""),
         )
         self.log_manager.default_config = self.config.log_config({})
+        self.log_manager.set_producer_id_expiration(self.config.producer_id_expiration_ms)
+        # In effect at the next start, when the logs are loaded.
+        self.log_manager.recovery_threads = self.config.num_recovery_threads_per_data_dir
         self._set_connection_limits()
 
     def _set_connection_limits(self) -> None:

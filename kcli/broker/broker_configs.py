@@ -127,7 +127,7 @@ class BrokerSettings:
     num_recovery_threads_per_data_dir = integer(
         "num.recovery.threads.per.data.dir",
         2,
-        "How many threads per directory load logs at start and write them out at the end.",
+        "How many threads per directory recover logs at start; a change counts from the next start on.",
         check=at_least(1),
         mode=_CLUSTER_WIDE,
     )

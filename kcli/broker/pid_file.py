@@ -82,7 +82,7 @@ class PidFile:
 
 
 def _lock(descriptor: int) -> bool:
-    """Take the lock for good. A reader holds it for a moment: that long, and little longer, it is waited for."""
+    """Take the lock for good, and return whether that went; a reader holds it for a moment only."""
     for _ in range(_LOCK_ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -382,6 +382,12 @@ class LogManager:
         self._each(add_plan)
         return plans
 
+    def set_producer_id_expiration(self, expiration_ms: int) -> None:
+        """Have every log, now and later, forget producers that have been silent for `expiration_ms`."""
+        self._producer_id_expiration_ms = expiration_ms
+        for log in (*self._logs.values(), *self._future_logs.values()):
+            log.producer_state.producer_id_expiration_ms = expiration_ms
+
     def expire_producers(self, now_ms: int) -> int:
         """Forget the producers that have been silent too long; return how many."""
         return sum(log.producer_state.remove_expired(now_ms) for log in self)
