@@ -1,8 +1,9 @@
 """Connection: one client's socket: frames in, answers out, in the order of the requests.
 
-One task per connection: receive, handle every complete request, send all answers at once, wait. At most one
-request is unfinished; what the client sent behind it waits in memory (up to one receive) or in the socket.
-That is Kafka's ordering guarantee.
+Receive, handle every complete request, send all answers at once, wait. At most one request is unfinished;
+what the client sent behind it waits in memory (up to one receive) or in the socket. That is Kafka's ordering
+guarantee. What takes no waiting is done by `on_readable`, which the reactor calls; the connection's task goes
+on where that had to stop, and sleeps as long as nothing needs it.
 
 Raw non-blocking sockets and `trio.lowlevel`: at this rate each trio operation and each system call counts
 (class `Processor` of Kafka plays this part). Bounds that keep one connection from delaying the others:
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     import socket
 
     from kcli.broker.purgatory import Purgatory
+    from kcli.broker.reactor import Reactor
     from kcli.broker.receive_buffers import ReceiveBuffers
     from kcli.broker.request_context import RequestContext
     from kcli.broker.request_engine import Answer, RequestEngine
@@ -47,6 +49,8 @@ CARRY_BYTES = 4096
 """An incomplete request up to this size is carried to the next receive; a larger one gets a buffer."""
 
 _SIZE = Struct(">i")
+_Stop = tuple["Answer", memoryview, int, int]
+"""An answer that is not there at once (None: others should run first), and the requests behind it."""
 _log = logging.getLogger(__name__)
 
 
@@ -59,15 +63,22 @@ class Connection:
         "_closing",
         "_context",
         "_engine",
+        "_error",
         "_frame",
+        "_hung_up",
         "_max_request_bytes",
+        "_more",
         "_need",
         "_operation",
         "_out",
         "_out_bytes",
         "_purgatory",
+        "_reactor",
         "_received",
         "_socket",
+        "_stop",
+        "_task",
+        "_unsent",
         "active",
         "address",
         "idle_since",
@@ -82,6 +93,7 @@ class Connection:
         purgatory: Purgatory,
         buffers: ReceiveBuffers,
         max_request_bytes: int,
+        reactor: Reactor | None = None,
     ) -> None:
         self._socket = sock
         self._engine = engine
@@ -97,6 +109,15 @@ class Connection:
         self._out_bytes = 0
         self._operation: DelayedOperation | None = None
         self._closing = False
+        self._reactor = reactor
+        # The task, while it sleeps.
+        self._task: trio.lowlevel.Task | None = None
+        # There may be more to receive, and after a hang-up there is until its end has been seen.
+        self._more = self._hung_up = False
+        # What `on_readable` leaves to the task.
+        self._stop: _Stop | None = None
+        self._unsent: memoryview | None = None
+        self._error: Exception | None = None
         self.address = context.peer_address
         self.active = True
         """Set by traffic, cleared by the sweep for idle connections, which keeps `idle_since`."""
@@ -106,6 +127,8 @@ class Connection:
         """Serve until the client or the broker closes the connection; never raises but `trio.Cancelled`."""
         try:
             try:
+                if self._reactor is not None:
+                    self._reactor.add(self)
                 await self._serve()
             except CloseConnection as error:
                 _log.warning("closed the connection from %s: %s", self.address, error.message)
@@ -116,6 +139,8 @@ class Connection:
             _log.exception("closed the connection from %s", self.address)
         finally:
             self._closing = True
+            if self._reactor is not None:
+                self._reactor.remove(self)
             self._socket.close()
             if self._frame is not None:
                 self._drop_frame()
@@ -127,6 +152,7 @@ class Connection:
         self._closing = True
         if self._operation is not None:
             self._purgatory.interrupt(self._operation)
+        self._wake()
         trio.lowlevel.notify_closing(self._socket)
 
     @property
@@ -140,40 +166,102 @@ class Connection:
 
     # --- receiving -------------------------------------------------------------------------------
 
+    def on_readable(self, *, hung_up: bool) -> None:
+        """Serve what has come if that takes no waiting; else leave the rest to the task."""
+        if hung_up:
+            self._hung_up = True
+        if self._task is None:
+            self._more = True
+            return
+        try:
+            if self._serve_now():
+                return
+        except Exception as error:
+            self._error = error  # The task raises it.
+        self._wake()
+
+    def _serve_now(self) -> bool:
+        """Receive once and answer; return whether that was all there is to do."""
+        if self._frame is not None or self._hung_up:
+            self._more = True
+            return False
+        try:
+            count = self._receive()
+        except BlockingIOError:
+            return True
+        if count == 0:
+            self._hung_up = True
+            return False
+        self.active = True
+        scratch = self._buffers.scratch
+        self._stop = self._handle_now(scratch, 0, len(self._carry) + count)
+        if self._stop is not None or not self._flush_now():
+            return False
+        self._more = self._frame is not None or count >= len(scratch) - CARRY_BYTES
+        return not self._more
+
+    def _wake(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
     async def _serve(self) -> None:
         rounds = turn_bytes = 0
-        more = False
         while not self._closing:
-            if not more:
-                await wait_readable(self._socket)
+            if not (self._more or self._hung_up):
+                await self._idle()
                 rounds = turn_bytes = 0
+                continue
+            self._more = False
             try:
                 count = self._receive()
             except BlockingIOError:
-                more = False
+                self._hung_up = False
                 continue
             if count == 0:
                 return
             self.active = True
-            more = self._frame is not None or count >= len(self._buffers.scratch) - CARRY_BYTES
             if self._frame is None:
+                self._more = count >= len(self._buffers.scratch) - CARRY_BYTES
                 await self._handle_received(self._buffers.scratch, 0, len(self._carry) + count)
             else:
+                self._more = True
                 self._received += count
                 self._buffers.held_bytes += count
                 if self._buffers.held_bytes > self._buffers.held_limit:
                     raise CloseConnection(f"unfinished requests hold {self._buffers.held_bytes} bytes")
                 if self._received == self._need:
-                    more = True
                     await self._handle_frame(self._frame)
-            if self._out:
-                await self._flush()
+            await self._flush()
             rounds += 1
             turn_bytes += count
-            more = more or self._frame is not None
-            if more and (rounds >= TURN_ROUNDS or turn_bytes >= TURN_BYTES):
+            self._more = self._more or self._frame is not None
+            if self._more and (rounds >= TURN_ROUNDS or turn_bytes >= TURN_BYTES):
                 await checkpoint()
                 rounds = turn_bytes = 0
+
+    async def _idle(self) -> None:
+        """Return when there is something to receive, after finishing what `on_readable` could not."""
+        if self._reactor is None:
+            await wait_readable(self._socket)
+            self._more = True
+            return
+
+        def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(abort)
+        error, self._error = self._error, None
+        if error is not None:
+            raise error
+        if self._unsent is not None:
+            await self._send_rest()
+        stop, self._stop = self._stop, None
+        if stop is not None:
+            await self._go_on(stop)
+            await self._flush()
 
     def _receive(self) -> int:
         """Receive into the incomplete request's buffer, or into the scratch behind what is carried."""
@@ -190,8 +278,27 @@ class Connection:
 
     async def _handle_received(self, view: memoryview, position: int, end: int) -> None:
         """Handle the complete requests in `view[position:end]` and keep the rest for the next receive."""
+        stop = self._handle_now(view, position, end)
+        if stop is not None:
+            await self._go_on(stop)
+
+    async def _go_on(self, stop: _Stop | None) -> None:
+        """Wait for what handling stopped at, and handle what is behind it."""
+        while stop is not None:
+            answer, view, position, end = stop
+            if answer is None:
+                await self._flush()
+                await checkpoint()
+            else:
+                await self._deliver(answer)
+            stop = self._handle_now(view, position, end)
+
+    def _handle_now(self, view: memoryview, position: int, end: int) -> _Stop | None:
+        """Handle the complete requests in `view[position:end]` and keep the rest for the next receive.
+
+        Stop at an answer that is not there at once, and where others should run first.
+        """
         self._carry = b""
-        scratch = self._buffers.scratch
         feed, context, out = self._engine.feed, self._context, self._out
         started = 0.0
         while end - position >= 4:
@@ -206,22 +313,25 @@ class Connection:
             if type(answer) is bytes:
                 out.append(answer)
                 if position == end:
-                    return
+                    return None
                 self._out_bytes += len(answer)
                 now = perf_counter()
                 if started == 0.0:
                     started = now
                 elif self._out_bytes > FLUSH_BYTES or now - started > TURN_SECONDS:
-                    view, position, end = _own(view, position, end, scratch)
-                    await self._flush()
-                    await checkpoint()
-                    started = 0.0
+                    return None, *self._own(view, position, end)
             elif answer is not None:
                 # From here on others may receive into the scratch.
-                view, position, end = _own(view, position, end, scratch)
-                await self._deliver(answer)
+                return answer, *self._own(view, position, end)
         if position < end:
             self._keep(view, position, end)
+        return None
+
+    def _own(self, view: memoryview, position: int, end: int) -> tuple[memoryview, int, int]:
+        """Return the rest of `view` where no other connection receives into it."""
+        if view is not self._buffers.scratch:
+            return view, position, end
+        return memoryview(bytearray(view[position:end])), 0, end - position
 
     def _keep(self, view: memoryview, position: int, end: int) -> None:
         """Keep an incomplete request until more of it comes."""
@@ -299,9 +409,14 @@ class Connection:
 
     async def _flush(self) -> None:
         """Send what is collected: one system call, as long as the client reads."""
+        if not self._flush_now():
+            await self._send_rest()
+
+    def _flush_now(self) -> bool:
+        """Send what is collected; return whether the socket took all of it."""
         out = self._out
         if not out:
-            return
+            return True
         data = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
         self._out_bytes = 0
@@ -309,10 +424,13 @@ class Connection:
             sent = self._socket.send(data)
         except BlockingIOError:
             sent = 0
-        if sent < len(data):
-            await self._send_rest(memoryview(data)[sent:])
+        if sent == len(data):
+            return True
+        self._unsent = memoryview(data)[sent:]
+        return False
 
-    async def _send_rest(self, data: memoryview) -> None:
+    async def _send_rest(self) -> None:
+        data, self._unsent = self._unsent, None
         while data:
             await wait_writable(self._socket)
             try:
@@ -358,10 +476,3 @@ class Connection:
             position += sent
             left -= sent
             turn_bytes += sent
-
-
-def _own(view: memoryview, position: int, end: int, scratch: memoryview) -> tuple[memoryview, int, int]:
-    """Return the rest of `view` where no other connection receives into it."""
-    if view is not scratch:
-        return view, position, end
-    return memoryview(bytearray(view[position:end])), 0, end - position

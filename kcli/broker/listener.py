@@ -17,6 +17,7 @@ import trio
 from trio.lowlevel import wait_readable
 
 from kcli.broker.connection import Connection
+from kcli.broker.reactor import new_reactor
 from kcli.broker.request_context import RequestContext
 from kcli.errors import KcliError
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kcli.broker.api import Api
     from kcli.broker.broker import Broker
     from kcli.broker.connection_quotas import ConnectionQuotas
+    from kcli.broker.reactor import Reactor
     from kcli.broker.receive_buffers import ReceiveBuffers
     from kcli.broker.request_engine import RequestEngine
 
@@ -135,14 +137,23 @@ class SocketServer:
         """Accept connections until cancelled; then close the socket and every connection it gave."""
         try:
             async with trio.open_nursery() as nursery:
+                reactor = new_reactor()
+                if reactor is not None:
+                    await nursery.start(reactor.run)
                 task_status.started()
                 while True:
                     await wait_readable(listening)
-                    await self._accept(listener_name, listening, nursery)
+                    await self._accept(listener_name, listening, nursery, reactor)
         finally:
             listening.close()
 
-    async def _accept(self, listener_name: str, listening: socket.socket, nursery: trio.Nursery) -> None:
+    async def _accept(
+        self,
+        listener_name: str,
+        listening: socket.socket,
+        nursery: trio.Nursery,
+        reactor: Reactor | None,
+    ) -> None:
         for _ in range(ACCEPTS_PER_TURN):
             try:
                 sock, address = listening.accept()
@@ -157,12 +168,19 @@ class SocketServer:
                 await trio.sleep(OUT_OF_FILES_PAUSE_SECONDS)
                 return
             try:
-                self._take(sock, address[0], listener_name, nursery)
+                self._take(sock, address[0], listener_name, nursery, reactor)
             except OSError as error:
                 _log.debug("a connection from %s broke at once: %s", address[0], error)
                 sock.close()
 
-    def _take(self, sock: socket.socket, address: str, listener_name: str, nursery: trio.Nursery) -> None:
+    def _take(
+        self,
+        sock: socket.socket,
+        address: str,
+        listener_name: str,
+        nursery: trio.Nursery,
+        reactor: Reactor | None,
+    ) -> None:
         """Set a connection up and start its task, unless its address has too many."""
         address = address.removeprefix("::ffff:")
         if not self._quotas.take(address):
@@ -187,6 +205,7 @@ class SocketServer:
             purgatory=self._broker.purgatory,
             buffers=self._buffers,
             max_request_bytes=self._max_request_bytes,
+            reactor=reactor,
         )
         connection.idle_since = trio.current_time()
         self.connections.add(connection)

@@ -1,0 +1,87 @@
+"""Reactor: one epoll for the connections of a listener, and the one task that serves those with something to
+read.
+
+Waking a connection's own task costs more than answering a small request. So the task sleeps, and the reactor
+calls the connection's `on_readable` instead, which receives, answers and returns. Only what needs waiting, a
+parked fetch, a slow client, a large request, wakes the task.
+
+Registrations are edge-triggered and never change: an event says that something came, and whoever serves the
+connection then reads until there is no more. A client that has closed its side is said once, too.
+"""
+
+from __future__ import annotations
+
+import select
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+from trio.lowlevel import checkpoint, wait_readable
+
+if TYPE_CHECKING:
+    import trio
+
+READY_AT_ONCE = 64
+TURN_SECONDS = 0.002
+"""How long connections are served before other tasks run."""
+
+
+class Readable(Protocol):
+    """What the reactor serves."""
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+
+    def on_readable(self, *, hung_up: bool) -> None:
+        """Serve what came. `hung_up` says that nothing comes behind it. Never raises."""
+
+
+class Reactor:
+    """Serves the connections that were added, while `run` runs."""
+
+    __slots__ = ("_connections", "_epoll")
+
+    def __init__(self) -> None:
+        self._epoll = select.epoll()
+        self._connections: dict[int, Readable] = {}
+
+    def add(self, connection: Readable) -> None:
+        """Serve a connection from now on."""
+        descriptor = connection.fileno()
+        self._epoll.register(descriptor, select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLET)
+        self._connections[descriptor] = connection
+
+    def remove(self, connection: Readable) -> None:
+        """Forget a connection that is about to be closed."""
+        self._connections.pop(connection.fileno(), None)
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Serve until cancelled."""
+        task_status.started()
+        try:
+            while True:
+                await wait_readable(self._epoll)
+                ready = self._epoll.poll(0, READY_AT_ONCE)
+                while ready:
+                    await self._serve(ready)
+                    if len(ready) == 1:
+                        break  # There is rarely another; going back to sleep would tell.
+                    await checkpoint()
+                    ready = self._epoll.poll(0, READY_AT_ONCE)
+        finally:
+            self._epoll.close()
+
+    async def _serve(self, ready: list[tuple[int, int]]) -> None:
+        connections = self._connections
+        turn_ends = perf_counter() + TURN_SECONDS
+        for descriptor, events in ready:
+            connection = connections.get(descriptor)
+            if connection is not None:
+                connection.on_readable(hung_up=events != select.EPOLLIN)
+                if perf_counter() > turn_ends:
+                    await checkpoint()
+                    turn_ends = perf_counter() + TURN_SECONDS
+
+
+def new_reactor() -> Reactor | None:
+    """Return a reactor, None on a system without epoll: connections wait for themselves there."""
+    return Reactor() if hasattr(select, "epoll") else None
