@@ -10,8 +10,9 @@
 | apply retention | `log.retention.check.interval.ms`, first after `log.initial.task.delay.ms` |
 | forget idle producers | `producer.id.expiration.check.interval.ms` |
 
-Each job runs on its own time and its own failure is its own: it is logged, and the next run is on time. The
-work itself is synchronous, in pieces; only the fsyncs run in a thread.
+Each job runs on its own time and its own failure is its own: it is logged, and the next run is on time. When
+a job is due is counted from the start, so that nobody who sets the clock back stops it; records and files are
+dated by the wall clock. The work itself is synchronous, in pieces; fsyncs and unlinking run in a thread.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.protocol.error_codes import KafkaError
+from kcli.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -35,13 +41,11 @@ _log = logging.getLogger(__name__)
 
 
 class Job:
-    """Something to do every `interval_ms`, first at `due_ms`."""
+    """Something to do every `interval_ms`, first at `due_ms` after the start."""
 
     __slots__ = ("due_ms", "interval_ms", "name", "run")
 
-    def __init__(
-        self, name: str, interval_ms: int, due_ms: int, run: Callable[[int], Awaitable[None]]
-    ) -> None:
+    def __init__(self, name: str, interval_ms: int, due_ms: int, run: Callable[[], Awaitable[None]]) -> None:
         self.name = name
         self.interval_ms = interval_ms
         self.due_ms = due_ms
@@ -62,75 +66,84 @@ class Housekeeping:
         self._log_manager = log_manager
         self._replica_manager = replica_manager
         self._wall_ms = wall_ms
-        now_ms = wall_ms()
-        first_ms = now_ms + config.log_initial_task_delay_ms
         self._jobs = [
-            Job("flush", 0, now_ms, self._flush),
-            Job("file deletion", 0, now_ms, self._delete_files),
+            Job("flush", 0, 0, self._flush),
+            Job("file deletion", 0, 0, self._delete_files),
             self._checkpoint_job(
                 "high watermark checkpoint",
                 config.replica_high_watermark_checkpoint_interval_ms,
-                log_manager.checkpoint_high_watermarks,
+                REPLICATION_OFFSET_CHECKPOINT,
             ),
             self._checkpoint_job(
                 "recovery point checkpoint",
                 config.log_flush_offset_checkpoint_interval_ms,
-                log_manager.checkpoint_recovery_points,
+                RECOVERY_POINT_CHECKPOINT,
             ),
             self._checkpoint_job(
                 "log start checkpoint",
                 config.log_flush_start_offset_checkpoint_interval_ms,
-                log_manager.checkpoint_log_start_offsets,
+                LOG_START_OFFSET_CHECKPOINT,
             ),
-            Job("retention", config.log_retention_check_interval_ms, first_ms, self._apply_retention),
+            Job(
+                "retention",
+                config.log_retention_check_interval_ms,
+                config.log_initial_task_delay_ms,
+                self._apply_retention,
+            ),
             Job(
                 "producer expiry",
                 config.producer_id_expiration_check_interval_ms,
-                now_ms + config.producer_id_expiration_check_interval_ms,
+                config.producer_id_expiration_check_interval_ms,
                 self._expire_producers,
             ),
         ]
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Do what is due, every second, for ever."""
+        started = trio.current_time()
         task_status.started()
         while True:
             await trio.sleep(TICK_SECONDS)
-            await self.tick(self._wall_ms())
+            await self.tick(int((trio.current_time() - started) * 1000))
 
-    async def tick(self, now_ms: int) -> None:
-        """Run the jobs that are due at `now_ms`."""
+    async def tick(self, elapsed_ms: int) -> None:
+        """Run the jobs that are due so long after the start."""
         for job in self._jobs:
-            if job.due_ms <= now_ms:
-                job.due_ms = now_ms + job.interval_ms
+            if job.due_ms <= elapsed_ms:
+                job.due_ms = elapsed_ms + job.interval_ms
                 try:
-                    await job.run(now_ms)
+                    await job.run()
                 except Exception:
                     _log.exception("%s failed", job.name)
 
-    def _checkpoint_job(self, name: str, interval_ms: int, write: Callable[[], None]) -> Job:
-        async def run(now_ms: int) -> None:
-            write()
+    def _checkpoint_job(self, name: str, interval_ms: int, checkpoint: str) -> Job:
+        async def run() -> None:
+            plan = self._log_manager.plan_checkpoint(checkpoint)
+            await trio.to_thread.run_sync(plan.run)
+            self._log_manager.commit_checkpoint(plan)
 
-        return Job(name, interval_ms, self._wall_ms() + interval_ms, run)
+        return Job(name, interval_ms, interval_ms, run)
 
-    async def _flush(self, now_ms: int) -> None:
-        for log, plan in self._log_manager.flush_plans(now_ms):
+    async def _flush(self) -> None:
+        for log, plan in self._log_manager.flush_plans(self._wall_ms()):
             try:
                 await self._replica_manager.group_commit.run(log, plan)
             except KafkaError as error:
                 # Its directory is offline now; the plans of the others are still to be run.
                 _log.error("%s", error.message)
 
-    async def _delete_files(self, now_ms: int) -> None:
-        self._log_manager.delete_files(now_ms)
+    async def _delete_files(self) -> None:
+        plan = self._log_manager.plan_deletions(self._wall_ms())
+        if plan is not None:
+            await trio.to_thread.run_sync(plan.run)
+            self._log_manager.commit_deletions(plan)
 
-    async def _apply_retention(self, now_ms: int) -> None:
-        count = self._log_manager.delete_old_segments(now_ms)
+    async def _apply_retention(self) -> None:
+        count = self._log_manager.delete_old_segments(self._wall_ms())
         if count:
             _log.info("retention deleted %d segments", count)
             for key in self._replica_manager.partitions:
                 self._replica_manager.purgatory.touch(key)
 
-    async def _expire_producers(self, now_ms: int) -> None:
-        self._log_manager.expire_producers(now_ms)
+    async def _expire_producers(self) -> None:
+        self._log_manager.expire_producers(self._wall_ms())

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from kcli.storage.file_deletion import PendingDeletions
 from kcli.storage.file_records import EntryPosition
 from kcli.storage.flush_plan import FlushPlan
 from kcli.storage.log_read import LogOffsetMetadata
@@ -64,7 +65,7 @@ class LocalLog:
         self.last_flushed_ms = now_ms
         self._report = report
         self._random_below = random_below
-        self._deletions: list[tuple[int, str]] = []
+        self._deletions = PendingDeletions()
         self._truncations = 0
         self.set_end(end_offset)
 
@@ -195,27 +196,21 @@ class LocalLog:
 
     def delete_later(self, path: str, now_ms: int) -> None:
         """Delete a file that was marked when the delay has passed."""
-        self._deletions.append((now_ms + self.config.file_delete_delay_ms, path))
+        self._deletions.add(path, now_ms=now_ms, delay_ms=self.config.file_delete_delay_ms)
 
-    def delete_files(self, now_ms: int) -> int:
-        """Delete the files that were marked long enough ago; return how many. Raises `OSError`."""
-        due = [path for due_ms, path in self._deletions if due_ms <= now_ms]
-        if due:
-            self._deletions = [item for item in self._deletions if item[0] > now_ms]
-        for path in due:
-            # The file of an offset that was used again has taken the place of the one marked before it.
-            if os.path.exists(path):
-                os.unlink(path)
-        return len(due)
+    def take_due_deletions(self, now_ms: int) -> list[str]:
+        """Return the paths of the files that were marked long enough ago, for the caller to delete."""
+        return self._deletions.take_due(now_ms)
 
     # --- flush
 
     def is_flush_due(self, now_ms: int) -> bool:
         """Whether `flush.messages` or `flush.ms` asks for a flush up to the end."""
         unflushed = self.end_offset - self.recovery_point
-        return unflushed > 0 and (
-            unflushed >= self.config.flush_messages or now_ms - self.last_flushed_ms >= self.config.flush_ms
-        )
+        waited_ms = now_ms - self.last_flushed_ms
+        # Below 0 the clock was set back; how long it has been is unknown.
+        is_late = waited_ms >= self.config.flush_ms or waited_ms < 0
+        return unflushed > 0 and (unflushed >= self.config.flush_messages or is_late)
 
     @property
     def has_rolled(self) -> bool:
@@ -247,7 +242,7 @@ class LocalLog:
     def rename_directory(self, path: str) -> None:
         """Move to another directory name. Raises `OSError`."""
         os.replace(self.directory, path)
-        self._deletions = [(due_ms, f"{path}/{os.path.basename(old)}") for due_ms, old in self._deletions]
+        self._deletions.moved_to(path)
         self.directory = path
         for segment in self.segments:
             segment.moved_to(path)

@@ -4,8 +4,8 @@ A start creates and locks the directories (`open`), then loads every log (`load`
 stop, with recovery by several threads after a crash. A directory with an I/O error goes offline with all
 its logs and stays so until the next start; the node goes on with the others.
 
-The periodic work is cut into synchronous pieces, each taking the time, which the broker's housekeeping calls;
-`flush_plans` alone leaves the slow part, the fsyncs, to a thread of the caller's (Kafka class `LogManager`).
+The periodic work is cut into synchronous pieces, each taking the time, which the broker's housekeeping calls.
+What is slow, fsyncs and unlinking, comes as plans, to be run in a thread (Kafka class `LogManager`).
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from kcli.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     CheckpointError,
     read_offsets,
-    write_offsets,
     write_partition_metadata,
 )
+from kcli.storage.file_deletion import DeletionPlan, PendingDeletions
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_directory import LogDirectory
 from kcli.storage.log_loader import PRODUCER_ID_EXPIRATION_MS, load_log
@@ -35,6 +35,7 @@ from kcli.storage.log_paths import (
     replica_directory_name,
     suffixed_directory_name,
 )
+from kcli.storage.offset_checkpoints import CheckpointPlan, OffsetCheckpoints
 from kcli.storage.replica_scan import ReplicaScan
 from kcli.storage.worker_threads import run_all
 
@@ -45,6 +46,20 @@ if TYPE_CHECKING:
     from kcli.storage.unified_log import UnifiedLog
 
 UNKNOWN_BROKER_EPOCH = -1
+
+
+def _log_start_to_keep(log: UnifiedLog) -> int | None:
+    """Return the log start, None if the name of the first segment tells it."""
+    offset = log.log_start_offset
+    return offset if offset > log.segments.first.base_offset else None
+
+
+CHECKPOINTS: dict[str, Callable[[UnifiedLog], int | None]] = {
+    RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
+    LOG_START_OFFSET_CHECKPOINT: _log_start_to_keep,
+    REPLICATION_OFFSET_CHECKPOINT: lambda log: log.high_watermark,
+}
+"""The kinds of offset checkpoint, by file name, and what they say of a log."""
 
 
 def _silent(message: str) -> None:
@@ -92,7 +107,8 @@ class LogManager:
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._future_logs: dict[TopicPartition, UnifiedLog] = {}
         self._offline: set[TopicPartition] = set()
-        self._pending_deletes: list[tuple[int, str]] = []
+        self._deletions = PendingDeletions()
+        self._checkpoints = OffsetCheckpoints(CHECKPOINTS)
         self._last_failure = "none is configured"
 
     # --- start
@@ -169,7 +185,7 @@ class LogManager:
 
         scan = ReplicaScan(directory.path, self._report)
         for path in scan.deleted:
-            self._pending_deletes.append((now_ms + self.default_config.file_delete_delay_ms, path))
+            self._deletions.add(path, now_ms=now_ms, delay_ms=self.default_config.file_delete_delay_ms)
         if keep is not None:
             scan.set_aside_unless(keep, self._new_id)
         jobs = [partial(job, *replica) for replica in scan.replicas]
@@ -177,6 +193,8 @@ class LogManager:
             self._report(f"recovering {len(jobs)} logs in `{directory.path}` after an unclean stop")
         # A clean start reads next to nothing, and Python runs it on one core anyway.
         run_all(jobs, 1 if directory.was_clean else self.recovery_threads)
+        entries = {*recovery_points, *log_start_offsets, *high_watermarks}
+        self._checkpoints.entries_expired(entries - self._logs.keys())
         directory.is_loaded = True
 
     def _load_log(
@@ -268,6 +286,8 @@ class LogManager:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} may be in a directory that is offline"
             )
+        for name in self._checkpoints.stale_files(topic_partition):
+            self.checkpoint(name)
         directory = self._directory_for_new_log(directory_id)
         path = f"{directory.path}/{replica_directory_name(topic_partition)}"
         try:
@@ -311,7 +331,7 @@ class LogManager:
         return min(online, key=lambda directory: counts[directory.path])
 
     def delete(self, topic: str, partition: int, *, now_ms: int) -> bool:
-        """Take a log out of service and mark its directory deleted; `delete_files` unlinks it later.
+        """Take a log out of service and mark its directory deleted; `plan_deletions` unlinks it later.
 
         Return whether there was one. Raises `KafkaError` KAFKA_STORAGE_ERROR.
         """
@@ -320,13 +340,12 @@ class LogManager:
         log = self._logs.pop(topic_partition, None)
         if log is None:
             return False
+        self._checkpoints.entries_expired([topic_partition])
         log.close_handlers()
         log.rename_directory(
             suffixed_directory_name(topic_partition, DELETE_DIRECTORY_SUFFIX, self._new_id().hex())
         )
-        self._pending_deletes.append((now_ms + log.config.file_delete_delay_ms, log.directory))
-        self.checkpoint_recovery_points()
-        self.checkpoint_log_start_offsets()
+        self._deletions.add(log.directory, now_ms=now_ms, delay_ms=log.config.file_delete_delay_ms)
         return True
 
     def directory_of(self, log: UnifiedLog) -> LogDirectory:
@@ -392,56 +411,50 @@ class LogManager:
         """Forget the producers that have been silent too long; return how many."""
         return sum(log.producer_state.remove_expired(now_ms) for log in self)
 
-    def delete_files(self, now_ms: int) -> int:
-        """Delete the files and directories that were marked deleted long enough ago; return how many."""
-        count = self._each(lambda log: log.delete_files(now_ms))
-        due = [path for due_ms, path in self._pending_deletes if due_ms <= now_ms]
-        if due:
-            import shutil
+    def plan_deletions(self, now_ms: int) -> DeletionPlan | None:
+        """Return what unlinks the files and directories that were marked deleted long enough ago, if any.
 
-            self._pending_deletes = [item for item in self._pending_deletes if item[0] > now_ms]
-            for path in due:
-                try:
-                    shutil.rmtree(path)
-                except FileNotFoundError:
-                    continue
-                except OSError as error:
-                    self._directory_failed(path, error)
-        return count + len(due)
+        Run it, in a thread, then call `commit_deletions`.
+        """
+        due = self._deletions.take_due(now_ms)
+        for log in self:
+            due += log.take_due_deletions(now_ms)
+        return DeletionPlan(due) if due else None
+
+    def commit_deletions(self, plan: DeletionPlan) -> None:
+        """Take the directories offline where something could not be unlinked."""
+        for path, error in plan.failures:
+            self._path_failed(path, f"cannot delete `{path}`: {error}")
 
     def write_indexes(self) -> None:
         """Bring the index files up to date, for tools that look at the files of a running broker."""
         self._each(lambda log: log.write_indexes())
 
-    def checkpoint_recovery_points(self) -> None:
-        """Write up to where each log is on disk for good."""
-        self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
+    def checkpoint(self, name: str) -> None:
+        """Write one kind of checkpoint, at once; see `CHECKPOINTS`."""
+        plan = self.plan_checkpoint(name)
+        plan.run()
+        self.commit_checkpoint(plan)
 
-    def checkpoint_log_start_offsets(self) -> None:
-        """Write where the logs start that start within their first segment."""
+    def plan_checkpoint(self, name: str) -> CheckpointPlan:
+        """Return what writes one kind of checkpoint (see `CHECKPOINTS`) in all directories.
 
-        def offset_of(log: UnifiedLog) -> int | None:
-            offset = log.log_start_offset
-            return offset if offset > log.segments.first.base_offset else None
-
-        self._checkpoint(LOG_START_OFFSET_CHECKPOINT, offset_of)
-
-    def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks."""
-        self._checkpoint(REPLICATION_OFFSET_CHECKPOINT, lambda log: log.high_watermark)
-
-    def _checkpoint(self, name: str, offset_of: Callable[[UnifiedLog], int | None]) -> None:
+        Run it, in a thread, then call `commit_checkpoint`.
+        """
+        offset_of = CHECKPOINTS[name]
         by_directory: dict[str, dict[TopicPartition, int]] = {each.path: {} for each in self.directories}
         for log in self:
             offset = offset_of(log)
             if offset is not None:
                 by_directory[log.parent_directory][log.topic_partition] = offset
-        for directory in self.directories:
-            if directory.is_online and directory.is_loaded:
-                try:
-                    write_offsets(f"{directory.path}/{name}", by_directory[directory.path])
-                except OSError as error:
-                    self._take_offline(directory, f"cannot write `{directory.path}/{name}`: {error}")
+        usable = [each.path for each in self.directories if each.is_online and each.is_loaded]
+        return self._checkpoints.plan(name, [(f"{path}/{name}", by_directory[path]) for path in usable])
+
+    def commit_checkpoint(self, plan: CheckpointPlan) -> None:
+        """Take note that a checkpoint was written; the directories where it was not go offline."""
+        self._checkpoints.commit(plan)
+        for path, error in plan.failures:
+            self._path_failed(path, f"cannot write `{path}`: {error}")
 
     # --- stop
 
@@ -453,9 +466,8 @@ class LogManager:
         """
         if clean:
             self._each(lambda log: _close_log(log, now_ms), (*self, *self._future_logs.values()))
-            self.checkpoint_recovery_points()
-            self.checkpoint_log_start_offsets()
-            self.checkpoint_high_watermarks()
+            for name in CHECKPOINTS:
+                self.checkpoint(name)
             for directory in self.directories:
                 if directory.is_online and directory.is_loaded:
                     try:
@@ -467,10 +479,10 @@ class LogManager:
         for directory in self.directories:
             directory.release()
 
-    def _directory_failed(self, path: str, error: OSError) -> None:
+    def _path_failed(self, path: str, message: str) -> None:
         for directory in self.directories:
             if path.startswith(f"{directory.path}/"):
-                self._take_offline(directory, f"cannot delete `{path}`: {error}")
+                self._take_offline(directory, message)
 
     def _each(self, action: Callable[[UnifiedLog], int], logs: Sequence[UnifiedLog] | None = None) -> int:
         """Sum what an action gives for every log; one that fails has taken its directory offline."""

@@ -588,7 +588,8 @@ class UnifiedLog:
     def delete_old_segments(self, now_ms: int) -> int:
         """Delete the segments that log start, `retention.ms` or `retention.bytes` let go; return how many.
 
-        Their files are renamed now and deleted by `delete_files`. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+        Their files are renamed now, and `take_due_deletions` hands them out later. Raises `KafkaError`
+        KAFKA_STORAGE_ERROR.
         """
         try:
             count = 0
@@ -617,12 +618,9 @@ class UnifiedLog:
         if snapshot is not None:
             self._local.delete_later(snapshot, now_ms)
 
-    def delete_files(self, now_ms: int) -> int:
-        """Delete the files that were marked deleted long enough ago; return how many. Raises `KafkaError`."""
-        try:
-            return self._local.delete_files(now_ms)
-        except OSError as error:
-            raise self.failed("delete files of", error) from error
+    def take_due_deletions(self, now_ms: int) -> list[str]:
+        """Return the files that were marked deleted long enough ago, for the caller to unlink."""
+        return self._local.take_due_deletions(now_ms)
 
     # --- life
 

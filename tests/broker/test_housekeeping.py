@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+import threading
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import trio
 
 from kcli.broker.housekeeping import Housekeeping
 from kcli.storage.checkpoints import (
@@ -14,14 +16,18 @@ from kcli.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     read_offsets,
 )
+from kcli.storage.file_deletion import DeletionPlan
 from kcli.storage.flush_plan import FlushPlan
 from kcli.storage.log_paths import TopicPartition
+from kcli.storage.offset_checkpoints import CheckpointPlan
 from tests.broker.node import START_MS, Node
 from tests.broker.records import batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    import trio.testing
 
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
@@ -40,7 +46,7 @@ def housekeeping(node: Node) -> Housekeeping:
     return Housekeeping(node.log_manager, node.replica_manager, node.config, wall_ms=node.wall_ms)
 
 
-def append(node: Node, *values: bytes, topic: str = "t", **options: int) -> None:
+def append(node: Node, *values: bytes, topic: str = "t", **options: Any) -> None:
     partition = node.replica_manager.partition(topic, 0)
     for value in values:
         records = bytearray(batch(value, timestamp=node.now_ms, **options))
@@ -49,7 +55,7 @@ def append(node: Node, *values: bytes, topic: str = "t", **options: int) -> None
 
 async def tick(node: Node, jobs: Housekeeping, milliseconds: int) -> None:
     node.now_ms += milliseconds
-    await jobs.tick(node.now_ms)
+    await jobs.tick(node.now_ms - START_MS)
 
 
 async def test_checkpoints_are_written_on_their_time(node: Node, tmp_path: Path) -> None:
@@ -103,6 +109,56 @@ async def test_a_flush_that_fails_leaves_the_others_alone(
     assert len(flushed) == 2
     assert [directory.path for directory in node.log_manager.offline_dirs] == [failing]
     node.log_manager.close(now_ms=node.now_ms)
+
+
+async def test_a_clock_that_is_set_back_stops_nothing(node: Node, tmp_path: Path) -> None:
+    node.create_topic("t", flush_ms="1000", retention_ms="1000")
+    jobs = housekeeping(node)
+    append(node, b"a", b"b")
+    log = node.replica_manager.partition("t", 0).log
+    node.now_ms -= DAY_MS
+    await jobs.tick(1_000)
+    assert log.recovery_point == 2
+    await jobs.tick(5_000)
+    assert read_offsets(str(tmp_path / REPLICATION_OFFSET_CHECKPOINT)) == {T0: 2}
+    node.now_ms += DAY_MS + MINUTE_MS
+    await jobs.tick(30_000)
+    assert log.log_start_offset == 2
+
+
+async def test_the_jobs_of_a_running_node_follow_the_monotonic_clock(
+    node: Node, autojump_clock: trio.testing.MockClock, tmp_path: Path
+) -> None:
+    node.create_topic("t")
+    append(node, b"a")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(housekeeping(node).run)
+        await trio.sleep(5.5)
+        nursery.cancel_scope.cancel()
+    assert read_offsets(str(tmp_path / REPLICATION_OFFSET_CHECKPOINT)) == {T0: 1}
+
+
+async def test_disk_work_is_done_by_threads(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = threading.get_ident()
+    workers: list[int] = []
+
+    def recorded(run: Callable[[Any], None]) -> Callable[[Any], None]:
+        def record(plan: Any) -> None:
+            workers.append(threading.get_ident())
+            run(plan)
+
+        return record
+
+    for kind in (FlushPlan, DeletionPlan, CheckpointPlan):
+        monkeypatch.setattr(kind, "run", recorded(kind.run))
+    node.create_topic("t", flush_ms="1000")
+    topic = node.create_topic("u")
+    append(node, b"a")
+    node.controller.delete_topics([topic.topic_id])
+    assert workers == []
+    await tick(node, housekeeping(node), MINUTE_MS)
+    assert len(workers) == 5
+    assert loop not in workers
 
 
 async def test_retention_waits_for_its_first_round(node: Node) -> None:

@@ -12,6 +12,7 @@ from kcli.protocol.compression import Codec
 from kcli.protocol.record import Record
 from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
 from kcli.storage.append_info import AppendInfo
+from kcli.storage.file_deletion import DeletionPlan
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_loader import load_log
 from kcli.storage.log_paths import TopicPartition
@@ -126,6 +127,13 @@ class LogHarness:
         self.checkpoint()
 
     # --- files
+
+    def delete_files(self, now_ms: int = NOW_MS) -> int:
+        """Delete what was marked long enough ago; return how many files."""
+        plan = DeletionPlan(self.log.take_due_deletions(now_ms))
+        plan.run()
+        assert plan.failures == []
+        return len(plan.paths)
 
     def path(self, base_offset: int, suffix: str = ".log") -> Path:
         """Return the path of a file of a segment."""

@@ -13,10 +13,17 @@ import pytest
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import random_uuid
-from kcli.storage.checkpoints import read_offsets, read_partition_metadata
+from kcli.storage import checkpoints
+from kcli.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    read_offsets,
+    read_partition_metadata,
+)
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_directory import LogDirectory
-from kcli.storage.log_manager import LogManager
+from kcli.storage.log_manager import CHECKPOINTS, LogManager
 from kcli.storage.log_paths import TopicPartition
 from kcli.storage.log_read import Isolation
 from kcli.storage.log_segment import LogSegment
@@ -67,6 +74,15 @@ class Node:
         log = self.manager.get(topic, partition)
         assert log is not None
         return log
+
+    def delete_files(self, now_ms: int) -> int:
+        """Delete what was marked long enough ago; return how many files and directories."""
+        plan = self.manager.plan_deletions(now_ms)
+        if plan is None:
+            return 0
+        plan.run()
+        self.manager.commit_deletions(plan)
+        return len(plan.paths)
 
     def offsets(self, name: str, directory: int = 0) -> dict[TopicPartition, int]:
         return read_offsets(str(self.paths[directory] / name))
@@ -172,7 +188,7 @@ def test_the_log_start_survives(node: Node) -> None:
     log = node.create()
     fill(log, 20)
     log.delete_records_before(3)
-    node.manager.checkpoint_log_start_offsets()
+    node.manager.checkpoint(LOG_START_OFFSET_CHECKPOINT)
     assert node.offsets("log-start-offset-checkpoint") == {TopicPartition("orders", 0): 3}
     for stop in (node.kill, node.stop):
         stop()
@@ -312,16 +328,15 @@ def test_a_deleted_log_goes_after_the_delay(node: Node) -> None:
     fill(log, 30)
     part = log.read(0, 100, isolation=Isolation.LOG_END).file_slice
     assert part is not None
-    node.manager.checkpoint_recovery_points()
+    node.manager.checkpoint(RECOVERY_POINT_CHECKPOINT)
     assert node.manager.delete("orders", 0, now_ms=NOW_MS)
     assert not node.manager.delete("orders", 0, now_ms=NOW_MS)
     assert node.manager.get("orders", 0) is None
-    assert node.offsets("recovery-point-offset-checkpoint") == {}
     (marked,) = node.paths[0].glob("*-delete")
-    assert node.manager.delete_files(NOW_MS + 59_999) == 0
+    assert node.delete_files(NOW_MS + 59_999) == 0
     assert marked.exists()
     assert len(part.read()) > 0
-    assert node.manager.delete_files(NOW_MS + 60_000) == 1
+    assert node.delete_files(NOW_MS + 60_000) == 1
     assert not marked.exists()
     assert len(part.read()) > 0
 
@@ -332,10 +347,110 @@ def test_a_topic_comes_back_under_its_name(node: Node) -> None:
     log = node.manager.get_or_create("orders", 0, random_uuid(), now_ms=NOW_MS)
     assert log.log_end_offset == 0
     fill(log, 3)
-    node.manager.delete_files(NOW_MS + 60_000)
+    node.delete_files(NOW_MS + 60_000)
     node.stop()
     node.start()
     assert node.log().log_end_offset == 3
+
+
+def checkpoint_all(manager: LogManager) -> None:
+    for name in CHECKPOINTS:
+        manager.checkpoint(name)
+
+
+def test_deleting_writes_no_checkpoints(node: Node) -> None:
+    for partition in range(3):
+        fill(node.create(partition=partition), 3)
+    checkpoint_all(node.manager)
+    before = node.offsets(REPLICATION_OFFSET_CHECKPOINT)
+    for partition in range(3):
+        node.manager.delete("orders", partition, now_ms=NOW_MS)
+    assert [node.offsets(name) for name in (RECOVERY_POINT_CHECKPOINT, REPLICATION_OFFSET_CHECKPOINT)] == [
+        dict.fromkeys(before, 0),
+        dict.fromkeys(before, 3),
+    ]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_name_that_is_used_again_inherits_no_checkpoint(
+    node: Node, monkeypatch: pytest.MonkeyPatch, restarts: bool
+) -> None:
+    for partition in range(3):
+        log = node.create(partition=partition)
+        fill(log, 30)
+        log.advance_high_watermark(30)
+        log.flush(now_ms=NOW_MS)
+        log.delete_records_before(20)
+    checkpoint_all(node.manager)
+    for partition in range(3):
+        node.manager.delete("orders", partition, now_ms=NOW_MS)
+    if restarts:
+        node.kill()
+        node.start()
+    writes: list[str] = []
+    write = checkpoints.write_atomically
+
+    def recorded(path: str, data: bytes, *, sync: bool = True) -> None:
+        writes.append(path)
+        write(path, data, sync=sync)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "write_atomically", recorded)
+        for partition in range(3):
+            node.manager.get_or_create("orders", partition, random_uuid(), now_ms=NOW_MS)
+    # Once for all that were deleted.
+    assert sorted(Path(path).name for path in writes if path.endswith("-checkpoint")) == sorted(CHECKPOINTS)
+    fill(node.log(), 3)
+    node.kill()
+    node.start()
+    log = node.log()
+    assert (log.recovery_point, log.log_start_offset, log.log_end_offset) == (0, 0, 3)
+
+
+def test_a_checkpoint_collected_before_a_deletion_does_not_come_after_it(node: Node) -> None:
+    log = node.create()
+    fill(log, 30)
+    log.advance_high_watermark(30)
+    late = node.manager.plan_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+    node.manager.delete("orders", 0, now_ms=NOW_MS)
+    again = node.manager.get_or_create("orders", 0, random_uuid(), now_ms=NOW_MS)
+    late.run()
+    node.manager.commit_checkpoint(late)
+    assert node.offsets(REPLICATION_OFFSET_CHECKPOINT) == {}
+    assert again.high_watermark == 0
+    node.manager.checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+    assert node.offsets(REPLICATION_OFFSET_CHECKPOINT) == {again.topic_partition: 0}
+
+
+def test_a_checkpoint_written_late_leaves_the_deleted_names_out_of_date(node: Node) -> None:
+    log = node.create()
+    late = node.manager.plan_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+    node.manager.delete("orders", 0, now_ms=NOW_MS)
+    late.run()
+    node.manager.commit_checkpoint(late)
+    assert node.offsets(REPLICATION_OFFSET_CHECKPOINT) == {log.topic_partition: 0}
+    node.create()
+    assert node.offsets(REPLICATION_OFFSET_CHECKPOINT) == {}
+
+
+def test_a_clock_that_is_set_back_does_not_hold_up_deletion(node: Node) -> None:
+    node.create()
+    node.manager.delete("orders", 0, now_ms=NOW_MS)
+    assert node.delete_files(NOW_MS) == 0
+    assert node.delete_files(NOW_MS - 3_600_000) == 1
+
+
+def test_a_file_that_cannot_be_deleted_takes_the_directory_offline(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(path: str) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    node.create()
+    node.manager.delete("orders", 0, now_ms=NOW_MS)
+    monkeypatch.setattr(shutil, "rmtree", fail)
+    assert node.delete_files(NOW_MS + 60_000) == 1
+    assert node.manager.offline_dirs
 
 
 def test_a_restart_goes_on_deleting(node: Node) -> None:
@@ -344,7 +459,7 @@ def test_a_restart_goes_on_deleting(node: Node) -> None:
     node.stop()
     node.start()
     assert len(node.manager) == 0
-    assert node.manager.delete_files(NOW_MS + 60_000) == 1
+    assert node.delete_files(NOW_MS + 60_000) == 1
     assert list(node.paths[0].glob("*-delete")) == []
 
 
@@ -359,13 +474,13 @@ def test_the_pieces_of_housekeeping(node: Node) -> None:
     plan.run()
     log.commit_flush(plan, now_ms=NOW_MS)
     assert node.manager.flush_plans(NOW_MS) == []
-    node.manager.checkpoint_recovery_points()
+    node.manager.checkpoint(RECOVERY_POINT_CHECKPOINT)
     assert node.offsets("recovery-point-offset-checkpoint")[log.topic_partition] == log.recovery_point > 0
-    node.manager.checkpoint_high_watermarks()
+    node.manager.checkpoint(REPLICATION_OFFSET_CHECKPOINT)
     assert node.offsets("replication-offset-checkpoint")[log.topic_partition] == 30
     deleted = node.manager.delete_old_segments(NOW_MS)
     assert deleted > 0
-    assert node.manager.delete_files(NOW_MS + 10) > deleted
+    assert node.delete_files(NOW_MS + 10) > deleted
     log.append_as_leader(batch_of(b"p", producer=(7, 0, 0)), leader_epoch=0, now_ms=NOW_MS)
     assert node.manager.expire_producers(NOW_MS + 86_399_999) == 0
     assert node.manager.expire_producers(NOW_MS + 86_400_000) == 1
@@ -455,5 +570,5 @@ def test_a_failed_fsync_takes_the_directory_offline(node: Node) -> None:
 def test_checkpoints_of_a_full_disk_take_it_offline(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(node.create(), 3)
     monkeypatch.setattr(os, "write", no_space)
-    node.manager.checkpoint_high_watermarks()
+    node.manager.checkpoint(REPLICATION_OFFSET_CHECKPOINT)
     assert node.manager.offline_dirs

@@ -97,9 +97,9 @@ def test_files_go_after_the_delay(tmp_path: Path) -> None:
     marked = log.names(".deleted")
     assert f"{0:020d}.log.deleted" in marked
     assert f"{1:020d}.snapshot.deleted" in marked
-    assert log.log.delete_files(NOW_MS + 59_999) == 0
+    assert log.delete_files(NOW_MS + 59_999) == 0
     assert log.names(".deleted") == marked
-    assert log.log.delete_files(NOW_MS + 60_000) == len(marked)
+    assert log.delete_files(NOW_MS + 60_000) == len(marked)
     assert log.names(".deleted") == []
 
 

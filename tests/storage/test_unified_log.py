@@ -322,7 +322,7 @@ def test_slices_survive_roll_and_deletion(tmp_path: Path) -> None:
     before = part.read()
     log.fill(50)
     assert log.log.delete_old_segments(NOW_MS) > 1
-    assert log.log.delete_files(NOW_MS) > 1
+    assert log.delete_files(NOW_MS) > 1
     assert not log.path(0).exists()
     assert part.read() == before
 
@@ -505,7 +505,7 @@ def test_a_truncation_during_a_flush_voids_it(log: LogHarness) -> None:
     assert plan is not None
     log.log.truncate_to(3, now_ms=NOW_MS)
     log.fill(40)
-    log.log.delete_files(NOW_MS)
+    log.delete_files(NOW_MS)
     plan.run()
     log.log.commit_flush(plan, now_ms=NOW_MS)
     assert log.log.recovery_point == 0
