@@ -24,6 +24,7 @@ from kcli.broker.adoption import adopt, skip_adopted_producers
 from kcli.broker.api import APIS
 from kcli.broker.broker import Broker
 from kcli.broker.config import BrokerConfig
+from kcli.broker.config_warnings import ConfigWarnings
 from kcli.broker.controller.controller import Controller
 from kcli.broker.metadata_image import replay
 from kcli.broker.metadata_log import MetadataLog
@@ -179,6 +180,7 @@ class Cluster:
             self.brokers.append(broker)
             broker.open()
         controller = self._open_controller(directories[0][0])
+        controller.subscribe(ConfigWarnings(controller.image).follow)
         self.brokers[0].metadata_directory = directories[0][0]
         for broker, log_dirs in zip(self.brokers, directories, strict=True):
             broker.register(controller)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.broker_configs import BROKER_CONFIGS, SETTINGS, BrokerSettings
 from kcli.broker.config_definition import InvalidConfig
-from kcli.broker.inert_configs import INERT_CONFIGS, is_inert
+from kcli.broker.inert_configs import INERT_CONFIGS, is_inert, warning
 from kcli.broker.listener_config import ListenerConfig, parse_listeners, parse_protocol_map
 from kcli.broker.topic_configs import TOPIC_CONFIGS, TopicConfig, check_topic_configs, parse_topic_configs
 from kcli.errors import UsageError
@@ -67,17 +67,17 @@ class BrokerConfig(BrokerSettings):
         """Check and type a broker's static properties.
 
         Raises `UsageError` for a name Kafka does not have, with the nearest known one as a hint, and for
-        a value that cannot be. A name that Kafka knows and kcli does not act on becomes a warning.
+        a value that cannot be. What Kafka knows and kcli does not act on becomes a warning.
         """
         static: dict[str, str] = {}
         warnings = []
         for name, text in properties.items():
             if name in BROKER_CONFIGS:
                 static[name] = text
-            elif is_inert(name):
-                warnings.append(f"`{name}` has no effect in kcli")
-            else:
+            elif not is_inert(name):
                 raise _unknown_name(name)
+            if line := warning(name, text):
+                warnings.append(line)
         _unify_node_id(static)
         try:
             config = cls(static=MappingProxyType(static), warnings=tuple(warnings))

@@ -2,6 +2,9 @@
 
 A `server.properties` written for Apache Kafka may name any of them: each costs one warning line and
 nothing else. What kcli does act on stands in `broker_configs` and `topic_configs`.
+
+Some of those rows are there to be accepted, checked and shown, because clients and tools set them, but what
+they steer is not: logs are not compacted, nodes do not replicate. `warning` tells of these, too.
 """
 
 from __future__ import annotations
@@ -157,6 +160,31 @@ _OF_OLDER_RELEASES = """
 INERT_CONFIGS: frozenset[str] = frozenset((_OF_KAFKA_4_3 + _OF_OLDER_RELEASES).split())
 
 _PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
+
+
+_ACCEPTED_ONLY: frozenset[str] = frozenset(
+    [
+        "delete.retention.ms",
+        "min.cleanable.dirty.ratio",
+        "min.compaction.lag.ms",
+        "max.compaction.lag.ms",
+        "log.cleaner.delete.retention.ms",
+        "log.cleaner.min.cleanable.ratio",
+        "log.cleaner.min.compaction.lag.ms",
+        "log.cleaner.max.compaction.lag.ms",
+        "leader.replication.throttled.replicas",
+        "follower.replication.throttled.replicas",
+    ]
+)
+
+
+def warning(name: str, value: str) -> str | None:
+    """Return what to say of a configuration that does not do what it promises, None if it does."""
+    if is_inert(name) or name in _ACCEPTED_ONLY:
+        return f"`{name}` has no effect in kcli"
+    if name in {"cleanup.policy", "log.cleanup.policy"} and "compact" in value:
+        return f"`{name}={value}`: kcli does not compact logs yet, all versions of a key stay"
+    return None
 
 
 def is_inert(name: str) -> bool:

@@ -128,6 +128,19 @@ def test_known_names_without_effect_are_one_warning_each() -> None:
     assert broker.num_partitions == 3
 
 
+def test_what_a_cleaner_would_do_is_one_warning_each() -> None:
+    broker = config(
+        log_cleanup_policy="compact", log_cleaner_min_compaction_lag_ms="5", log_cleaner_threads="2"
+    )
+    assert broker.warnings == (
+        "`log.cleanup.policy=compact`: kcli does not compact logs yet, all versions of a key stay",
+        "`log.cleaner.min.compaction.lag.ms` has no effect in kcli",
+        "`log.cleaner.threads` has no effect in kcli",
+    )
+    assert broker.log_config({}).is_compacted
+    assert config(log_cleanup_policy="delete").warnings == ()
+
+
 @pytest.mark.parametrize(
     ("properties", "message", "hint"),
     [
