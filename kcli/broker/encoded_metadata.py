@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.broker.metadata_image import TopicImage
+
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Collection, Hashable
 
 MAX_ENTRIES = 50_000
 
@@ -33,6 +35,20 @@ class EncodedMetadata:
             self._entries.clear()
         self._entries[key] = (source, encoded)
         return encoded
+
+    def forget_topics(self, topic_ids: Collection[bytes]) -> None:
+        """Drop the pieces of topics that are no more."""
+        entries = self._entries
+        gone = [
+            key
+            for key, (source, _) in entries.items()
+            if isinstance(source, TopicImage) and source.topic_id in topic_ids
+        ]
+        for key in gone:
+            del entries[key]
+
+    def __len__(self) -> int:
+        return len(self._entries)
 
     def clear(self) -> None:
         """Forget everything: what the pieces depend on besides their source has changed."""

@@ -76,6 +76,8 @@ class ReplicaManager:
         self.image = image
         if delta.changed_brokers:
             self.encoded_metadata.clear()
+        elif delta.deleted_topics:
+            self.encoded_metadata.forget_topics({topic.topic_id for topic in delta.deleted_topics})
         for topic in delta.deleted_topics:
             for index, _ in enumerate(topic.partitions):
                 self._delete(topic, index)

@@ -87,6 +87,17 @@ async def test_a_topic_that_changes_is_shown_changed(tmp_path: Path) -> None:
         assert len((await client.ask(by_name("t"), 9)).topics[0].partitions) == 2
 
 
+async def test_nothing_is_kept_of_a_deleted_topic(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        gone, _ = node.create_topic("gone"), node.create_topic("kept")
+        for version in (1, 9, 12):
+            await client.ask(MetadataRequest(topics=None), version)
+        encoded = node.replica_manager.encoded_metadata
+        assert len(encoded) == 6
+        node.controller.delete_topics([gone.topic_id])
+        assert len(encoded) == 3
+
+
 # --- by id ---------------------------------------------------------------------------------------
 
 
