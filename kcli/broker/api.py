@@ -1,7 +1,7 @@
 """The API table: what the broker speaks. ApiVersions is this table.
 
 An API is in it only if it works. The ranges go from the lowest version of Kafka 3.9 to the highest of 4.3.1.
-FindCoordinator answers that there is no coordinator yet; everything behind it is absent.
+The exception is FindCoordinator, which has nothing to find yet: `handlers.coordinators` says why it is here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FindCoordinator: there is no coordinator yet, and the answer says so (KIP-699, KIP-932).
+"""FindCoordinator: no coordinator is there yet, every answer is COORDINATOR_NOT_AVAILABLE (KIP-699, KIP-932).
 
 It is answered and not left out because librdkafka takes the API for the sign of a broker that knows the LZ4
 framing: without it a producer set to lz4 sends its batches uncompressed, and says nothing.
