@@ -132,6 +132,14 @@ class FileSlice:
         """Return the descriptor; it stays open as long as this slice exists."""
         return self._file.descriptor
 
+    def first(self, size: int) -> FileSlice:
+        """Return a window onto the first `size` bytes of this one."""
+        return FileSlice(self._file, self.position, size)
+
+    def read_part(self, start: int, count: int) -> bytes:
+        """Return up to `count` bytes from the one numbered `start` on. Raises `OSError`."""
+        return os.pread(self._file.descriptor, max(min(count, self.size - start), 0), self.position + start)
+
     def read(self) -> bytes:
         """Return the bytes; fewer if the file was truncated below them. Raises `OSError`."""
         data = os.pread(self._file.descriptor, self.size, self.position)

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.delayed_fetch import DelayedFetch
 from kcli.broker.fetch_data import FetchPartition, PartitionKey, partition_key
-from kcli.broker.handlers.fetch_conversion import CONVERTED_BELOW, convert_row, convert_rows
+from kcli.broker.handlers.fetch_conversion import (
+    CONVERTED_BELOW,
+    LARGE_BYTES,
+    ZSTD_FROM,
+    convert_row,
+    convert_rows,
+)
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import (
     AbortedTransaction,
@@ -40,7 +46,6 @@ if TYPE_CHECKING:
 _ISOLATIONS = {0: Isolation.HIGH_WATERMARK, 1: Isolation.TXN_COMMITTED}
 _UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 """Answered without asking a log: the list of aborted transactions is empty then, not null."""
-_ZSTD_FROM = 10
 _NO_BYTES = b""
 
 
@@ -176,9 +181,10 @@ class _Fetch:
     def _convert_and_respond(
         self, rows: list[FetchedPartition]
     ) -> FetchResponse | Coroutine[None, None, FetchResponse]:
-        if self._version < CONVERTED_BELOW and any(row.size for row in rows):
-            return self._respond_later(rows)
-        if self._version < _ZSTD_FROM:
+        if self._version < ZSTD_FROM:
+            size = sum([row.size for row in rows])
+            if size >= (1 if self._version < CONVERTED_BELOW else LARGE_BYTES):
+                return self._respond_later(rows)
             for row in rows:
                 convert_row(row, self._version)
         return self._respond(rows)

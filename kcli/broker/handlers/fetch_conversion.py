@@ -4,7 +4,8 @@ Versions 0 and 1 carry magic 0, versions 2 and 3 magic 1; everything newer is co
 10 a client cannot read zstd: a batch of it ends the records, and is an error where it comes first.
 
 Converting means reading every record, so it is done in a thread, for one fetch at a time; the records of one
-partition are converted as far as `MAX_CONVERTED_BYTES` go.
+partition are converted as far as `MAX_CONVERTED_BYTES` go. Looking for zstd takes the heads of the batches
+only, and what is left of the slice goes out as the file has it; a thread looks where the slices are large.
 """
 
 from __future__ import annotations
@@ -23,43 +24,52 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kcli.broker.fetch_data import FetchedPartition
+    from kcli.storage.file_records import FileSlice
 
-_HEAD = Struct(">qiibIh")
-"""Offset, size, leader epoch, magic, CRC, attributes of a batch of magic 2."""
+_HEAD = Struct(">8xi4xb4xh")
+"""Size, magic and attributes of a batch of magic 2."""
 
+_CHUNK_BYTES = 8192
+_LOG_OVERHEAD = 12
+_MIN_ENTRY_SIZE = 14
 
 MAX_CONVERTED_BYTES = 64 * 1024 * 1024
 CONVERTED_BELOW = 4
 """The version from which on clients read batches of magic 2."""
+ZSTD_FROM = 10
+"""The version from which on clients read zstd."""
+LARGE_BYTES = 1024 * 1024
+"""From this size on a thread looks for zstd."""
 
 _ONE_AT_A_TIME = trio.CapacityLimiter(1)
 
 
 async def convert_rows(rows: Sequence[FetchedPartition], version: int) -> None:
-    """Make rows fit a Fetch `version` below `CONVERTED_BELOW`, in a thread."""
+    """Make rows fit a Fetch `version` below `ZSTD_FROM`, in a thread."""
 
     def convert() -> None:
         for row in rows:
             convert_row(row, version)
 
-    await trio.to_thread.run_sync(convert, limiter=_ONE_AT_A_TIME)
+    # Looking for zstd does not wait for a conversion.
+    await trio.to_thread.run_sync(convert, limiter=_ONE_AT_A_TIME if version < CONVERTED_BELOW else None)
 
 
 def convert_row(row: FetchedPartition, version: int) -> None:
-    """Make `row` fit a Fetch `version` below 10; what cannot be made to fit becomes its error."""
-    if row.records is None:
+    """Make `row` fit a Fetch `version` below `ZSTD_FROM`; what cannot be made to fit becomes its error."""
+    records = row.records
+    if records is None or isinstance(records, bytes):
         return
-    data = row.records if isinstance(row.records, bytes) else row.records.read()
     try:
         if version < CONVERTED_BELOW:
             row.records = down_convert(
-                data,
+                records.read(),
                 0 if version < 2 else 1,
                 first_offset=row.request.fetch_offset,
                 max_bytes=MAX_CONVERTED_BYTES,
             )
         else:
-            row.records = _before_zstd(data)
+            row.records = _before_zstd(records)
         row.size = len(row.records)
     except (KafkaError, CorruptRecord) as error:
         row.records, row.size = None, 0
@@ -71,16 +81,26 @@ def convert_row(row: FetchedPartition, version: int) -> None:
             row.error_code = ErrorCode.CORRUPT_MESSAGE
 
 
-def _before_zstd(data: bytes) -> bytes:
-    """Return the batches before the first one that is compressed with zstd."""
+def _before_zstd(records: FileSlice) -> FileSlice:
+    """Return the batches before the first one that is compressed with zstd.
+
+    Raises `KafkaError` when there is none, and `CorruptRecord` at a size that cannot be.
+    """
     position = 0
-    while position + _HEAD.size <= len(data):
-        _, size, _, magic, _, attributes = _HEAD.unpack_from(data, position)
+    chunk, chunk_start = b"", 0
+    while True:
+        at = position - chunk_start
+        if at + _HEAD.size > len(chunk):
+            chunk, chunk_start, at = records.read_part(position, _CHUNK_BYTES), position, 0
+            if len(chunk) < _HEAD.size:
+                return records
+        size, magic, attributes = _HEAD.unpack_from(chunk, at)
         if magic == 2 and attributes & 7 == Codec.ZSTD:
             if position == 0:
                 raise KafkaError(
                     ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "records compressed with zstd need a newer client"
                 )
-            return data[:position]
-        position += 12 + size
-    return data
+            return records.first(position)
+        if size < _MIN_ENTRY_SIZE:
+            raise CorruptRecord(f"an entry of {size} bytes is too small, {position} bytes into a fetch")
+        position += _LOG_OVERHEAD + size

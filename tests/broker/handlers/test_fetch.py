@@ -8,11 +8,15 @@ import pytest
 import trio
 import trio.testing
 
+from kcli.broker.fetch_data import FetchedPartition
+from kcli.broker.fetch_data import FetchPartition as PartitionOfFetch
+from kcli.broker.handlers.fetch_conversion import convert_row
 from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.message_set import LegacyEntry
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from kcli.protocol.record_batch import iter_batches
+from kcli.storage.file_records import FileRecords, FileSlice
 from tests.broker.handlers.test_produce import with_follower
 from tests.broker.node import START_MS, Client, Node, connected, running_node
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
@@ -393,6 +397,29 @@ async def test_zstd_needs_version_10(
         await fill(client, "t", b"c")
         data = fetched(await client.ask(fetch_request("t", offset), version))
         assert (data.error_code, offsets(data)) == (error, expected)
+
+
+@pytest.mark.parametrize("version", [4, 9])
+async def test_looking_for_zstd_reads_heads_only(
+    version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        await fill(client, "t", b"a" * 900_000, b"b" * 100, b"c" * 900_000)
+        await fill(client, "t", b"d", codec=Codec.ZSTD)
+        monkeypatch.delattr(FileSlice, "read")
+        request = fetch_request("t", max_bytes=1 << 22)
+        data = fetched(await client.ask(request, version))
+        assert (data.error_code, offsets(data)) == (0, [0, 1, 2])
+
+
+def test_a_size_that_cannot_be_ends_the_search_for_zstd(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(bytes(8) + (-12).to_bytes(4, "big", signed=True) + bytes(100))
+    row = FetchedPartition(PartitionOfFetch("t", UNKNOWN_ID, 0, 0, 1000))
+    row.records = FileRecords.open(str(path)).slice(0, 112)
+    convert_row(row, 9)
+    assert [row.error_code, row.records, row.size] == [ErrorCode.CORRUPT_MESSAGE, None, 0]
 
 
 async def test_a_failed_directory_has_an_older_name_for_older_versions(tmp_path: Path) -> None:
