@@ -168,6 +168,7 @@ def start_daemon(data_dir: Path) -> None:
     except OSError as error:
         raise KcliError(f"cannot write to `{data_dir}`: {error.strerror}") from error
     with log:
+        earlier_bytes = log.seek(0, os.SEEK_END)
         process = subprocess.Popen(
             [sys.executable, "-m", "kcli", *arguments],
             stdin=subprocess.DEVNULL,
@@ -176,12 +177,20 @@ def start_daemon(data_dir: Path) -> None:
             start_new_session=True,
         )
     assert process.stdout is not None
-    ready = process.stdout.readline()
+    with process.stdout:
+        ready = process.stdout.readline()
     if not ready:
         process.wait()
-        lines = log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-        errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-        reason = errors[-1] if errors else "it gave no reason"
+        reason = last_error(log_path, earlier_bytes)
         raise KcliError(f"the broker did not start: {reason}", hint=f"see {log_path}")
     sys.stdout.write(ready.decode())
     process.returncode = 0  # it goes on without us: nobody will wait for it
+
+
+def last_error(log_path: Path, start: int) -> str:
+    """Return the last error in a broker's log from byte `start` on: what stands before is of earlier runs."""
+    with log_path.open("rb") as log:
+        log.seek(start)
+        lines = log.read().decode(errors="replace").splitlines()
+    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
+    return errors[-1] if errors else "it gave no reason"
