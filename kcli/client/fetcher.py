@@ -1,4 +1,4 @@
-"""Fetcher: keeps the assigned partitions supplied with data and positions.
+"""Fetcher: keeps the assigned partitions supplied with data.
 
 One task starts fetches: at most one per node, naming every partition that node leads, is not paused and has
 room. A partition is fetched one answer ahead of the one being handed out, so that the network and the
@@ -6,15 +6,15 @@ application overlap. While some partitions of a node are full, those that lately
 a little and then asked without waiting: a long poll for them alone would keep the busy ones waiting, as a
 node answers one fetch at a time.
 
-Partitions without a position get one by ListOffsets to their leaders. Errors that do not pass are kept and
-raised by the next `poll`.
+Partitions without a position are left to `PositionResets`. Errors that do not pass are kept and raised by
+the next `poll`.
 
-| error of a partition             | what follows                                                   |
-|----------------------------------|----------------------------------------------------------------|
-| 1                                | from a follower: back to the leader; else the reset strategy   |
-| 3, 5, 6, 9, 56, 74, 78, 100, 103 | new metadata, again after a backoff                            |
-| 75, -1                           | again after a backoff                                          |
-| anything else                    | raised, with partition and offset                              |
+| error of a partition | what follows                                                   |
+|----------------------|----------------------------------------------------------------|
+| 1                    | from a follower: back to the leader; else the reset strategy   |
+| `STALE_METADATA`     | new metadata, again after a backoff                            |
+| 75, 78, -1           | again after a backoff                                          |
+| anything else        | raised, with partition and offset                              |
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from kcli.client.admin.partitions import EARLIEST, LATEST, list_offsets
 from kcli.client.completed_fetch import BadFetch, CompletedFetch
-from kcli.client.config import duration_ms
 from kcli.client.fetch_session import FetchSession, FetchTarget
-from kcli.client.metadata import Node, TopicPartition
+from kcli.client.metadata import STALE_METADATA, Node, TopicPartition
+from kcli.client.position_resets import PositionResets
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -50,9 +49,8 @@ HOLD_BACK_SECONDS = 0.1
 MAX_VERSION_BY_NAME = 12
 """The last Fetch version that names topics; later ones need their ids."""
 
-STALE_METADATA = frozenset(ErrorCode.of(code) for code in (3, 5, 6, 9, 56, 74, 78, 100, 103))
 SESSION_ERRORS = frozenset(ErrorCode.of(code) for code in (70, 71, 106))
-PASSING = frozenset({ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.UNKNOWN_SERVER_ERROR})
+PASSING = frozenset(ErrorCode.of(code) for code in (75, 78, -1))
 
 
 class Asked(NamedTuple):
@@ -88,7 +86,7 @@ class Fetcher:
         self._outstanding: set[int] = set()
         self._held_since: dict[int, float] = {}
         self._sessions: dict[int, FetchSession] = {}
-        self._resetting: set[object] = set()
+        self._resets = PositionResets(client, config, subscription, wall_ms, self._reset_ended)
         client.cache.listeners.append(self._metadata_changed)
 
     def wake(self) -> None:
@@ -109,8 +107,7 @@ class Fetcher:
         async with trio.open_nursery() as nursery:
             while True:
                 self._wakeup = trio.Event()
-                self._start_resets(nursery)
-                next_look = self._start_fetches(nursery)
+                next_look = min(self._resets.start(nursery), self._start_fetches(nursery))
                 with trio.move_on_at(next_look):
                     await self._wakeup.wait()
 
@@ -125,67 +122,10 @@ class Fetcher:
         self.error = self.error or error
         self._tell()
 
-    # --- positions -------------------------------------------------------------------------------------
-
-    def _start_resets(self, nursery: trio.Nursery) -> None:
-        waiting = [
-            state for state in self._subscription.awaiting_reset() if state.token not in self._resetting
-        ]
-        if not waiting:
-            return
-        if any(state.reset_to == "none" for state in waiting):
-            names = ", ".join(str(state.partition) for state in waiting if state.reset_to == "none")
-            self._resetting.update(state.token for state in waiting)
-            self._fail(
-                KcliError(
-                    f"no valid offset to read from: {names}",
-                    hint="seek, or set `auto.offset.reset` to earliest or latest",
-                )
-            )
-            return
-        tokens = {state.partition: state.token for state in waiting}
-        timestamps = {state.partition: self._reset_timestamp(state.reset_to) for state in waiting}
-        self._resetting.update(tokens.values())
-        nursery.start_soon(self._reset, tokens, timestamps)
-
-    async def _reset(
-        self, tokens: dict[TopicPartition, object], timestamps: dict[TopicPartition, int]
-    ) -> None:
-        try:
-            results = await list_offsets(
-                self._client, timestamps, read_committed=self._config.is_read_committed
-            )
-            for partition, found in results.items():
-                state = self._subscription.partitions.get(partition)
-                # Whoever sought or was assigned anew meanwhile has a position of its own.
-                if state is None or state.token is not tokens[partition]:
-                    continue
-                if isinstance(found, KafkaError):
-                    self._fail(KafkaError(found.code, f"{partition}: {found.message}", hint=found.hint))
-                else:
-                    self._apply_reset(state, found.offset)
-        except KcliError as error:
-            self._fail(error)
-        finally:
-            self._resetting.difference_update(tokens.values())
+    def _reset_ended(self, error: KcliError | None) -> None:
+        self.error = self.error or error
         self._tell()
         self.wake()
-
-    def _apply_reset(self, state: AssignedPartition, offset: int) -> None:
-        if offset >= 0:
-            state.seek(offset)
-        else:
-            # No record is as young as the duration asked for: go on at the end.
-            state.reset("latest")
-
-    def _reset_timestamp(self, strategy: str) -> int:
-        match strategy:
-            case "earliest":
-                return EARLIEST
-            case "latest":
-                return LATEST
-            case _:
-                return self._wall_ms() - duration_ms(strategy)
 
     # --- starting fetches ------------------------------------------------------------------------------
 

@@ -20,6 +20,23 @@ if TYPE_CHECKING:
 
     from kcli.protocol.messages.metadata import MetadataResponse
 
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Codes that say that the snapshot is out of date (Kafka class `InvalidMetadataException`, and 41)."""
+
 
 class TopicPartition(NamedTuple):
     """A partition of a topic. Prints as Kafka does: `orders-0`."""

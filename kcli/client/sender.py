@@ -25,7 +25,7 @@ import trio
 from kcli.client.backoff import Backoff
 from kcli.client.bootstrap import Unreachable
 from kcli.client.connection import Disconnected, RequestTimedOut
-from kcli.client.metadata import Node, TopicPartition
+from kcli.client.metadata import STALE_METADATA, Node, TopicPartition
 from kcli.client.routing import ANY
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -55,7 +55,6 @@ THREAD_BYTES = 64 * 1024
 MAX_VERSION_BY_NAME = 12
 """The last Produce version that names topics; later ones need their ids."""
 
-STALE_METADATA = frozenset(ErrorCode.of(code) for code in (3, 5, 6, 9, 13, 56, 72, 74, 100, 103))
 RETRIED = STALE_METADATA | {ErrorCode.of(code) for code in (2, 7, 14, 15, 16, 19, 20, 75)}
 OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 

@@ -23,6 +23,7 @@ from kcli.errors import KcliError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kcli.client.backoff import Backoff
     from kcli.client.completed_fetch import CompletedFetch
     from kcli.client.metadata import TopicPartition
 
@@ -47,13 +48,14 @@ class AssignedPartition:
     __slots__ = (
         "buffered", "fetch_position", "high_watermark", "is_idle", "is_in_flight", "is_paused",
         "last_stable_offset", "leader_epoch", "log_start_offset", "partition", "position",
-        "preferred_replica", "reset_to", "retry_at", "state", "token",
+        "preferred_replica", "reset_backoff", "reset_to", "retry_at", "state", "token",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, reset_to: str) -> None:
         self.partition = partition
         self.state = FetchState.AWAIT_RESET
         self.reset_to = reset_to
+        self.reset_backoff: Backoff | None = None
         self.position = -1
         self.fetch_position = -1
         self.token = object()
@@ -105,6 +107,7 @@ class AssignedPartition:
         self.buffered.clear()
         self.token = object()
         self.retry_at = -math.inf
+        self.reset_backoff = None
         self.is_idle = False
 
 

@@ -29,6 +29,7 @@ from kcli.protocol.messages.fetch import (
     PartitionData,
 )
 from kcli.protocol.messages.list_offsets import ListOffsetsRequest
+from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.record_batch import RecordBatchBuilder
 from tests.client.fake_brokers import Disconnect, FakeBrokers, fake_cluster
 
@@ -459,6 +460,33 @@ async def test_an_unknown_topic_is_raised(autojump_clock: trio.testing.MockClock
         consumer.assign([ORDERS_0])
         with pytest.raises(KafkaError, match="orders-0: "):
             await consumer.poll()
+
+
+async def test_a_reset_that_fails_backs_off_while_nobody_polls(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with fake_cluster() as (brokers, client), Consumer(client, EARLIEST) as consumer:
+        consumer.assign([ORDERS_0])
+        await trio.sleep(2)
+        # 0.1 + 0.2 + 0.4 + 0.8 seconds apart, and as often for the snapshot.
+        assert len(brokers.received(MetadataRequest)) < 20
+        brokers.add_topic("orders", 1)
+        fill(brokers, batch(0, [b"x"]), end_offset=1)
+        with pytest.raises(KafkaError, match="orders-0: "):
+            await consumer.poll()
+        assert await read_until(consumer, ORDERS_0, 1) == [(0, b"x")]
+
+
+async def test_the_strategy_none_keeps_no_other_partition_waiting(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    config = ConsumerConfig(auto_offset_reset="none")
+    async with fake_cluster(topics={"orders": 2}) as (_, client), Consumer(client, config) as consumer:
+        consumer.assign([ORDERS_0, TopicPartition("orders", 1)])
+        consumer.seek_to_beginning(ORDERS_0)
+        with pytest.raises(KcliError, match="no valid offset to read from: orders-1"):
+            await consumer.poll()
+        assert await consumer.position(ORDERS_0) == 0
 
 
 async def test_a_new_leader_named_in_the_answer_is_asked_next(autojump_clock: trio.testing.MockClock) -> None:

@@ -75,7 +75,7 @@ class Trouble:
     def _is_known(self, row: Any) -> bool:
         batch = RecordBatch(row.records)
         epoch, expected = self.brokers.topics["orders"][row.index].producers.get(batch.producer_id, (-1, 0))
-        return batch.producer_epoch == epoch and batch.base_sequence < expected
+        return bool(batch.producer_epoch == epoch and batch.base_sequence < expected)
 
     def _refused(self, request: ProduceRequest) -> Any:
         if any(self._is_known(row) for topic in request.topic_data for row in topic.partition_data):

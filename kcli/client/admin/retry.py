@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar
 import trio
 
 from kcli.client.backoff import Backoff
+from kcli.client.metadata import STALE_METADATA
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
@@ -18,22 +19,19 @@ if TYPE_CHECKING:
 Item = TypeVar("Item")
 Value = TypeVar("Value")
 
-STALE_METADATA = frozenset(
+LATER = frozenset(
     {
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NETWORK_EXCEPTION,
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
     }
 )
-"""Codes that say that another node has to be asked."""
-
-LATER = STALE_METADATA | {
-    ErrorCode.NETWORK_EXCEPTION,
-    ErrorCode.OFFSET_NOT_AVAILABLE,
-    ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-}
+"""Codes that pass. Of the stale metadata, an unknown topic is not among them: it is the answer."""
 
 
 async def retry_items(
