@@ -38,6 +38,9 @@ _BATCH_HEAD_SIZE = _BATCH_HEAD.size
 _MIN_HEADER_SIZE = 27
 """Up to and with the last offset delta of a batch; every entry that is whole has at least 26 bytes."""
 
+_STAMP_SIZE = 16
+"""What the leader gives a batch, its base offset and leader epoch, is in the first bytes."""
+
 _MIN_ENTRY_SIZES = (14, 22, 49)
 """The smallest legal size field, by magic."""
 
@@ -78,23 +81,27 @@ class WriteAhead:
     else may be appended meanwhile. `undo` what was not appended.
     """
 
-    __slots__ = ("_data", "_file", "_position", "served")
+    __slots__ = ("_data", "_file", "_position", "_stamp", "served")
 
     def __init__(self, file: OpenFile, position: int, data: Buffer) -> None:
         self._file = file
         self._position = position
         self._data = data
+        self._stamp = bytes(data[:_STAMP_SIZE])
         self.served = False
-        """Whether the entries have been appended."""
+        """Whether entries have been appended there, so that nothing is left to undo."""
 
     def run(self) -> None:
         """Write. After an `OSError` nothing is left."""
         write_at(self._file.descriptor, self._data, self._position)
 
-    def serves(self, file: OpenFile | None, position: int) -> bool:
-        """Whether an append to that place finds the entries there; if so it counts as made."""
+    def serves(self, file: OpenFile | None, position: int, data: Buffer) -> bool:
+        """Whether an append of `data` to that place, which counts as made, finds the same entries there.
+
+        They are others when they got another offset or leader epoch meanwhile.
+        """
         self.served = file is self._file and position == self._position
-        return self.served
+        return self.served and bytes(data[:_STAMP_SIZE]) == self._stamp
 
     def undo(self) -> None:
         """Cut off what was written. Raises `OSError`."""
@@ -190,7 +197,7 @@ class FileRecords:
         What `written` has put there already is not written again.
         """
         position, length = self.size, len(data)
-        if written is None or not written.serves(self._file, position):
+        if written is None or not written.serves(self._file, position, data):
             write_at((self._file or self.handle).descriptor, data, position)
         self.size = position + length
 

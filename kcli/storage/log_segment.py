@@ -150,14 +150,19 @@ class LogSegment:
     ) -> None:
         """Write whole entries, given as bytes and taken apart, at the end.
 
-        After an `OSError` nothing of them is left.
+        After an `OSError` nothing of them is left in the log file. The indexes in memory may know of them: the
+        segment is not to be used any more, and the next start makes sure of its indexes.
         """
-        position = self.records.size
+        start = position = self.records.size
         self.records.append(data, written)
         add = self.indexes.add
-        for batch in batches:
-            add(batch, position)
-            position += batch.size_in_bytes
+        try:
+            for batch in batches:
+                add(batch, position)
+                position += batch.size_in_bytes
+        except OSError:
+            self.records.truncate_to(start)
+            raise
         last_offset = batch.last_offset
         base_offset = batch.base_offset if batch.magic == 2 else last_offset
         # Not the batch itself: it holds on to the caller's buffer.

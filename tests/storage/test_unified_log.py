@@ -15,9 +15,11 @@ from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_t
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.message_set import MessageSetBuilder
 from kcli.protocol.record_batch import RecordBatch, iter_batches
+from kcli.protocol.record_batch_header import set_base_offset_and_epoch
 from kcli.storage.log_config import LOG_APPEND_TIME, LogConfig
 from kcli.storage.log_read import Isolation
 from kcli.storage.producer_append import Origin
+from kcli.storage.segment_indexes import SegmentIndexes
 from kcli.storage.transaction_index import AbortedTransaction
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of
 
@@ -605,6 +607,65 @@ def test_a_full_disk_loses_only_the_batch_at_hand(log: LogHarness, monkeypatch: 
     assert len(log.values()) == 3
     log.fill(1)
     assert len(log.values()) == 4
+
+
+def test_an_index_that_cannot_be_read_leaves_nothing_of_the_batch(
+    log: LogHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.fill(3)
+    size = log.log.size_bytes
+    lost = bytearray()
+    for offset in (3, 4):
+        batch = batch_of(b"lost")
+        set_base_offset_and_epoch(batch, 0, offset, 0)
+        lost += batch
+    added = SegmentIndexes.add
+    calls = []
+
+    def add(indexes: SegmentIndexes, each: RecordBatch, position: int) -> None:
+        calls.append(position)
+        if len(calls) == 2:
+            raise OSError(errno.EIO, "Input/output error")
+        added(indexes, each, position)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SegmentIndexes, "add", add)
+        with pytest.raises(KafkaError) as refused:
+            log.log.append_as_follower(lost, now_ms=NOW_MS)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(calls) == 2
+    assert log.path(0).stat().st_size == size
+    log.crash()
+    assert len(log.values()) == 3
+
+
+def test_what_was_written_ahead_in_another_epoch_is_written_again(log: LogHarness) -> None:
+    log.fill(1)
+    records = batch_of(b"v" * 100)
+    validated = log.log.validate(records, now_ms=NOW_MS)
+    written = log.log.write_ahead(validated, leader_epoch=0, now_ms=NOW_MS)
+    assert written is not None
+    written.run()
+    info = log.log.append(validated, leader_epoch=7, now_ms=NOW_MS, written=written)
+    assert info.first_offset == 1
+    # What is there now is not to be undone.
+    assert written.served
+    assert [(each.base_offset, each.partition_leader_epoch) for each in log.batches()] == [(0, 0), (1, 7)]
+
+
+def test_what_was_written_ahead_is_not_written_again(
+    log: LogHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.fill(1)
+    validated = log.log.validate(batch_of(b"v" * 100), now_ms=NOW_MS)
+    written = log.log.write_ahead(validated, leader_epoch=0, now_ms=NOW_MS)
+    assert written is not None
+    written.run()
+    with monkeypatch.context() as patch:
+        patch.delattr(os, "pwrite")
+        log.log.append(validated, leader_epoch=0, now_ms=NOW_MS, written=written)
+    assert written.served
+    assert [each.base_offset for each in log.batches()] == [0, 1]
 
 
 def test_a_write_that_the_kernel_cuts_short_leaves_whole_batches(log: LogHarness) -> None:
