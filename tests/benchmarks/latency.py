@@ -1,7 +1,7 @@
 """Round trips of single records with acks=1: one in flight, and 16 connections with 4 each.
 
 The frame is ready-made, 100 bytes of record. `blocking` is kcli's own engine behind a blocking thread: what
-is above it is the price of the trio loop.
+is above it is the price of the trio loop. CPU is that of the broker, per request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from tests.benchmarks import wire
-from tests.benchmarks.measure import ROUNDS, alternate, percentile
+from tests.benchmarks.measure import ROUNDS, alternate, cpu_seconds, percentile
 from tests.benchmarks.peers import running
 from tests.benchmarks.table import Gate, Table, ratio
 
@@ -65,15 +65,25 @@ def _round_trips(single: dict[str, wire.Producing]) -> Table:
 
 def _together(stack: ExitStack, peers: dict[str, Peer], batch: bytes) -> Table:
     subjects = {}
+    cpu: dict[str, list[float]] = {name: [] for name in peers}
     for name, peer in peers.items():
         clients = [stack.enter_context(peer.connect()) for _ in range(CONNECTIONS)]
         connections = [wire.Producing(client, "single", batch) for client in clients]
-        subjects[name] = partial(wire.together, connections, IN_FLIGHT, SECONDS)
+        subjects[name] = partial(_rate, connections, peer.process.pid, cpu[name])
     found = alternate(subjects)
     table = Table(
-        f"latency: {CONNECTIONS} connections, {IN_FLIGHT} in flight each", ("", "requests/s", "kcli / it")
+        f"latency: {CONNECTIONS} connections, {IN_FLIGHT} in flight each",
+        ("", "requests/s", "kcli / it", "CPU us"),
     )
     for name, rate in found.items():
-        table.add(name, rate, ratio(found["kcli"], rate))
+        table.add(name, rate, ratio(found["kcli"], rate), median(cpu[name]))
     table.gates.append(Gate("requests/s: kcli / mock", found["kcli"] / found["mock"], 0.5, at_least=True))
     return table
+
+
+def _rate(connections: list[wire.Producing], pid: int, cpu: list[float]) -> float:
+    """Return requests per second; add the CPU microseconds that each took to `cpu`."""
+    before = cpu_seconds(pid)
+    rate = wire.together(connections, IN_FLIGHT, SECONDS)
+    cpu.append((cpu_seconds(pid) - before) / (rate * SECONDS) * 1e6)
+    return rate

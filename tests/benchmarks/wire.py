@@ -118,9 +118,18 @@ class Producing:
         self.frame = produce_frame(topic, batch)
         self._error_at = 4 + 4 + 4 + 2 + len(topic) + 4 + 4
         self._buffer = memoryview(bytearray(64 * 1024))
+        deadline = time.monotonic() + LEADER_TIMEOUT_SECONDS
+        # A broker may tell of a leader before that knows it is one.
+        while self._first() == ErrorCode.NOT_LEADER_OR_FOLLOWER and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self._check(self.answer_bytes)
+
+    def _first(self) -> int:
+        """Send the request, learn how large its answer is, and return the error code."""
         self.socket.sendall(self.frame)
         self.answer_bytes = 4 + _SIZE.unpack(self._receive(4))[0]
-        self._check(4 + len(self._receive(self.answer_bytes - 4, 4)))
+        self._receive(self.answer_bytes - 4, 4)
+        return int(_ERROR.unpack_from(self._buffer, self._error_at)[0])
 
     def _receive(self, count: int, start: int = 0) -> memoryview:
         end = start + count
