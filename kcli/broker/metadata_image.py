@@ -127,6 +127,33 @@ class MetadataImage:
         broker = self.brokers.get(node_id)
         return broker is not None and broker.is_active
 
+    def brokers_with_listener(
+        self, listener_name: str, node_ids: Iterable[int] | None = None
+    ) -> list[tuple[BrokerRegistration, Endpoint]]:
+        """Return the brokers that have a listener, fenced ones too, and where it is, by ascending id.
+
+        `node_ids` asks for these only; an id that nobody has is left out.
+        """
+        wanted = self.brokers.keys() if node_ids is None else self.brokers.keys() & set(node_ids)
+        brokers = [self.brokers[node_id] for node_id in sorted(wanted)]
+        return [
+            (broker, endpoint)
+            for broker in brokers
+            if (endpoint := broker.endpoint(listener_name)) is not None
+        ]
+
+    def reachable_brokers(self, listener_name: str) -> dict[int, tuple[BrokerRegistration, Endpoint]]:
+        """Return the brokers that clients of a listener can use, by ascending id.
+
+        The first of them is the one that clients are told is the controller: every broker takes what is
+        for the controller.
+        """
+        return {
+            broker.node_id: (broker, endpoint)
+            for broker, endpoint in self.brokers_with_listener(listener_name)
+            if not broker.fenced
+        }
+
 
 EMPTY_IMAGE = MetadataImage()
 

@@ -9,6 +9,7 @@ import pytest
 
 from kcli.broker.metadata_image import (
     EMPTY_IMAGE,
+    Endpoint,
     InvalidMetadata,
     LeaderRecoveryState,
     MetadataDelta,
@@ -200,3 +201,22 @@ def test_records_that_cannot_follow(record: MetadataRecord) -> None:
 def test_an_empty_image_has_nothing() -> None:
     assert EMPTY_IMAGE.topic_config("a") == {}
     assert not EMPTY_IMAGE.broker_is_active(1)
+
+
+# --- who can be reached --------------------------------------------------------------------------
+
+
+def test_brokers_are_found_by_the_listener_they_have() -> None:
+    elsewhere = replace(broker(1), endpoints=(Endpoint("OTHER", "host-1", 9093),))
+    image = image_of(broker(3), broker(2, fenced=True), elsewhere, broker(4))
+
+    def ids(*wanted: int) -> list[int]:
+        found = image.brokers_with_listener("PLAINTEXT", wanted or None)
+        assert all(endpoint.host == f"host-{each.node_id}" for each, endpoint in found)
+        return [each.node_id for each, _ in found]
+
+    assert ids() == [2, 3, 4]
+    assert ids(4, 2, 1, 9) == [2, 4]
+    assert list(image.reachable_brokers("PLAINTEXT")) == [3, 4]
+    assert list(image.reachable_brokers("OTHER")) == [1]
+    assert image.reachable_brokers("NONE") == {}

@@ -28,26 +28,21 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}"
         )
-    brokers = []
-    controller_id = -1
-    for node_id, registration in sorted(broker.image.brokers.items()):
-        endpoint = registration.endpoint(context.listener_name)
-        if endpoint is None or (registration.fenced and not request.include_fenced_brokers):
-            continue
-        if controller_id == -1 and not registration.fenced:
-            controller_id = node_id
-        brokers.append(
-            DescribeClusterBroker(
-                broker_id=node_id,
-                host=endpoint.host,
-                port=endpoint.port,
-                rack=registration.rack,
-                is_fenced=registration.fenced,
-            )
+    image, listener_name = broker.image, context.listener_name
+    brokers = [
+        DescribeClusterBroker(
+            broker_id=registration.node_id,
+            host=endpoint.host,
+            port=endpoint.port,
+            rack=registration.rack,
+            is_fenced=registration.fenced,
         )
+        for registration, endpoint in image.brokers_with_listener(listener_name)
+        if request.include_fenced_brokers or not registration.fenced
+    ]
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=controller_id,
+        controller_id=next(iter(image.reachable_brokers(listener_name)), -1),
         brokers=brokers,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR

@@ -240,12 +240,9 @@ class _Fetch:
 
     def _endpoints(self, rows: Iterable[FetchedPartition]) -> list[NodeEndpoint]:
         leaders = {row.current_leader[0] for row in rows if row.current_leader is not None}
-        endpoints = []
-        for node_id in sorted(leaders):
-            broker = self._broker.image.brokers.get(node_id)
-            endpoint = None if broker is None else broker.endpoint(self._listener_name)
-            if broker is not None and endpoint is not None:
-                endpoints.append(
-                    NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-                )
-        return endpoints
+        if not leaders:
+            return []
+        return [
+            NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker, endpoint in self._broker.image.brokers_with_listener(self._listener_name, leaders)
+        ]

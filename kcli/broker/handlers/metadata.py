@@ -183,21 +183,14 @@ def _body(topics: list[bytes], request: MetadataRequest, context: RequestContext
     """Return the response body: everything else encoded as usual, the topics put in their place."""
     version = context.api_version
     image = context.broker.image
-    brokers, controller_id = [], -1
-    for node_id, broker in sorted(image.brokers.items()):
-        endpoint = None if broker.fenced else broker.endpoint(context.listener_name)
-        if endpoint is not None:
-            brokers.append(
-                MetadataResponseBroker(
-                    node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
-                )
-            )
-            if controller_id == -1:
-                controller_id = node_id  # Every broker takes what is for the controller.
+    reachable = image.reachable_brokers(context.listener_name)
     response = MetadataResponse(
-        brokers=brokers,
+        brokers=[
+            MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for node_id, (broker, endpoint) in reachable.items()
+        ],
         cluster_id=context.broker.cluster_id,
-        controller_id=controller_id,
+        controller_id=next(iter(reachable), -1),
         topics=[],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR

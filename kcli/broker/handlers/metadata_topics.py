@@ -46,11 +46,7 @@ class EncodedTopics:
         self._image = image
         self._version = version
         self._rows: dict[_State, tuple[int, bytes]] = {}
-        self._reachable = frozenset(
-            node_id
-            for node_id, broker in image.brokers.items()
-            if not broker.fenced and broker.endpoint(listener_name) is not None
-        )
+        self._reachable = frozenset(image.reachable_brokers(listener_name))
 
     def encode(self, topic: TopicImage, *, is_internal: bool, operations: int) -> bytes:
         """Return a topic with all its partitions."""

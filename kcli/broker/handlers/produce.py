@@ -318,16 +318,11 @@ class _Append:
         return None if name is None else manager.current_leader(name, index)
 
     def _endpoints(self, node_ids: set[int]) -> list[NodeEndpoint]:
-        brokers = self._context.broker.image.brokers
-        endpoints = []
-        for node_id in sorted(node_ids):
-            broker = brokers.get(node_id)
-            endpoint = None if broker is None else broker.endpoint(self._context.listener_name)
-            if broker is not None and endpoint is not None:
-                endpoints.append(
-                    NodeEndpoint(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
-                )
-        return endpoints
+        image, listener_name = self._context.broker.image, self._context.listener_name
+        return [
+            NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker, endpoint in image.brokers_with_listener(listener_name, node_ids)
+        ]
 
 
 def check_one_batch(records: memoryview, version: int) -> None:

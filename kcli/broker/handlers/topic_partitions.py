@@ -23,6 +23,8 @@ from kcli.protocol.messages.describe_topic_partitions import (
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kcli.broker.metadata_image import MetadataImage, PartitionRegistration, TopicImage
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
@@ -36,6 +38,7 @@ def describe_topic_partitions(
     cursor = request.cursor
     names = _names(request, image)
     limit = context.broker.config.max_request_partition_size_limit
+    reachable = image.reachable_brokers(context.listener_name).keys()
     remaining = max(min(limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse(topics=[])
     for name in names:
@@ -48,7 +51,7 @@ def describe_topic_partitions(
             continue
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         end = min(len(topic.partitions), first + remaining)
-        response.topics.append(_topic(image, topic, range(first, end), context.listener_name))
+        response.topics.append(_topic(topic, range(first, end), reachable))
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
@@ -101,31 +104,27 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    image: MetadataImage, topic: TopicImage, indexes: range, listener_name: str
+    topic: TopicImage, indexes: range, reachable: Collection[int]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(image, index, topic.partitions[index], listener_name) for index in indexes],
+        partitions=[_partition(index, topic.partitions[index], reachable) for index in indexes],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    image: MetadataImage, index: int, partition: PartitionRegistration, listener_name: str
+    index: int, partition: PartitionRegistration, reachable: Collection[int]
 ) -> DescribeTopicPartitionsResponsePartition:
-    def is_reachable(node_id: int) -> bool:
-        broker = image.brokers.get(node_id)
-        return broker is not None and not broker.fenced and broker.endpoint(listener_name) is not None
-
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,
-        leader_id=partition.leader if is_reachable(partition.leader) else -1,
+        leader_id=partition.leader if partition.leader in reachable else -1,
         leader_epoch=partition.leader_epoch,
         replica_nodes=list(partition.replicas),
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.elr),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=[node_id for node_id in partition.replicas if not is_reachable(node_id)],
+        offline_replicas=[node_id for node_id in partition.replicas if node_id not in reachable],
     )
