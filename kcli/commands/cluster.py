@@ -161,7 +161,6 @@ async def api_versions(
 ) -> ApiVersions:
     """Show the versions of each API that each broker speaks."""
     from kcli.client import admin
-    from kcli.commands.api_names import CLIENT_APIS
     from kcli.commands.session import failure, open_client
 
     async with open_client(bootstrap_server, command_config, command_property) as client:
@@ -173,11 +172,6 @@ async def api_versions(
             continue
         node = answer.node
         row = NodeRow(node.node_id, node.host, node.port, node.rack, is_fenced=False, is_controller=False)
-        apis = [
-            ApiRange(
-                api.api_key, CLIENT_APIS.get(api.api_key, (api.name,))[0], api.min_version, api.max_version
-            )
-            for api in answer.apis
-        ]
+        apis = [ApiRange(api.api_key, api.name, api.min_version, api.max_version) for api in answer.apis]
         found.append(NodeApis(row, apis))
     return ApiVersions(found, failures)
