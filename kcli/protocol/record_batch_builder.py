@@ -28,9 +28,6 @@ from kcli.protocol.varints import SMALL_VARINT_LIMIT, SMALL_VARINTS, encode_vari
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Length, attributes, timestamp, offset, key length, value length and header count at their longest.
-MAX_RECORD_OVERHEAD = 5 + 1 + 10 + 5 + 5 + 5 + 5
-
 
 class RecordBatchBuilder:
     """Collects records and builds their batch.
@@ -195,14 +192,6 @@ class RecordBatchBuilder:
             | (TRANSACTIONAL_BIT if self.is_transactional else 0)
             | (CONTROL_BIT if self.is_control else 0)
         )
-
-
-def record_size_upper_bound(
-    key: bytes | None, value: bytes | None, headers: Sequence[tuple[str, bytes | None]] = ()
-) -> int:
-    """Bytes that one record takes in a batch at most, the batch's header not counted."""
-    size = MAX_RECORD_OVERHEAD + len(key or b"") + len(value or b"")
-    return size + len(_encode_headers(headers)) if headers else size
 
 
 def _encode_headers(headers: Iterable[tuple[str, bytes | None]]) -> bytes:

@@ -40,12 +40,6 @@ def wrap_int64(value: int) -> int:
     return ((value + 0x8000000000000000) & 0xFFFFFFFFFFFFFFFF) - 0x8000000000000000
 
 
-def varint_size(value: int) -> int:
-    """How many bytes `encode_varint(value)` takes."""
-    folded = (value << 1) ^ (value >> 63)
-    return max(1, (folded.bit_length() + 6) // 7)
-
-
 def read_varint(data: bytes | bytearray | memoryview, position: int) -> tuple[int, int]:
     """The 32-bit number at `position` and the position after it; raises `CorruptRecord`."""
     return _read(data, position, _LAST_GROUP_SHIFT_32)

@@ -22,7 +22,6 @@ from kcli.protocol.record_batch import (
     set_max_timestamp,
     set_producer_state,
 )
-from kcli.protocol.record_batch_builder import record_size_upper_bound
 from kcli.protocol.record_batch_header import update_crc
 from kcli.protocol.varints import encode_varint
 from tests.protocol.record_sets import Input, Written, inputs, record_sets, write
@@ -89,15 +88,6 @@ def test_records_come_back(codec: Codec, given: list[Input], base_offset: int) -
     assert batch.max_timestamp == max((record.timestamp for record in given), default=-1)
     if given:
         assert batch.last_offset == written.records[-1].offset
-
-
-@given(inputs)
-def test_a_record_never_takes_more_than_its_bound(record: Input) -> None:
-    builder = RecordBatchBuilder()
-    before = builder.estimated_size
-    builder.append(record.timestamp, record.key, record.value, record.headers)
-    bound = record_size_upper_bound(record.key, record.value, record.headers)
-    assert builder.estimated_size - before <= bound
 
 
 @pytest.mark.parametrize(
