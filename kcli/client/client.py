@@ -12,29 +12,31 @@ from its bootstrap addresses (KIP-899).
 from __future__ import annotations
 
 import random
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import trio
 
-from kcli.client.backoff import Backoff
+from kcli.client.attempts import Attempts
+from kcli.client.background import unwrapped
 from kcli.client.bootstrap import UnknownHost, Unreachable, open_tcp, parse_bootstrap
 from kcli.client.config import ClientConfig
-from kcli.client.connection import Disconnected, NotKafka, RequestTimedOut
+from kcli.client.connection import Disconnected, NotKafka
 from kcli.client.metadata import cluster_of
 from kcli.client.metadata_cache import MetadataCache
 from kcli.client.node_link import LinkState, NodeLink
-from kcli.client.routing import ANY, CONTROLLER, Target
+from kcli.client.routing import ANY
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Iterator
+    from collections.abc import AsyncIterator, Callable, Collection
 
     from kcli.client.bootstrap import OpenStream
     from kcli.client.connection import Connection
     from kcli.client.metadata import ClusterMetadata, Node, TopicMetadata
+    from kcli.client.routing import Target
     from kcli.client.versions import NodeVersions
 
 REFUSED_SECONDS = 1.5
@@ -63,23 +65,6 @@ async def connect(
                 yield client
             finally:
                 nursery.cancel_scope.cancel()
-
-
-@contextmanager
-def unwrapped() -> Iterator[None]:
-    """Raise an exception that came through a nursery alone without the group around it."""
-    try:
-        yield
-    except BaseExceptionGroup as group:
-        only: BaseException = group
-        while isinstance(only, BaseExceptionGroup) and len(only.exceptions) == 1:
-            only = only.exceptions[0]
-        # As it was raised: a cause or context of its own is kept, the group is not made one.
-        context, cause = only.__context__, only.__cause__
-        try:
-            raise only
-        finally:
-            only.__context__, only.__cause__ = context, cause
 
 
 class Client:
@@ -146,7 +131,7 @@ class Client:
         """As `request`, for a request whose content depends on the version it travels in."""
         if timeout_ms is None:
             timeout_ms = self.config.default_api_timeout_ms
-        attempts = _Attempts(self, target, timeout_ms / 1000)
+        attempts = Attempts(self, target, timeout_ms / 1000)
         while True:
             try:
                 with trio.move_on_at(attempts.deadline):
@@ -174,7 +159,7 @@ class Client:
     ) -> tuple[Node, NodeVersions]:
         """Return a broker and what it advertises."""
         seconds = (self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        attempts = _Attempts(self, node_id, seconds)
+        attempts = Attempts(self, node_id, seconds)
         while True:
             try:
                 with trio.move_on_at(attempts.deadline):
@@ -305,7 +290,7 @@ class Client:
         return min(links, key=lambda link: (max(0.0, link.retry_at - now), link.last_attempt))
 
     async def _any_connection(self) -> Connection:
-        attempts = _Attempts(self, ANY, self.config.default_api_timeout_ms / 1000)
+        attempts = Attempts(self, ANY, self.config.default_api_timeout_ms / 1000)
         while True:
             try:
                 return await attempts.connection()
@@ -396,61 +381,6 @@ class Client:
         if self.config.metadata_recovery_strategy == "rebootstrap":
             self.cache.forget_nodes()
             self._replace_moved_links()
-
-
-class _Attempts:
-    """The attempts of one request: where it goes, how long it may take, when the next try is due."""
-
-    def __init__(self, client: Client, target: Target, seconds: float) -> None:
-        now = trio.current_time()
-        config = client.config
-        self.deadline = now + seconds
-        # Whoever cannot be reached at all is given up earlier than whoever answers slowly.
-        self._unreachable_at = min(self.deadline, now + config.socket_connection_setup_timeout_ms / 1000)
-        self._client = client
-        self._target = target
-        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
-        self._last_error: KcliError | None = None
-        self._was_connected = False
-
-    async def connection(self) -> Connection:
-        """Return an open connection to the target."""
-        connection = await self._link().ready()
-        self._was_connected = True
-        return connection
-
-    def request_seconds(self) -> float:
-        """Return the timeout for one attempt."""
-        remaining = self.deadline - trio.current_time()
-        return min(self._client.config.request_timeout_ms / 1000, max(remaining, 0.001))
-
-    def failed(self, error: KcliError) -> None:
-        """Note an error; raise it if the time is up."""
-        self._last_error = error
-        self._client.request_metadata_update()
-        now = trio.current_time()
-        if now >= self.deadline or (not self._was_connected and now >= self._unreachable_at):
-            raise error
-
-    async def wait(self) -> None:
-        """Sleep the backoff, and no longer than there is time."""
-        delay = self._backoff.next_delay()
-        await trio.sleep(min(delay, max(0.0, self.deadline - trio.current_time())))
-
-    def timed_out(self) -> KcliError:
-        """Return the error for a request that got no answer within its whole time."""
-        if self._last_error is not None:
-            return self._last_error
-        return RequestTimedOut("the broker did not answer in time")
-
-    def _link(self) -> NodeLink:
-        target = self._target
-        cluster = self._client.cluster
-        if target is CONTROLLER:
-            target = cluster.controller_id if cluster.controller_id in cluster.nodes else ANY
-        if isinstance(target, int) and not cluster.nodes:
-            raise Disconnected("no broker of the cluster is known at the moment")
-        return self._client.link(target) if isinstance(target, int) else self._client.least_loaded()
 
 
 def metadata_request(topics: Collection[str] | None, version: int, *, auto_create: bool) -> MetadataRequest:

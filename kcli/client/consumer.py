@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import time
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import trio
 
 from kcli.client.admin.partitions import EARLIEST, LATEST, list_offsets
-from kcli.client.client import unwrapped
+from kcli.client.background import Background
 from kcli.client.completed_fetch import BadFetch
 from kcli.client.config import ConsumerConfig
 from kcli.client.fetcher import Fetcher
@@ -31,8 +31,6 @@ from kcli.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-    from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
 
     from kcli.client.admin.types import OffsetAndTimestamp
     from kcli.client.client import Client
@@ -45,7 +43,7 @@ class ConcurrentUse(KcliError):
     """Two tasks polled one consumer at the same time."""
 
 
-class Consumer:
+class Consumer(Background):
     """Reads by assignment, without a group. Used by one task at a time, with `async with`."""
 
     def __init__(
@@ -60,32 +58,16 @@ class Consumer:
         self._subscription = Subscription(self.config.auto_offset_reset)
         self._fetcher = Fetcher(client, self.config, self._subscription, wall_ms)
         self._is_polling = False
-        self._manager: AbstractAsyncContextManager[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._manager = self._running()
-        await self._manager.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        assert self._manager is not None
-        return await self._manager.__aexit__(kind, error, trace)
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        with unwrapped():
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._fetcher.run)
-                try:
-                    yield
-                finally:
-                    self._fetcher.close()
-                    nursery.cancel_scope.cancel()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._fetcher.run)
+            try:
+                yield
+            finally:
+                self._fetcher.close()
+                nursery.cancel_scope.cancel()
 
     # --- what is read ----------------------------------------------------------------------------------
 

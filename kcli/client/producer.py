@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from contextlib import asynccontextmanager
 from time import time
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import trio
 
 from kcli.client.accumulator import BATCH_OVERHEAD, RECORD_OVERHEAD, Accumulator
-from kcli.client.client import unwrapped
+from kcli.client.background import Background
 from kcli.client.config import ProducerConfig
 from kcli.client.memory_budget import MemoryBudget
 from kcli.client.partitioners import Partitioner
@@ -29,8 +29,6 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
-    from contextlib import AbstractAsyncContextManager
-    from types import TracebackType
 
     from kcli.client.client import Client
     from kcli.client.metadata import TopicMetadata
@@ -50,7 +48,7 @@ class ProducerClosed(KcliError):
     """The producer takes no more records."""
 
 
-class Producer:
+class Producer(Background):
     """Sends records to a cluster; shareable by many tasks. Use it with `async with`."""
 
     def __init__(
@@ -77,34 +75,18 @@ class Producer:
         self._largest = min(self.config.max_request_size, self.config.buffer_memory)
         self._is_closed = False
         self._sends = 0
-        self._manager: AbstractAsyncContextManager[None] | None = None
-
-    async def __aenter__(self) -> Self:
-        self._manager = self._running()
-        await self._manager.__aenter__()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool | None:
-        assert self._manager is not None
-        return await self._manager.__aexit__(kind, error, trace)
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        with unwrapped():
-            async with trio.open_nursery() as nursery:
-                nursery.start_soon(self._sender.run)
-                try:
-                    yield
-                    await self.close()
-                finally:
-                    self._is_closed = self._accumulator.is_closed = True
-                    self._sender.close()
-                    nursery.cancel_scope.cancel()
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._sender.run)
+            try:
+                yield
+                await self.close()
+            finally:
+                self._is_closed = self._accumulator.is_closed = True
+                self._sender.close()
+                nursery.cancel_scope.cancel()
 
     # --- sending ---------------------------------------------------------------------------------------
 
