@@ -150,7 +150,7 @@ class LogSegment:
     ) -> None:
         """Write whole entries, given as bytes and taken apart, at the end.
 
-        After an `OSError` nothing of them is left in the log file. The indexes in memory may know of them: the
+        After an `OSError` nothing of them is left in the log file. Indexes in memory may know of them: the
         segment is not to be used any more, and the next start makes sure of its indexes.
         """
         start = position = self.records.size
