@@ -20,6 +20,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 # A busy machine must not fail a test.
 hypothesis.settings.register_profile("kcli", deadline=None)
+hypothesis.settings.register_profile("thorough", deadline=None, max_examples=5000)
 hypothesis.settings.load_profile("kcli")
 
 

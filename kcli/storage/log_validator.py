@@ -359,6 +359,9 @@ class LogValidator:
                 leader_epoch=batch.partition_leader_epoch,
             )
             for record in batch.records(max_decompressed):
+                if record.timestamp < NO_TIMESTAMP:
+                    reason = f"negative timestamp: {record.timestamp}"
+                    raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, reason, [(builder.count, reason)])
                 builder.append(record.timestamp, record.key, record.value, record.headers)
             rebuilt += builder.build()
         result = [entry for entry in iter_batches(rebuilt) if isinstance(entry, RecordBatch)]

@@ -343,6 +343,12 @@ def test_too_many_records_are_refused_unread(codec: Codec) -> None:
     assert len(LogValidator(DEFAULT).validate(batch, now_ms=NOW_MS).batches) == 1
 
 
+def test_a_batch_with_a_negative_timestamp_is_not_built_anew() -> None:
+    config = LogConfig(compression_type="lz4")
+    batch = patched(batch_of(b"a", b"b"), base_timestamp=-5, max_timestamp=-5)
+    assert refusal(batch, config).code is ErrorCode.INVALID_TIMESTAMP
+
+
 def test_only_the_first_thousand_bad_records_are_named() -> None:
     builder = RecordBatchBuilder()
     for _ in range(1500):
