@@ -203,7 +203,7 @@ class Partition:
         info = log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, max_decompressed=max_decompressed
         )
-        log.advance_high_watermark(log.log_end_offset)
+        log.advance_high_watermark(info.last_offset + 1)
         self._touch(self.key)
         return info
 

@@ -170,7 +170,9 @@ class UnifiedLog:
 
     def advance_high_watermark(self, offset: int) -> bool:
         """Move the high watermark up to `offset`, at most to the log end; return whether it moved."""
-        offset = min(offset, self.log_end_offset)
+        end_offset = self._local.end_offset
+        if offset > end_offset:
+            offset = end_offset
         if offset <= self.high_watermark:
             return False
         self._set_high_watermark(offset)

@@ -206,7 +206,6 @@ def _skip_tags(body: memoryview, position: int, room: int) -> tuple[int, int]:
 
 _END_9 = b"\x01\x00\x00\x00\x00\x00\x00\x00\x00"
 """Behind a last row: no record errors, message or tags, no tags of the topic; throttle time; no tags."""
-_BYTES = [bytes([number]) for number in range(256)]
 
 Row = tuple[int, int, int, int, int]
 """Index, error code, base offset, append time, log start offset."""
@@ -214,23 +213,36 @@ Row = tuple[int, int, int, int, int]
 _ROW_0 = Struct(">ihq")
 _ROW_2 = Struct(">ihqq")
 _ROW_5 = Struct(">ihqqq")
+_pack_row_5 = _ROW_5.pack
 _NO_ERRORS_8 = b"\x00\x00\x00\x00\xff\xff"
+_NO_THROTTLE = b"\x00\x00\x00\x00"
+_END_8 = _NO_ERRORS_8 + _NO_THROTTLE
 _NO_ERRORS_9 = b"\x01\x00\x00"
 """No record errors, no error message; from version 9 both compact, and no tags."""
+_starts: dict[bytes, tuple[bytes, bytes]] = {}
+"""By topic: what comes before its only row."""
+_MAX_STARTS = 10_000
 
 
 def encode_one_row(name: bytes, row: Row, version: int) -> bytes:
     """Return the response body for one success in one topic, in a version from 3 to 12."""
+    starts = _starts.get(name) or _encode_starts(name)
     if version >= FLEXIBLE_FROM:
-        # A legal name is shorter than 250 bytes, so its length takes one byte or two.
-        size = len(name) + 1
-        length = _BYTES[size] if size < 0x80 else encode_unsigned_varint(size)
-        return b"".join((b"\x02", length, name, b"\x02", _ROW_5.pack(*row), _END_9))
-    start = (b"\x00\x00\x00\x01", _LENGTH.pack(len(name)), name, b"\x00\x00\x00\x01")
+        return starts[1] + _pack_row_5(*row) + _END_9
     if version >= 5:
-        end = _NO_ERRORS_8 if version == 8 else b""
-        return b"".join((*start, _ROW_5.pack(*row), end, b"\x00\x00\x00\x00"))
-    return b"".join((*start, _ROW_2.pack(*row[:4]), b"\x00\x00\x00\x00"))
+        return starts[0] + _pack_row_5(*row) + (_END_8 if version == 8 else _NO_THROTTLE)
+    return starts[0] + _ROW_2.pack(*row[:4]) + _NO_THROTTLE
+
+
+def _encode_starts(name: bytes) -> tuple[bytes, bytes]:
+    """Return one topic with one row, up to the row, before the flexible versions and in them; keep both."""
+    if len(_starts) >= _MAX_STARTS:
+        _starts.clear()
+    one = b"\x00\x00\x00\x01"
+    plain = b"".join((one, _LENGTH.pack(len(name)), name, one))
+    flexible = b"".join((b"\x02", encode_unsigned_varint(len(name) + 1), name, b"\x02"))
+    starts = _starts[name] = plain, flexible
+    return starts
 
 
 def encode_rows(topics: Iterable[tuple[str, bytes, list[Row]]], version: int) -> bytes:
