@@ -28,6 +28,7 @@ from kcli.protocol.messages.delete_topics import DeleteTopicsRequest
 from kcli.protocol.messages.fetch import FetchRequest
 from kcli.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
+from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.messages.produce import ProduceRequest
 from kcli.protocol.schema import DecodeError, codec, message_info
 from kcli.protocol.schema_fields import fields_of
@@ -137,6 +138,14 @@ class BesiegedBroker:
         assert result.error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), result
         self.settle()
         return bytes(result.topic_id)
+
+    def delete_topics_but(self, kept: set[str]) -> None:
+        """Delete what attacks created."""
+        topics = self.ask(MetadataRequest(topics=None), 9).topics
+        names = [topic.name for topic in topics if topic.name not in kept]
+        if names:
+            self.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5)
+            self.settle()
 
     # --- attacks ---------------------------------------------------------------------------------
 
