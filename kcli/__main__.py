@@ -1,8 +1,23 @@
-"""`python -m kcli` is the `kcli` program."""
+"""The `kcli` program, and `python -m kcli`.
+
+An interrupt while the program is still being imported ends it as quietly as any later one.
+"""
 
 from __future__ import annotations
 
-from kcli.cli import main
+import os
+import signal
+
+
+def main() -> int:
+    """Run kcli with the arguments of the process and return its exit code."""
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    from kcli.cli import main
+
+    # trio takes interrupts over from Python's own handler only.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return main()
+
 
 if __name__ == "__main__":
     raise SystemExit(main())

@@ -96,6 +96,13 @@ class Cluster:
             shown.append(f"{host}:{endpoint.port}")
         return shown
 
+    @property
+    def data_directories(self) -> list[str]:
+        """Where the data is: the data directory, or the log directories that the properties name instead."""
+        paths = [directory.path for broker in self.brokers for directory in broker.log_manager.directories]
+        root = str(self.options.data_dir)
+        return [root] if all(path.startswith(f"{root}/") for path in paths) else paths
+
     def stop(self) -> None:
         """Begin to stop in order; `run` returns when it is done."""
         self._stop_requested.set()

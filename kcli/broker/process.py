@@ -47,7 +47,7 @@ async def serve(options: ClusterOptions, *, verbose: bool) -> None:
             async with trio.open_nursery() as nursery:
                 await nursery.start(stop_on_signal, cluster)
                 await nursery.start(cluster.run)
-                announce(cluster, pid_file, data_dir)
+                announce(cluster, pid_file)
                 await cluster.stopped.wait()
                 nursery.cancel_scope.cancel()
         finally:
@@ -107,11 +107,12 @@ async def stop_on_signal(
             cluster.stop()
 
 
-def announce(cluster: Cluster, pid_file: PidFile, data_dir: Path) -> None:
+def announce(cluster: Cluster, pid_file: PidFile) -> None:
     """Say that the broker is ready, to people on standard output and to other commands in the pid file."""
     if cluster.stopping:
         return
     settle_garbage_collector()
     bootstrap = ",".join(cluster.bootstrap_servers)
     pid_file.write(RunningBroker(os.getpid(), bootstrap, cluster.cluster_id, int(time.time() * 1000)))
-    print(f"ready: {bootstrap} cluster {cluster.cluster_id} data {data_dir}", flush=True)
+    data = ",".join(cluster.data_directories)
+    print(f"ready: {bootstrap} cluster {cluster.cluster_id} data {data}", flush=True)

@@ -37,6 +37,7 @@ class RequestContext:
         "listener_name",
         "peer_address",
         "principal",
+        "told_no_coordinator",
     )
 
     def __init__(
@@ -49,6 +50,8 @@ class RequestContext:
         self.principal = "User:ANONYMOUS"
         self.client_software = ("unknown", "unknown")
         """Name and version, as ApiVersions told them (KIP-511)."""
+        self.told_no_coordinator = False
+        """Whether this connection's wish for a coordinator is in the log."""
         self.api_key = -1
         self.api_version = -1
         self.correlation_id = 0

@@ -164,6 +164,7 @@ async def api_versions(
     from kcli.commands.session import failure, open_client
 
     async with open_client(bootstrap_server, command_config, command_property) as client:
+        controller_id = (await admin.describe_cluster(client)).controller_id
         answers = await admin.api_versions(client)
     found, failures = [], []
     for node_id, answer in answers.items():
@@ -171,7 +172,8 @@ async def api_versions(
             failures.append(failure(f"cannot ask broker {node_id}", answer))
             continue
         node = answer.node
-        row = NodeRow(node.node_id, node.host, node.port, node.rack, is_fenced=False, is_controller=False)
+        is_controller = node.node_id == controller_id
+        row = NodeRow(node.node_id, node.host, node.port, node.rack, False, is_controller)
         apis = [ApiRange(api.api_key, api.name, api.min_version, api.max_version) for api in answer.apis]
         found.append(NodeApis(row, apis))
     return ApiVersions(found, failures)

@@ -6,6 +6,7 @@ is not a `KcliError` is a bug and says so; `--verbose` shows its traceback.
 
 from __future__ import annotations
 
+import errno
 import functools
 import inspect
 import os
@@ -112,6 +113,9 @@ def judge(failures: list[BaseException]) -> tuple[int, list[KcliError]]:
     if known:
         return max(error.exit_code for error in known), known
     bug = failures[0]
+    if isinstance(bug, OSError) and bug.errno == errno.ENOSPC:
+        discard_stdout()
+        return 1, [KcliError("cannot write the output: no space left on the device")]
     message = f"unexpected {type(bug).__name__}: {bug}"
     return 1, [KcliError(message, hint="run it again with `--verbose` for a traceback")]
 

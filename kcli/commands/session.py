@@ -23,7 +23,7 @@ HINTS = {
     "INVALID_REPLICATION_FACTOR": "`kcli cluster nodes` shows the brokers there are",
     "INVALID_TOPIC_EXCEPTION": "a name is 1 to 249 of the characters a-z A-Z 0-9 . _ -",
     "INVALID_PARTITIONS": "partitions can be added, never removed",
-    "INVALID_CONFIG": "`kcli configs describe --all` shows names and values",
+    "INVALID_CONFIG": "`kcli configs describe TOPIC --all` shows names and values",
     "OFFSET_OUT_OF_RANGE": "`kcli get-offsets --time earliest` and `--time latest` show the range",
 }
 
