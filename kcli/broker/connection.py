@@ -8,7 +8,7 @@ on where that had to stop, and sleeps as long as nothing needs it.
 Raw non-blocking sockets and `trio.lowlevel`: at this rate each trio operation and each system call counts
 (class `Processor` of Kafka plays this part). Bounds that keep one connection from delaying the others:
 
-* one receive, and one turn of `sendfile`, moves at most `TURN_BYTES`;
+* one receive, and one turn of the outbox, moves at most `TURN_BYTES`;
 * after `TURN_ROUNDS` receives, `TURN_BYTES` bytes or `TURN_SECONDS` without waiting it lets others run;
 * unsent answers are flushed at `FLUSH_BYTES`, and a client that does not read is not served.
 """
@@ -16,19 +16,18 @@ Raw non-blocking sockets and `trio.lowlevel`: at this rate each trio operation a
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Coroutine
 from struct import Struct
 from time import perf_counter
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
-from trio.lowlevel import checkpoint, wait_readable, wait_writable
+from trio.lowlevel import checkpoint, wait_readable
 
+from kcli.broker.outbox import TURN_BYTES, Outbox
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection
-from kcli.storage.file_records import FileSlice
 
 if TYPE_CHECKING:
     import socket
@@ -39,14 +38,12 @@ if TYPE_CHECKING:
     from kcli.broker.request_context import RequestContext
     from kcli.broker.request_engine import Answer, RequestEngine
 
-TURN_BYTES = 1024 * 1024
 TURN_ROUNDS = 16
 TURN_SECONDS = 0.002
 TIMED_ANSWERS = 4
 """Every so many small answers the time is looked at."""
+SHOWN_CHARACTERS = 300
 FLUSH_BYTES = 256 * 1024
-SENDFILE_FROM = 16 * 1024
-"""From this size on `sendfile` is cheaper than reading and sending."""
 CARRY_BYTES = 4096
 """An incomplete request up to this size is carried to the next receive; a larger one gets a buffer."""
 
@@ -73,14 +70,12 @@ class Connection:
         "_need",
         "_operation",
         "_out",
-        "_out_bytes",
         "_purgatory",
         "_reactor",
         "_received",
         "_socket",
         "_stop",
         "_task",
-        "_unsent",
         "active",
         "address",
         "idle_since",
@@ -107,8 +102,7 @@ class Connection:
         self._frame: memoryview | None = None
         self._need = 0
         self._received = 0
-        self._out: list[Any] = []
-        self._out_bytes = 0
+        self._out = Outbox(sock)
         self._operation: DelayedOperation | None = None
         self._closing = False
         self._reactor = reactor
@@ -118,7 +112,6 @@ class Connection:
         self._more = self._hung_up = False
         # What `on_readable` leaves to the task.
         self._stop: _Stop | None = None
-        self._unsent: memoryview | None = None
         self._error: Exception | None = None
         self.address = context.peer_address
         self.active = True
@@ -133,8 +126,8 @@ class Connection:
                     self._reactor.add(self)
                 await self._serve()
             except CloseConnection as error:
-                _log.warning("closed the connection from %s: %s", self.address, error.message)
-                await self._flush()  # What was asked before that is answered.
+                _log.warning("closed the connection from %s: %s", self.address, _shown(error.message))
+                await self._out.send()  # What was asked before that is answered.
         except (OSError, trio.ClosedResourceError) as error:
             _log.debug("the connection from %s ended: %s", self.address, error)
         except Exception:
@@ -197,7 +190,7 @@ class Connection:
         self.active = True
         scratch = self._buffers.scratch
         self._stop = self._handle_now(scratch, 0, len(self._carry) + count)
-        if self._stop is not None or not self._flush_now():
+        if self._stop is not None or not self._out.send_now():
             return False
         self._more = self._frame is not None or count >= len(scratch) - CARRY_BYTES
         return not self._more
@@ -234,7 +227,7 @@ class Connection:
                     raise CloseConnection(f"unfinished requests hold {self._buffers.held_bytes} bytes")
                 if self._received == self._need:
                     await self._handle_frame(self._frame)
-            await self._flush()
+            await self._out.send()
             rounds += 1
             turn_bytes += count
             self._more = self._more or self._frame is not None
@@ -258,12 +251,9 @@ class Connection:
         error, self._error = self._error, None
         if error is not None:
             raise error
-        if self._unsent is not None:
-            await self._send_rest()
         stop, self._stop = self._stop, None
-        if stop is not None:
-            await self._go_on(stop)
-            await self._flush()
+        await self._go_on(stop)
+        await self._out.send()
 
     def _receive(self) -> int:
         """Receive into the incomplete request's buffer, or into the scratch behind what is carried."""
@@ -280,16 +270,14 @@ class Connection:
 
     async def _handle_received(self, view: memoryview, position: int, end: int) -> None:
         """Handle the complete requests in `view[position:end]` and keep the rest for the next receive."""
-        stop = self._handle_now(view, position, end)
-        if stop is not None:
-            await self._go_on(stop)
+        await self._go_on(self._handle_now(view, position, end))
 
     async def _go_on(self, stop: _Stop | None) -> None:
         """Wait for what handling stopped at, and handle what is behind it."""
         while stop is not None:
             answer, view, position, end = stop
             if answer is None:
-                await self._flush()
+                await self._out.send()
                 await checkpoint()
             else:
                 await self._deliver(answer)
@@ -302,6 +290,7 @@ class Connection:
         """
         self._carry = b""
         feed, context, out = self._engine.feed, self._context, self._out
+        parts = out.parts
         started = 0.0
         while end - position >= 4:
             size = _SIZE.unpack_from(view, position)[0]
@@ -313,20 +302,26 @@ class Connection:
             answer = feed(context, view, position + 4, stop)
             position = stop
             if type(answer) is bytes:
-                out.append(answer)
+                parts.append(answer)
                 if position == end:
                     return None
-                self._out_bytes += len(answer)
-                if len(out) % TIMED_ANSWERS:
+                out.size_bytes += len(answer)
+                if len(parts) % TIMED_ANSWERS:
                     continue
-                now = perf_counter()
-                if started == 0.0:
-                    started = now
-                elif self._out_bytes > FLUSH_BYTES or now - started > TURN_SECONDS:
-                    return None, *self._own(view, position, end)
+            elif type(answer) is list:
+                out.add(answer)
+                if position == end:
+                    return None
             elif answer is not None:
                 # From here on others may receive into the scratch.
                 return answer, *self._own(view, position, end)
+            else:
+                continue
+            now = perf_counter()
+            if started == 0.0:
+                started = now
+            if out.size_bytes > FLUSH_BYTES or now - started > TURN_SECONDS:
+                return None, *self._own(view, position, end)
         if position < end:
             self._keep(view, position, end)
         return None
@@ -360,9 +355,7 @@ class Connection:
             return
         self._drop_frame()
         self._buffers.give_back(frame)
-        if type(answer) is bytes:
-            self._out.append(answer)
-        elif answer is not None:
+        if answer is not None:
             await self._deliver(answer)
 
     def _drop_frame(self) -> None:
@@ -378,14 +371,13 @@ class Connection:
     # --- answering -------------------------------------------------------------------------------
 
     async def _deliver(self, answer: Answer) -> None:
-        """Send an answer that is not plain bytes, when it is there; the answers before it go first."""
+        """Send an answer when it is there; those before it go first."""
         if answer is not None and not isinstance(answer, (bytes, list, DelayedOperation)):
-            if self._out:
-                try:
-                    await self._flush()
-                except BaseException:
-                    answer.close()
-                    raise
+            try:
+                await self._out.send()
+            except BaseException:
+                answer.close()
+                raise
             answer = await answer
         if isinstance(answer, DelayedOperation):
             answer = await self._wait(answer)
@@ -393,90 +385,26 @@ class Connection:
                 answer = await answer
         self.active = True
         if type(answer) is bytes:
-            self._out.append(answer)
+            self._out.parts.append(answer)
         elif answer is not None:
             assert isinstance(answer, list)
-            await self._send_parts(answer)
+            self._out.add(answer)
+            await self._out.send()
 
     async def _wait(self, operation: DelayedOperation) -> Answer:
         if not operation.ended:
-            if self._out:
-                try:
-                    await self._flush()
-                except BaseException:
-                    self._purgatory.drop(operation)
-                    raise
+            try:
+                await self._out.send()
+            except BaseException:
+                self._purgatory.drop(operation)
+                raise
             self._operation = operation
             await self._purgatory.wait(operation)
             self._operation = None
         return self._engine.finish(self._context, operation)
 
-    async def _flush(self) -> None:
-        """Send what is collected: one system call, as long as the client reads."""
-        if not self._flush_now():
-            await self._send_rest()
 
-    def _flush_now(self) -> bool:
-        """Send what is collected; return whether the socket took all of it."""
-        out = self._out
-        if not out:
-            return True
-        data = out[0] if len(out) == 1 else b"".join(out)
-        out.clear()
-        self._out_bytes = 0
-        try:
-            sent = self._socket.send(data)
-        except BlockingIOError:
-            sent = 0
-        if sent == len(data):
-            return True
-        self._unsent = memoryview(data)[sent:]
-        return False
-
-    async def _send_rest(self) -> None:
-        data, self._unsent = self._unsent, None
-        while data:
-            await wait_writable(self._socket)
-            try:
-                data = data[self._socket.send(data) :]
-            except BlockingIOError:
-                continue
-
-    async def _send_parts(self, parts: list[Any]) -> None:
-        """Send a frame of which some parts are slices of log files."""
-        out = self._out
-        for part in parts:
-            if type(part) is not FileSlice:
-                out.append(part)
-                continue
-            if part.size < SENDFILE_FROM:
-                data = part.read()
-                if len(data) != part.size:
-                    raise CloseConnection("a log file was cut while it was being sent")
-                out.append(data)
-                self._out_bytes += len(data)
-                if self._out_bytes > FLUSH_BYTES:
-                    await self._flush()
-            else:
-                await self._flush()
-                await self._send_file(part)
-
-    async def _send_file(self, part: FileSlice) -> None:
-        position, left = part.position, part.size
-        target, source = self._socket.fileno(), part.fileno()
-        turn_bytes = 0
-        while left:
-            if turn_bytes >= TURN_BYTES:
-                await checkpoint()
-                turn_bytes = 0
-            try:
-                sent = os.sendfile(target, source, position, min(left, TURN_BYTES))
-            except BlockingIOError:
-                await wait_writable(self._socket)
-                turn_bytes = 0
-                continue
-            if sent == 0:
-                raise CloseConnection("a log file was cut while it was being sent")
-            position += sent
-            left -= sent
-            turn_bytes += sent
+def _shown(message: str) -> str:
+    """Return a message as it goes into the log: what a client sent must not look like lines of it."""
+    text = message.encode("unicode_escape").decode()
+    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

@@ -6,7 +6,9 @@ forget, and the response only partitions with news. Session id 0 stands for "no 
 
 The cache holds a fixed number of sessions. A new one displaces a session that has not been used for two
 minutes, else one that is worth less: followers before consumers, larger before smaller, and never one
-younger than two minutes (Kafka classes `FetchSession`, `FetchSessionCacheShard`, `FetchManager`).
+younger than two minutes. All sessions together hold at most `MAX_PARTITIONS`: beyond that none is opened, and
+one that grows is dropped, whose fetcher then asks in full again (Kafka classes `FetchSession`,
+`FetchSessionCacheShard`, `FetchManager`).
 """
 
 from __future__ import annotations
@@ -25,6 +27,8 @@ NO_SESSION = 0
 INITIAL_EPOCH = 0
 FINAL_EPOCH = -1
 EVICTION_MS = 120_000
+MAX_PARTITIONS = 250_000
+"""About a hundred megabytes. Kafka limits the number of sessions only, whatever they hold."""
 _INT_MAX = 2**31 - 1
 
 
@@ -202,7 +206,11 @@ class FetchSessionCache:
             return FetchContext(error=ErrorCode.INVALID_FETCH_SESSION_EPOCH)
         if session.uses_topic_ids != uses_topic_ids:
             return FetchContext(error=ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
+        before = len(session.partitions)
         session.update(wanted.values(), forgotten)
+        if len(session.partitions) > before and self.partition_count > MAX_PARTITIONS:
+            del self._sessions[session_id]
+            return FetchContext(error=ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         if not session.partitions:
             del self._sessions[session_id]
             return FetchContext()
@@ -213,7 +221,9 @@ class FetchSessionCache:
     def create(
         self, size: int, *, privileged: bool, uses_topic_ids: bool, now_ms: int
     ) -> FetchSession | None:
-        """Return a new session for `size` partitions, or None when no other can be displaced for it."""
+        """Return a new session for `size` partitions, or None when there is no room for it."""
+        if size + self.partition_count > MAX_PARTITIONS:
+            return None
         if len(self._sessions) >= self._slots and not self._displace(privileged, size, now_ms):
             return None
         session_id = self._new_id()

@@ -159,3 +159,15 @@ def test_a_full_cache_displaces_the_stale_then_the_least_worth() -> None:
 
 def test_a_cache_without_slots_opens_none() -> None:
     assert opened(cache(slots=0), 0) == NO_SESSION
+
+
+def test_all_sessions_together_hold_so_many_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kcli.broker.fetch_session.MAX_PARTITIONS", 4)
+    sessions = cache()
+    first, second = opened(sessions, 0), opened(sessions, 0, 1)
+    assert opened(sessions, 0, 1) == NO_SESSION
+    grown = sessions.open(first, 1, wanted(1), uses_topic_ids=False, now_ms=0)
+    assert grown.error == ErrorCode.NONE
+    grown = sessions.open(second, 1, wanted(2), uses_topic_ids=False, now_ms=0)
+    assert grown.error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert sessions.partition_count == 2

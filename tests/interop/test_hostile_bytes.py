@@ -29,6 +29,7 @@ from tests.support.aimed_requests import Targets, aimed
 from tests.support.arbitrary import instances
 from tests.support.besieged_broker import BesiegedBroker, sent_requests
 from tests.support.hostile_frames import CORRELATION_ID, damaged, header, length_fields, sized, smallest
+from tests.support.hostile_records import produce_request
 from tests.support.kcli_broker import KcliBroker
 from tests.support.raw_client import RawClient, request_frame
 
@@ -263,3 +264,11 @@ def test_many_long_client_ids(besieged: BesiegedBroker) -> None:
         client_id = b"%d" % number + b"x" * 32_000
         besieged.strike(sized(start + struct.pack(">h", len(client_id)) + client_id))
     besieged.check()
+
+
+def test_what_a_client_sends_is_no_line_of_the_log(besieged: BesiegedBroker) -> None:
+    for name in ("a\nforged line", "b" * 30_000):
+        besieged.strike(request_frame(produce_request(name, b"", acks=0), 9))
+    lines = besieged.broker.messages().splitlines()
+    assert not any(line.startswith("forged") for line in lines)
+    assert max(map(len, lines)) < 1000

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from trio.lowlevel import checkpoint
+
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -21,6 +23,8 @@ from kcli.protocol.messages.list_offsets import (
 from kcli.storage.log_read import Isolation
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Iterator
+
     from kcli.broker.partition import Partition
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
@@ -43,8 +47,45 @@ _FIRST_VERSION = {
 _READ_COMMITTED = 1
 
 
-def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOffsetsResponse:
+def list_offsets(
+    request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
     """Answer each partition on its own."""
+    answers = _answers(request, context)
+    searches = sum(
+        partition.timestamp >= 0 or partition.timestamp == MAX_TIMESTAMP
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    if searches > 1:
+        return _list_in_turns(request, answers)
+    return _response(request, list(answers))
+
+
+async def _list_in_turns(
+    request: ListOffsetsRequest, answers: Iterator[tuple[int, ListOffsetsPartitionResponse]]
+) -> ListOffsetsResponse:
+    """Let others run between partitions: each search may read megabytes."""
+    found = []
+    for answer in answers:
+        found.append(answer)
+        await checkpoint()
+    return _response(request, found)
+
+
+def _response(
+    request: ListOffsetsRequest, answers: Iterable[tuple[int, ListOffsetsPartitionResponse]]
+) -> ListOffsetsResponse:
+    """Return answers, each with the number of its topic in the request."""
+    topics = [ListOffsetsTopicResponse(name=topic.name, partitions=[]) for topic in request.topics]
+    for number, answer in answers:
+        topics[number].partitions.append(answer)
+    return ListOffsetsResponse(topics=topics)
+
+
+def _answers(
+    request: ListOffsetsRequest, context: RequestContext
+) -> Iterator[tuple[int, ListOffsetsPartitionResponse]]:
     isolation = Isolation.HIGH_WATERMARK
     if request.replica_id >= 0:
         isolation = Isolation.LOG_END
@@ -55,24 +96,10 @@ def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> ListOf
         for partition in topic.partitions:
             key = (topic.name, partition.partition_index)
             seen[key] = seen.get(key, 0) + 1
-    return ListOffsetsResponse(
-        topics=[
-            ListOffsetsTopicResponse(
-                name=topic.name,
-                partitions=[
-                    _answer(
-                        topic.name,
-                        partition,
-                        context,
-                        isolation,
-                        twice=seen[topic.name, partition.partition_index] > 1,
-                    )
-                    for partition in {each.partition_index: each for each in topic.partitions}.values()
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
+    for number, topic in enumerate(request.topics):
+        for partition in {each.partition_index: each for each in topic.partitions}.values():
+            twice = seen[topic.name, partition.partition_index] > 1
+            yield number, _answer(topic.name, partition, context, isolation, twice=twice)
 
 
 def failed(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
