@@ -154,7 +154,8 @@ def open_connections(bootstrap: str, count: int) -> Iterator[list[socket.socket]
         for _ in range(count):
             connection = stack.enter_context(socket.create_connection((host, int(port)), timeout=30))
             connection.sendall(frame)
-            assert connection.recv(1)
+            (size,) = struct.unpack(">i", connection.recv(4, socket.MSG_WAITALL))
+            assert len(connection.recv(size, socket.MSG_WAITALL)) == size
             connections.append(connection)
         yield connections
 
@@ -211,9 +212,7 @@ def wake(broker: KcliBroker, connections: list[socket.socket]) -> None:
         client.ask(produce_request("silent", small_batch()), 9)
     with selectors.DefaultSelector() as selector:
         for connection in connections:
-            # The rest of the first answer.
             connection.setblocking(False)
-            connection.recv(100_000)
             selector.register(connection, selectors.EVENT_READ)
         left = len(connections)
         deadline = time.monotonic() + 60
