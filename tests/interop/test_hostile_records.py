@@ -7,6 +7,8 @@ serving others meanwhile; nothing reaches the log. What it did take unread, it c
 
 from __future__ import annotations
 
+from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,12 +17,13 @@ from hypothesis import strategies as st
 
 from kcli.protocol.compression import Codec, compress
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.message_set import MessageSetBuilder
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kcli.protocol.record_batch import RecordBatch, iter_batches
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
 from tests.support.besieged_broker import BesiegedBroker
-from tests.support.hostile_frames import flipped
+from tests.support.hostile_frames import damaged, flipped
 from tests.support.hostile_records import (
     FIELDS,
     MEGABYTE,
@@ -220,6 +223,49 @@ def check_last_batch(besieged: BesiegedBroker, topic: str, row: PartitionProduce
         assert isinstance(each, RecordBatch)
         assert each.is_valid_crc()
         assert len(list(each.records())) == each.count
+
+
+@pytest.mark.parametrize("version", range(14))
+def test_damaged_requests_write_nothing_but_what_was_sent(besieged: BesiegedBroker, version: int) -> None:
+    """Damage may hit what does not matter, or cut a message set between entries."""
+    topic_id = besieged.create_topic("target")
+
+    @settings(
+        max_examples=EXAMPLES // 50,
+        phases=(Phase.explicit, Phase.reuse, Phase.generate),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(seed=st.integers(0, 2**32), codec=st.sampled_from(Codec), acks=st.sampled_from([-1, 0, 1]))
+    def strike(seed: int, codec: Codec, acks: int) -> None:
+        request = produce_request("target", specimen_for(version, codec), acks=acks)
+        request.topic_data[0].topic_id = topic_id
+        for stream in damaged(request_frame(request, version), Random(seed)):
+            for path, (before, after) in besieged.attack(stream).items():
+                check_written(Path(path).read_bytes()[before:after])
+
+    strike()
+
+
+def specimen_for(version: int, codec: Codec) -> bytes:
+    """The records of the specimen in the format of a Produce version."""
+    if version >= 3:
+        return specimen(codec)
+    builder = MessageSetBuilder(min(version, 1), codec=Codec.GZIP if codec is Codec.ZSTD else codec)
+    for key, value in SPECIMEN_RECORDS:
+        builder.append(now_ms(), key, value)
+    return builder.build()
+
+
+def check_written(data: bytes) -> None:
+    """Whole batches of the specimen's records, or of the first of them."""
+    size = 0
+    for each in iter_batches(data):
+        assert isinstance(each, RecordBatch)
+        assert each.is_valid_crc()
+        records = [(record.key, record.value) for record in each.records()]
+        assert records == SPECIMEN_RECORDS[: len(records)]
+        size += each.size_in_bytes
+    assert size == len(data)
 
 
 @pytest.mark.parametrize("topic", ["plain", *READ_TOPICS])

@@ -163,11 +163,10 @@ class BesiegedBroker:
             frames = client.receive_all()
         return list(_match(requests, frames))
 
-    def attack(self, stream: bytes) -> list[tuple[Sent, Any]]:
-        """Strike, then check; the files may have changed if an answer says so."""
+    def attack(self, stream: bytes) -> dict[str, tuple[int, int]]:
+        """Strike, then check; what files grew, which they only may if an answer says so."""
         exchange = self.strike(stream)
-        self.check(may_write=any(_says_written(sent, response) for sent, response in exchange))
-        return exchange
+        return self.check(may_write=any(_says_written(sent, response) for sent, response in exchange))
 
     # --- what must hold --------------------------------------------------------------------------
 
