@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 PEERS = ("kcli", "apache", "kfake")
 MEGABYTE = 1_000_000
-RUN_BYTES = 128 * MEGABYTE
+RUN_BYTES = 64 * MEGABYTE
+ROUNDS = 9
 FETCH_BYTES = 1024 * 1024
 CASES = ((1000, 16_384), (1000, 131_072), (1000, 1_000_000), (100, 16_384), (100, 131_072))
 CONSUMER_LIMIT_SHARE = 0.25
@@ -55,12 +56,12 @@ def run() -> list[Table]:
                 name: partial(_consume_rate, peer, topic, count * records, size)
                 for name, peer in found.items()
             }
-            _add(consumer, label, alternate(consumers | limit), batch_bytes, is_consumer=True)
+            _add(consumer, label, alternate(consumers | limit, rounds=ROUNDS), batch_bytes, is_consumer=True)
             readers: dict[str, Callable[[], float]] = {
                 name: partial(_read_rate, peer, topic, len(batch), records, count)
                 for name, peer in found.items()
             }
-            _add(raw, label, alternate(readers | limit), batch_bytes, is_consumer=False)
+            _add(raw, label, alternate(readers | limit, rounds=ROUNDS), batch_bytes, is_consumer=False)
     return [consumer, raw]
 
 
