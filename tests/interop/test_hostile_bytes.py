@@ -43,7 +43,7 @@ pytestmark = pytest.mark.interop
 PEAK_BYTES = 256 * 1024 * 1024
 ANSWER_SECONDS = 10.0
 MANY_PARTITIONS = 10
-STUFFED_BYTES = 16 * 1024 * 1024
+STUFFED_BYTES = 8 * 1024 * 1024
 EXAMPLES = max(1, settings().max_examples // 20)
 
 VERSIONS = [(api, version) for api in APIS for version in range(api.min_version, api.max_version + 1)]
