@@ -189,10 +189,12 @@ class Connection:
             return False
         self.active = True
         scratch = self._buffers.scratch
+        # Before anything else: the kernel tells once only, and a full buffer may have left something behind.
+        self._more = count >= len(scratch) - CARRY_BYTES
         self._stop = self._handle_now(scratch, 0, len(self._carry) + count)
+        self._more = self._more or self._frame is not None
         if self._stop is not None or not self._out.send_now():
             return False
-        self._more = self._frame is not None or count >= len(scratch) - CARRY_BYTES
         return not self._more
 
     def _wake(self) -> None:

@@ -93,6 +93,21 @@ async def test_a_parked_request_holds_back_those_behind_it(tmp_path: Path) -> No
         assert (await client.receive(3, 9))[0] == 2
 
 
+async def test_what_the_socket_holds_behind_a_parked_request_is_read(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        # One receive leaves most of it in the socket, and the kernel does not tell of it again.
+        node.buffers.scratch = memoryview(bytearray(8192))
+        await client.ask(all_metadata(), 9)
+        parked = frame(fetch_request("t", max_wait_ms=50), 11)
+        behind = [frame(ApiVersionsRequest(), 0, number) for number in range(2, 1000)]
+        await client.stream.send_all(parked + b"".join(behind))
+        with trio.fail_after(10):
+            for number in range(1, 1000):
+                received = await client.receive_frame()
+                assert int.from_bytes(received[:4], "big") == number
+
+
 @pytest.mark.parametrize("cut", [1, 3, 4, 5, 11, 100, 4096, 4099, 65_536])
 async def test_frames_arrive_in_any_pieces(cut: int, tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
