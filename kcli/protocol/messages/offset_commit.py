@@ -1,0 +1,58 @@
+"""OffsetCommit (key 8): the offsets from which a group goes on.
+
+Version 1 adds the member and its generation, 2 to 4 a retention time, 6 leader epochs (KIP-320), 7 static
+members (KIP-345), 9 may be used by members of the consumer protocol, the generation being their epoch, 10
+names topics by id alone (KIP-848). Apache Kafka 4.0 dropped versions 0 and 1.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from kcli.protocol.schema import i16, i32, i64, ignorable, message, string, struct, uuid, v
+from kcli.protocol.uuids import ZERO_UUID
+
+
+@struct
+class OffsetCommitRequestPartition:
+    partition_index: i32
+    committed_offset: i64
+    committed_leader_epoch: Annotated[i32, v("6+"), ignorable] = -1
+    commit_timestamp: Annotated[i64, v("1")] = -1
+    committed_metadata: string | None
+
+
+@struct
+class OffsetCommitRequestTopic:
+    name: Annotated[string, v("0-9"), ignorable] = ""
+    topic_id: Annotated[uuid, v("10+"), ignorable] = ZERO_UUID
+    partitions: list[OffsetCommitRequestPartition]
+
+
+@message(key=8, versions="0-10", flexible="8+")
+class OffsetCommitRequest:
+    group_id: string
+    generation_id_or_member_epoch: Annotated[i32, v("1+"), ignorable] = -1
+    member_id: Annotated[string, v("1+"), ignorable] = ""
+    group_instance_id: Annotated[string | None, v("7+")] = None
+    retention_time_ms: Annotated[i64, v("2-4"), ignorable] = -1
+    topics: list[OffsetCommitRequestTopic]
+
+
+@struct
+class OffsetCommitResponsePartition:
+    partition_index: i32
+    error_code: i16 = 0
+
+
+@struct
+class OffsetCommitResponseTopic:
+    name: Annotated[string, v("0-9"), ignorable] = ""
+    topic_id: Annotated[uuid, v("10+"), ignorable] = ZERO_UUID
+    partitions: list[OffsetCommitResponsePartition]
+
+
+@message(key=8, versions="0-10", flexible="8+")
+class OffsetCommitResponse:
+    throttle_time_ms: Annotated[i32, v("3+"), ignorable] = 0
+    topics: list[OffsetCommitResponseTopic]
