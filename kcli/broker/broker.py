@@ -24,6 +24,7 @@ from kcli.broker.metadata_image import EMPTY_IMAGE, ConfigResourceType, Endpoint
 from kcli.broker.producer_ids import ProducerIds
 from kcli.broker.purgatory import Purgatory
 from kcli.broker.replica_manager import ReplicaManager
+from kcli.broker.timer import Timer
 from kcli.errors import KcliError
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.log_manager import LogManager
@@ -65,7 +66,8 @@ class Broker:
         self.image: MetadataImage = EMPTY_IMAGE
         self.epoch = -1
         self.wall_ms = wall_ms
-        self.purgatory = Purgatory()
+        self.timer = Timer()
+        self.purgatory = Purgatory(self.timer)
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
         self.log_manager = LogManager(
@@ -164,7 +166,7 @@ class Broker:
         Raises `KcliError` when the last log directory fails, or the one with the metadata log.
         """
         async with trio.open_nursery() as nursery:
-            await nursery.start(self.purgatory.run)
+            await nursery.start(self.timer.run)
             await nursery.start(self._server.sweep)
             housekeeping = Housekeeping(
                 self.log_manager, self.replica_manager, self.config, wall_ms=self.wall_ms

@@ -2,10 +2,10 @@
 `DelayedOperationPurgatory`).
 
 A handler that cannot answer yet parks a `DelayedOperation` under keys: the partitions whose change could
-complete it. Whoever changes a partition calls `touch(key)`, which only takes a note; the one task in
-`run` tries the waiters afterwards, in chunks, so that ten thousand of them never sit inside one append.
-An operation is a plain record: it has no task, event or cancel scope of its own. The task that awaits it
-(a connection, as a rule) parks on the trio scheduler itself.
+complete it. Whoever changes a partition calls `touch(key)`, which only takes a note; the timer's task tries
+the waiters afterwards, in chunks, so that ten thousand of them never sit inside one append. An operation is
+a plain record: it has no task, event or cancel scope of its own. The task that awaits it (a connection, as a
+rule) parks on the trio scheduler itself.
 
 Invariants:
 
@@ -21,26 +21,27 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from kcli.broker.timing_wheel import TimerEntry, TimingWheel
+from kcli.broker.timer import CHUNK, TimerTask, monotonic_ms
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
 
-CHUNK = 64
-"""How many waiters are tried or ended between two checkpoints."""
+    from kcli.broker.timer import Timer
 
 _log = logging.getLogger(__name__)
 
 
-class DelayedOperation(TimerEntry):
+class DelayedOperation(TimerTask):
     """What waits. Subclasses add what they wait for and how the answer is made."""
 
-    __slots__ = ("ended", "expired", "interrupted", "keys", "task")
+    __slots__ = ("ended", "expired", "interrupted", "keys", "purgatory", "task")
 
     keys: tuple[Hashable, ...]
     ended: bool
     expired: bool
     interrupted: bool
+    purgatory: Purgatory
+    """Where it was parked."""
     task: trio.lowlevel.Task | None
 
     def __init__(self) -> None:
@@ -59,22 +60,23 @@ class DelayedOperation(TimerEntry):
         """Make the answer; called once, by the task that awaited the operation."""
         raise NotImplementedError
 
+    def fall_due(self) -> None:
+        if not self.ended:
+            self.purgatory.end(self, expired=True)
+
 
 class Purgatory:
     """The parked operations of one node."""
 
-    def __init__(self) -> None:
+    def __init__(self, timer: Timer) -> None:
+        self.timer = timer
         self._watchers: dict[Hashable, dict[DelayedOperation, None]] = {}
         self._touched: dict[Hashable, None] = {}
-        self._wheel = TimingWheel(0)
-        self._driver: trio.lowlevel.Task | None = None
-        self._sleeps_until_ms: int | None = None
-        self._closed = False
 
     @property
     def parked(self) -> int:
-        """How many operations wait for a deadline."""
-        return self._wheel.count
+        """How many operations wait."""
+        return len(set().union(*self._watchers.values()))
 
     @property
     def watched_keys(self) -> int:
@@ -84,9 +86,8 @@ class Purgatory:
     def park(self, operation: DelayedOperation, keys: Iterable[Hashable], timeout_ms: int) -> None:
         """Watch `keys` for `operation`, which the caller has just found incomplete."""
         operation.keys = tuple(dict.fromkeys(keys))
-        now_ms = monotonic_ms()
-        operation.deadline_ms = now_ms + timeout_ms
-        if self._closed or not self._wheel.add(operation, now_ms):
+        operation.purgatory = self
+        if not self.timer.add(operation, timeout_ms, monotonic_ms()):
             operation.ended = operation.expired = True
             return
         watchers = self._watchers
@@ -96,15 +97,13 @@ class Purgatory:
                 watchers[key] = {operation: None}
             else:
                 waiting[operation] = None
-        if self._driver is not None and self._wheel.next_due_ms() != self._sleeps_until_ms:
-            self._wake_driver()
 
     def touch(self, key: Hashable) -> None:
         """Note that something happened to `key`; its waiters are tried soon, not now."""
         if key in self._watchers:
+            if not self._touched:
+                self.timer.call_soon(self._try_touched)
             self._touched[key] = None
-            if self._driver is not None:
-                self._wake_driver()
 
     def drop(self, operation: DelayedOperation) -> None:
         """End `operation` without an answer: nobody awaits it any more."""
@@ -112,12 +111,14 @@ class Purgatory:
             operation.ended = True
             self._unlink(operation)
 
-    def drop_all(self) -> None:
-        """End every operation as if its time were up, and let none wait from now on."""
-        self._closed = True
-        for waiting in list(self._watchers.values()):
-            for operation in list(waiting):
-                self._complete(operation, expired=True)
+    def end(self, operation: DelayedOperation, *, expired: bool = False) -> None:
+        """End `operation`, which has not ended: what it waited for has come, or its time."""
+        operation.ended = True
+        operation.expired = expired
+        self._unlink(operation)
+        task, operation.task = operation.task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
 
     async def wait(self, operation: DelayedOperation) -> None:
         """Return when `operation` has ended; being cancelled drops it.
@@ -145,38 +146,7 @@ class Purgatory:
         """Drop `operation` and raise `trio.ClosedResourceError` in the task that awaits it."""
         if not operation.ended:
             operation.interrupted = True
-            self._complete(operation, expired=False)
-
-    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Try the waiters of touched keys and end those whose time is up, for ever."""
-        if self._driver is not None:
-            raise trio.BusyResourceError("the purgatory has its task already")
-        task_status.started()
-        while True:
-            expired = self._wheel.advance(monotonic_ms())
-            if expired:
-                await self._end(expired)
-            elif self._touched:
-                await self._try_touched()
-            else:
-                await self._sleep()
-
-    async def _sleep(self) -> None:
-        due_ms = self._sleeps_until_ms = self._wheel.next_due_ms()
-        deadline = float("inf") if due_ms is None else due_ms / 1000
-
-        def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-            self._driver = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        self._driver = trio.lowlevel.current_task()
-        with trio.CancelScope(deadline=deadline):
-            await trio.lowlevel.wait_task_rescheduled(abort)
-
-    def _wake_driver(self) -> None:
-        driver, self._driver = self._driver, None
-        if driver is not None:
-            trio.lowlevel.reschedule(driver)
+            self.end(operation)
 
     async def _try_touched(self) -> None:
         tried = 0
@@ -186,7 +156,7 @@ class Purgatory:
                 if operation.ended:
                     continue
                 if self._try(operation, key):
-                    self._complete(operation, expired=False)
+                    self.end(operation)
                 tried += 1
                 if tried % CHUNK == 0:
                     await trio.lowlevel.checkpoint()
@@ -200,33 +170,11 @@ class Purgatory:
             _log.exception("could not try an operation that waits for %s", key)
             return True
 
-    async def _end(self, expired: list[TimerEntry]) -> None:
-        for number, entry in enumerate(expired, start=1):
-            assert isinstance(entry, DelayedOperation)
-            if not entry.ended:
-                self._complete(entry, expired=True)
-            if number % CHUNK == 0:
-                await trio.lowlevel.checkpoint()
-        await trio.lowlevel.checkpoint()
-
-    def _complete(self, operation: DelayedOperation, *, expired: bool) -> None:
-        operation.ended = True
-        operation.expired = expired
-        self._unlink(operation)
-        task, operation.task = operation.task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
-
     def _unlink(self, operation: DelayedOperation) -> None:
-        self._wheel.cancel(operation)
+        self.timer.cancel(operation)
         watchers = self._watchers
         for key in operation.keys:
             waiting = watchers[key]
             del waiting[operation]
             if not waiting:
                 del watchers[key]
-
-
-def monotonic_ms() -> int:
-    """Return trio's clock in whole milliseconds; it never runs ahead of `trio.current_time`."""
-    return int(trio.current_time() * 1000 + 0.001)

@@ -22,6 +22,7 @@ from kcli.broker.purgatory import Purgatory
 from kcli.broker.receive_buffers import ReceiveBuffers
 from kcli.broker.replica_manager import ReplicaManager
 from kcli.broker.request_engine import RequestEngine
+from kcli.broker.timer import Timer
 from kcli.protocol.headers import RequestHeader, decode_response, encode_request
 from kcli.protocol.schema import message_info
 from kcli.storage.log_manager import LogManager
@@ -74,7 +75,8 @@ class Node:
         self.now_ms = START_MS
         self.image: MetadataImage = EMPTY_IMAGE
         self.epoch = -1
-        self.purgatory = Purgatory()
+        self.timer = Timer()
+        self.purgatory = Purgatory(self.timer)
         self.fetch_sessions = FetchSessionCache()
         self.log_manager = LogManager(
             [str(path) for path in log_dirs or (directory,)], node_id=NODE_ID, cluster_id=self.cluster_id,
@@ -154,7 +156,7 @@ async def running_node(
     node.server = server = node.socket_server()  # type: ignore[attr-defined]
     node.start(listening.getsockname()[1])
     async with trio.open_nursery() as nursery:
-        await nursery.start(node.purgatory.run)
+        await nursery.start(node.timer.run)
         await nursery.start(server.serve, LISTENER, listening)
         yield node
         nursery.cancel_scope.cancel()

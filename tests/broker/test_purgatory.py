@@ -10,7 +10,8 @@ import trio.testing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kcli.broker.purgatory import CHUNK, DelayedOperation, Purgatory
+from kcli.broker.purgatory import DelayedOperation, Purgatory
+from kcli.broker.timer import CHUNK, Timer
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -44,14 +45,14 @@ async def outcome_of(purgatory: Purgatory, operation: Countdown, log: list[tuple
 
 
 def is_empty(purgatory: Purgatory) -> bool:
-    return (purgatory.parked, purgatory.watched_keys) == (0, 0)
+    return (purgatory.parked, purgatory.watched_keys, purgatory.timer.count) == (0, 0, 0)
 
 
 async def test_a_touch_completes_and_a_deadline_expires(autojump_clock: trio.testing.MockClock) -> None:
-    purgatory = Purgatory()
+    purgatory = Purgatory(Timer())
     log: list[tuple[str, float]] = []
     async with trio.open_nursery() as nursery:
-        await nursery.start(purgatory.run)
+        await nursery.start(purgatory.timer.run)
         first, second = Countdown(), Countdown(2)
         purgatory.park(first, ["a", "b"], 500)
         purgatory.park(second, ["b", "b"], 700)
@@ -70,10 +71,10 @@ async def test_a_touch_completes_and_a_deadline_expires(autojump_clock: trio.tes
 
 
 async def test_an_earlier_deadline_wakes_the_sleeping_driver(autojump_clock: trio.testing.MockClock) -> None:
-    purgatory = Purgatory()
+    purgatory = Purgatory(Timer())
     log: list[tuple[str, float]] = []
     async with trio.open_nursery() as nursery:
-        await nursery.start(purgatory.run)
+        await nursery.start(purgatory.timer.run)
         late, early = Countdown(), Countdown()
         purgatory.park(late, ["a"], 10_000)
         await trio.sleep(1)
@@ -86,7 +87,7 @@ async def test_an_earlier_deadline_wakes_the_sleeping_driver(autojump_clock: tri
 
 
 async def test_cancelling_the_waiter_unlinks_the_operation() -> None:
-    purgatory = Purgatory()
+    purgatory = Purgatory(Timer())
     operation = Countdown()
     purgatory.park(operation, ["a", "b"], 10_000)
     with trio.move_on_after(0) as scope:
@@ -96,7 +97,7 @@ async def test_cancelling_the_waiter_unlinks_the_operation() -> None:
 
 
 async def test_an_interrupted_wait_raises_and_leaves_nothing() -> None:
-    purgatory = Purgatory()
+    purgatory = Purgatory(Timer())
     operation = Countdown()
     purgatory.park(operation, ["a"], 10_000)
     async with trio.open_nursery() as nursery:
@@ -113,7 +114,7 @@ async def test_an_interrupted_wait_raises_and_leaves_nothing() -> None:
 
 
 async def test_an_operation_without_time_has_expired_at_once() -> None:
-    purgatory = Purgatory()
+    purgatory = Purgatory(Timer())
     operation = Countdown()
     purgatory.park(operation, ["a"], 0)
     await purgatory.wait(operation)
@@ -121,23 +122,13 @@ async def test_an_operation_without_time_has_expired_at_once() -> None:
     assert is_empty(purgatory)
 
 
-async def test_closing_ends_everybody() -> None:
-    purgatory = Purgatory()
-    operation, late = Countdown(), Countdown()
-    purgatory.park(operation, ["a"], 10_000)
-    purgatory.drop_all()
-    purgatory.park(late, ["a"], 10_000)
-    assert (operation.finish(), late.finish()) == ("expired", "expired")
-    assert is_empty(purgatory)
-
-
 async def test_a_condition_that_raises_ends_its_operation_only(caplog: pytest.LogCaptureFixture) -> None:
-    purgatory = Purgatory()
+    purgatory = Purgatory(Timer())
     broken, healthy = Broken(), Countdown()
     purgatory.park(broken, ["a"], 10_000)
     purgatory.park(healthy, ["a"], 10_000)
     async with trio.open_nursery() as nursery:
-        await nursery.start(purgatory.run)
+        await nursery.start(purgatory.timer.run)
         await trio.testing.wait_all_tasks_blocked()
         purgatory.touch("a")
         await purgatory.wait(broken)
@@ -147,13 +138,13 @@ async def test_a_condition_that_raises_ends_its_operation_only(caplog: pytest.Lo
 
 
 async def test_ten_thousand_waiters_leave_room_between_chunks() -> None:
-    purgatory = Purgatory()
+    purgatory = Purgatory(Timer())
     operations = [Countdown() for _ in range(160 * CHUNK)]
     for operation in operations:
         purgatory.park(operation, ["a"], 100_000)
     turns = 0
     async with trio.open_nursery() as nursery:
-        await nursery.start(purgatory.run)
+        await nursery.start(purgatory.timer.run)
         await trio.testing.wait_all_tasks_blocked()
         purgatory.touch("a")
         while purgatory.parked:
@@ -181,7 +172,7 @@ STEPS = st.lists(
 @given(steps=STEPS)
 def test_every_operation_ends_exactly_once(steps: list[tuple[str, int, set[int]]]) -> None:
     async def main() -> None:
-        purgatory = Purgatory()
+        purgatory = Purgatory(Timer())
         operations: list[Countdown] = []
         answers: list[int] = []
 
@@ -193,7 +184,7 @@ def test_every_operation_ends_exactly_once(steps: list[tuple[str, int, set[int]]
             answers.append(number)
 
         async with trio.open_nursery() as nursery:
-            await nursery.start(purgatory.run)
+            await nursery.start(purgatory.timer.run)
             async with trio.open_nursery() as connections:
                 for verb, value, keys in steps:
                     if verb == "park":

@@ -1,0 +1,117 @@
+"""Timer: the one timing wheel of a node and the one task that drives it (Kafka class `SystemTimer`).
+
+The purgatory's deadlines and the coordinators' timers are entries of the same wheel. The task sleeps until
+the nearest bucket is due, and is woken when an earlier entry comes or there is something to do at once
+(`call_soon`). Tasks are synchronous; between chunks of them others run.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.timing_wheel import TimerEntry, TimingWheel
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+CHUNK = 64
+"""How much is done between two checkpoints: entries fallen due, operations tried."""
+
+_log = logging.getLogger(__name__)
+
+
+class TimerTask(TimerEntry):
+    """Something to do at its deadline; subclasses say what."""
+
+    __slots__ = ()
+
+    def fall_due(self) -> None:
+        """Do it; called once, by the timer's task, when the deadline has come and nobody cancelled."""
+        raise NotImplementedError
+
+
+class Timer:
+    """The timed tasks of one node."""
+
+    def __init__(self) -> None:
+        self._wheel = TimingWheel(0)
+        self._soon: dict[Callable[[], Awaitable[None]], None] = {}
+        self._driver: trio.lowlevel.Task | None = None
+        self._sleeps_until_ms: int | None = None
+
+    @property
+    def count(self) -> int:
+        """How many tasks wait for their deadline."""
+        return self._wheel.count
+
+    def add(self, task: TimerTask, delay_ms: int, now_ms: int) -> bool:
+        """File `task` so long after `now_ms`; return False, and file nothing, if that has come already."""
+        task.deadline_ms = now_ms + delay_ms
+        if not self._wheel.add(task, now_ms):
+            return False
+        if self._driver is not None and self._wheel.next_due_ms() != self._sleeps_until_ms:
+            self._wake()
+        return True
+
+    def cancel(self, task: TimerTask) -> None:
+        """Forget `task`; nothing happens when it is not filed."""
+        self._wheel.cancel(task)
+
+    def call_soon(self, job: Callable[[], Awaitable[None]]) -> None:
+        """Await `job` once in the timer's task, as soon as what is due has been done."""
+        self._soon[job] = None
+        if self._driver is not None:
+            self._wake()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Do what is due and what was asked for, for ever."""
+        if self._driver is not None:
+            raise trio.BusyResourceError("the timer has its task already")
+        task_status.started()
+        while True:
+            due = self._wheel.advance(monotonic_ms())
+            if due:
+                await self._do(due)
+            elif self._soon:
+                jobs, self._soon = self._soon, {}
+                for job in jobs:
+                    await job()
+            else:
+                await self._sleep()
+
+    async def _do(self, due: list[TimerEntry]) -> None:
+        for number, task in enumerate(due, start=1):
+            assert isinstance(task, TimerTask)
+            try:
+                task.fall_due()
+            except Exception:
+                # One that cannot must not stop the others.
+                _log.exception("a timed task failed")
+            if number % CHUNK == 0:
+                await trio.lowlevel.checkpoint()
+        await trio.lowlevel.checkpoint()
+
+    async def _sleep(self) -> None:
+        due_ms = self._sleeps_until_ms = self._wheel.next_due_ms()
+        deadline = float("inf") if due_ms is None else due_ms / 1000
+
+        def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+            self._driver = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._driver = trio.lowlevel.current_task()
+        with trio.CancelScope(deadline=deadline):
+            await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def _wake(self) -> None:
+        driver, self._driver = self._driver, None
+        if driver is not None:
+            trio.lowlevel.reschedule(driver)
+
+
+def monotonic_ms() -> int:
+    """Return trio's clock in whole milliseconds; it never runs ahead of `trio.current_time`."""
+    return int(trio.current_time() * 1000 + 0.001)
