@@ -37,7 +37,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "kcli.cli": (("kcli.__version__", "kcli.commands"), {"typer"}),
     "kcli.errors": ((), set()),
     "kcli.properties": (("kcli.errors",), set()),
-    "kcli.assignors": (("kcli.errors",), set()),
+    "kcli.assignors": (("kcli.errors", "kcli.assignors"), set()),
     "kcli.metrics": (("kcli.errors",), set()),
     "kcli.protocol": (("kcli.errors", "kcli.protocol"), {"crc32c", "lz4", "snappy", "cramjam"}),
     "kcli.storage": (("kcli.errors", "kcli.protocol", "kcli.storage"), set()),

@@ -1,0 +1,66 @@
+"""The assignors that a member can offer, under the names of `partition.assignment.strategy`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.assignors import cooperative_sticky, range, roundrobin, sticky
+from kcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kcli.assignors.members import Assignment, Partition, Subscription
+
+JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
+
+
+def no_user_data(assigned: Iterable[Partition] | None, generation: int) -> bytes | None:
+    """Say nothing of a member's last assignment."""
+    return None
+
+
+class Strategy(NamedTuple):
+    """One assignor: `name` travels in the protocol, `java_name` is the class that Java clients configure.
+
+    A cooperative one lets members keep what they own while they join.
+    """
+
+    name: str
+    java_name: str
+    assign: Callable[[Mapping[str, int], Mapping[str, Subscription]], Assignment]
+    user_data: Callable[[Iterable[Partition] | None, int], bytes | None] = no_user_data
+    is_cooperative: bool = False
+
+
+STRATEGIES = (
+    Strategy("range", "RangeAssignor", range.assign),
+    Strategy("roundrobin", "RoundRobinAssignor", roundrobin.assign),
+    Strategy("sticky", "StickyAssignor", sticky.assign, sticky.user_data),
+    Strategy(
+        "cooperative-sticky",
+        "CooperativeStickyAssignor",
+        cooperative_sticky.assign,
+        cooperative_sticky.user_data,
+        is_cooperative=True,
+    ),
+)
+
+
+def find_strategies(names: str) -> tuple[Strategy, ...]:
+    """Return the assignors of a comma-separated list of short names or Java class names, each once."""
+    known = {strategy.name: strategy for strategy in STRATEGIES}
+    known.update((strategy.java_name, strategy) for strategy in STRATEGIES)
+    found: list[Strategy] = []
+    for name in filter(None, (part.strip() for part in names.split(","))):
+        strategy = known.get(name.removeprefix(JAVA_PACKAGE))
+        if strategy is None:
+            raise UsageError(
+                f"there is no assignor `{name}`", hint=", ".join(strategy.name for strategy in STRATEGIES)
+            )
+        if strategy in found:
+            raise UsageError(f"`partition.assignment.strategy` names {strategy.name} twice")
+        found.append(strategy)
+    if not found:
+        raise UsageError("`partition.assignment.strategy` must name an assignor")
+    return tuple(found)
