@@ -9,18 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
+from kcli.protocol.group_partition import string_hash
+
 Key = TypeVar("Key")
 
 SMALLEST_TABLE = 16
-
-
-def string_hash(text: str) -> int:
-    """Return `String.hashCode()` as an unsigned 32-bit number: it runs over UTF-16 units."""
-    result = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for index in range(0, len(units), 2):
-        result = (31 * result + (units[index] << 8 | units[index + 1])) & 0xFFFFFFFF
-    return result
 
 
 def partition_hash(topic_partition: tuple[str, int]) -> int:

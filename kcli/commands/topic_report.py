@@ -177,7 +177,8 @@ def topic_row(
 ) -> TopicRow:
     """Return a topic with those of its partitions that the report flags select."""
     from kcli.client.admin import ConfigSource
-    from kcli.commands.java_order import hash_map_order, string_hash
+    from kcli.commands.java_order import hash_map_order
+    from kcli.protocol.group_partition import string_hash
     from kcli.protocol.uuids import ZERO_UUID, uuid_to_text
 
     by_name = {entry.name: entry for entry in entries}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.commands.java_order import hash_map_order, partition_hash, string_hash
+from kcli.commands.java_order import hash_map_order, partition_hash
 from kcli.commands.topic_filter import parse_ids, partition_filter, select_topics
 from kcli.errors import UsageError
+from kcli.protocol.group_partition import string_hash
 
 TOPIC_CONFIGS = """
 cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level

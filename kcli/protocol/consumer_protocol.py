@@ -1,0 +1,153 @@
+"""What consumers of one classic group tell each other through the broker, inside JoinGroup and SyncGroup.
+
+    subscription  i16 version, topics, user data (null allowed), from 1 owned partitions, from 2 the
+                  generation in which they were owned, from 3 the rack (null allowed)
+    assignment    i16 version, topics with their partitions, user data (null allowed)
+
+Nothing here is ever flexible. A version from the future reads as the newest known one: it may only add fields
+at the end (class `ConsumerProtocol`). Some clients send no bytes at all where nothing is assigned, which
+reads as nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Annotated, TypeVar
+
+from kcli.protocol.schema import (
+    Buffer,
+    DecodeError,
+    bytes_,
+    codec,
+    fresh,
+    i32,
+    ignorable,
+    string,
+    struct,
+    v,
+)
+
+PROTOCOL_TYPE = "consumer"
+"""The protocol type of the groups in which these travel."""
+
+HIGHEST_VERSION = 3
+NO_GENERATION = -1
+
+T = TypeVar("T")
+
+_VERSION = Struct(">h")
+
+Partitions = Mapping[str, tuple[int, ...]]
+"""Partitions by topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscription:
+    """What a member wants, and what it owned, and in which generation, when it asked."""
+
+    topics: tuple[str, ...]
+    user_data: bytes | None = None
+    owned_partitions: Partitions = field(default_factory=dict)
+    generation_id: int = NO_GENERATION
+    rack_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What a member is given."""
+
+    partitions: Partitions = field(default_factory=dict)
+    user_data: bytes | None = None
+
+
+@struct
+class _TopicPartition:
+    topic: string
+    partitions: list[i32]
+
+
+@struct
+class _Subscription:
+    topics: list[string]
+    user_data: bytes_ | None = None
+    owned_partitions: Annotated[list[_TopicPartition], v("1+"), ignorable] = fresh(list)
+    generation_id: Annotated[i32, v("2+"), ignorable] = NO_GENERATION
+    rack_id: Annotated[string | None, v("3+"), ignorable] = None
+
+
+@struct
+class _Assignment:
+    assigned_partitions: list[_TopicPartition]
+    user_data: bytes_ | None = None
+
+
+def encode_subscription(subscription: Subscription, version: int = HIGHEST_VERSION) -> bytes:
+    """Return the bytes of a subscription, topics and partitions in order; what the version lacks is left out.
+
+    Raises `EncodeError` for what does not fit.
+    """
+    value = _Subscription(
+        topics=sorted(subscription.topics),
+        user_data=subscription.user_data,
+        owned_partitions=[
+            _TopicPartition(topic=topic, partitions=sorted(partitions))
+            for topic, partitions in sorted(subscription.owned_partitions.items())
+        ],
+        generation_id=subscription.generation_id,
+        rack_id=subscription.rack_id,
+    )
+    return _VERSION.pack(version) + codec(_Subscription, version, flexible=False).encode(value)
+
+
+def encode_assignment(assignment: Assignment, version: int = HIGHEST_VERSION) -> bytes:
+    """Return the bytes of an assignment, in the order given; raise `EncodeError` for what does not fit."""
+    value = _Assignment(
+        assigned_partitions=[
+            _TopicPartition(topic=topic, partitions=list(partitions))
+            for topic, partitions in assignment.partitions.items()
+        ],
+        user_data=assignment.user_data,
+    )
+    return _VERSION.pack(version) + codec(_Assignment, version, flexible=False).encode(value)
+
+
+def decode_subscription(data: Buffer) -> Subscription:
+    """Return the subscription in a member's metadata; raise `DecodeError` for what is none."""
+    if not len(data):
+        return Subscription(())
+    value = _decode(_Subscription, data)
+    return Subscription(
+        topics=tuple(value.topics),
+        user_data=value.user_data,
+        owned_partitions=_by_topic(value.owned_partitions),
+        generation_id=value.generation_id,
+        rack_id=value.rack_id or None,
+    )
+
+
+def decode_assignment(data: Buffer) -> Assignment:
+    """Return the assignment in what a member was handed; raise `DecodeError` for what is none."""
+    if not len(data):
+        return Assignment()
+    value = _decode(_Assignment, data)
+    return Assignment(partitions=_by_topic(value.assigned_partitions), user_data=value.user_data)
+
+
+def _decode(cls: type[T], data: Buffer) -> T:
+    if len(data) < _VERSION.size:
+        raise DecodeError(f"the consumer protocol's version is cut short: {bytes(data)!r}")
+    (version,) = _VERSION.unpack_from(data)
+    if version < 0:
+        raise DecodeError(f"a version of the consumer protocol below 0: {version}")
+    value, _ = codec(cls, min(version, HIGHEST_VERSION), flexible=False).decode(data, _VERSION.size)
+    return value
+
+
+def _by_topic(entries: list[_TopicPartition]) -> dict[str, tuple[int, ...]]:
+    """A topic that comes twice has the partitions of both."""
+    found: dict[str, tuple[int, ...]] = {}
+    for entry in entries:
+        found[entry.topic] = (*found.get(entry.topic, ()), *entry.partitions)
+    return found
