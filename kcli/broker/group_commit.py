@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kcli.storage.flush_plan import commit_flush, plan_flush
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -36,7 +38,7 @@ class GroupCommit:
                 # It may have begun before our records; then the next round is ours or somebody else's.
                 await running.wait()
                 continue
-            plan = log.plan_flush()
+            plan = plan_flush(log)
             if plan is None:
                 return
             await self.run(log, plan)
@@ -55,4 +57,4 @@ class GroupCommit:
             if self._running.get(log) is done:
                 del self._running[log]
             done.set()
-        log.commit_flush(plan, now_ms=now_ms)
+        commit_flush(log, plan, now_ms=now_ms)

@@ -34,7 +34,6 @@ class LocalLog:
 
     __slots__ = (
         "_deletions",
-        "_end_position",
         "_random_below",
         "_report",
         "_truncations",
@@ -74,13 +73,12 @@ class LocalLog:
     def set_end(self, offset: int) -> None:
         """Take note that the next record gets `offset`, behind what the active segment holds now."""
         self.end_offset = offset
-        self._end_position = self.segments.active.records.size
         if self.recovery_point > offset:
             self.recovery_point = offset
 
     def end(self) -> LogOffsetMetadata:
         """Return the end and where it is."""
-        return LogOffsetMetadata(self.end_offset, self.segments.active.base_offset, self._end_position)
+        return LogOffsetMetadata(self.end_offset, self.segments.active.base_offset, self.segments.active.size)
 
     # --- find
 

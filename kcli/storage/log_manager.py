@@ -26,6 +26,7 @@ from kcli.storage.checkpoints import (
     write_partition_metadata,
 )
 from kcli.storage.file_deletion import DeletionPlan, PendingDeletions
+from kcli.storage.flush_plan import plan_due_flush
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_directory import LogDirectory
 from kcli.storage.log_loader import PRODUCER_ID_EXPIRATION_MS, load_log
@@ -37,6 +38,7 @@ from kcli.storage.log_paths import (
 )
 from kcli.storage.offset_checkpoints import CheckpointPlan, OffsetCheckpoints
 from kcli.storage.replica_scan import ReplicaScan
+from kcli.storage.retention import delete_old_segments
 from kcli.storage.worker_threads import run_all
 
 if TYPE_CHECKING:
@@ -383,7 +385,7 @@ class LogManager:
 
     def delete_old_segments(self, now_ms: int) -> int:
         """Apply retention to every log that is not only compacted; return how many segments went."""
-        return self._each(lambda log: log.delete_old_segments(now_ms))
+        return self._each(lambda log: delete_old_segments(log, now_ms))
 
     def flush_plans(self, now_ms: int) -> list[tuple[UnifiedLog, FlushPlan]]:
         """Return what to sync now: logs that rolled, or whose `flush.ms` or `flush.messages` is due.
@@ -393,7 +395,7 @@ class LogManager:
         plans: list[tuple[UnifiedLog, FlushPlan]] = []
 
         def add_plan(log: UnifiedLog) -> int:
-            plan = log.plan_due_flush(now_ms)
+            plan = plan_due_flush(log, now_ms)
             if plan is not None:
                 plans.append((log, plan))
             return 0

@@ -14,16 +14,19 @@ from kcli.protocol.control_records import ControlRecordType, parse_control_key, 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record import NO_PRODUCER_EPOCH, NO_SEQUENCE
 from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.record_batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
 from kcli.storage.producer_state import MAX_SEQUENCE, NO_OFFSET, BatchMetadata, ProducerStateEntry
 from kcli.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from kcli.protocol.message_set import LegacyEntry
     from kcli.storage.log_paths import TopicPartition
     from kcli.storage.log_segment import LogSegment
     from kcli.storage.producer_state import ProducerStateManager
+
+_SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class Origin(Enum):
@@ -157,6 +160,21 @@ class ProducerAppend:
             )
 
 
+class Continuation:
+    """A batch that simply continues its producer's sequence, as nearly every one does."""
+
+    __slots__ = ("_batch", "_entry")
+
+    def __init__(self, entry: ProducerStateEntry, batch: RecordBatch) -> None:
+        self._entry = entry
+        self._batch = batch
+
+    def publish(self, _segment: LogSegment | None) -> None:
+        """Take the batch over, after it was written."""
+        batch = self._batch
+        self._entry.add(batch.last_sequence, batch.base_offset, batch.last_offset, batch.max_timestamp)
+
+
 class ProducerAppends:
     """What the batches of one append do to the producers that wrote them: checked first, published last."""
 
@@ -237,3 +255,28 @@ class ProducerAppends:
                     )
                 )
             self._state.complete(transaction)
+
+
+def check_producers(
+    state: ProducerStateManager, batches: Sequence[RecordBatch | LegacyEntry], origin: Origin
+) -> Continuation | ProducerAppends | BatchMetadata | None:
+    """Return what is to be published once the batches are written, or the one that was written before.
+
+    None if no producer has an id. Raises as `ProducerAppends.check` does.
+    """
+    if len(batches) == 1:
+        batch = batches[0]
+        if batch.producer_id < 0:
+            return None
+        entry = state.producers.get(batch.producer_id)
+        if (
+            entry is not None
+            and isinstance(batch, RecordBatch)
+            and not batch.attributes & _SPECIAL_BITS
+            and entry.is_continued_by(batch.producer_epoch, batch.base_sequence)
+        ):
+            return Continuation(entry, batch)
+    elif all(batch.producer_id < 0 for batch in batches):
+        return None
+    appends = ProducerAppends(state)
+    return appends.check(batches, origin) or appends

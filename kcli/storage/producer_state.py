@@ -18,11 +18,8 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.record import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
-from kcli.protocol.record_batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
 
 if TYPE_CHECKING:
-    from kcli.protocol.message_set import LegacyEntry
-    from kcli.protocol.record_batch import RecordBatch
     from kcli.storage.log_paths import TopicPartition
     from kcli.storage.producer_append import CompletedTransaction, ProducerAppend
 
@@ -31,8 +28,6 @@ NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 
 MAX_SEQUENCE = 2**31 - 1
-
-_SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class BatchMetadata(NamedTuple):
@@ -100,6 +95,15 @@ class ProducerStateEntry:
                     return batch
         return None
 
+    def is_continued_by(self, producer_epoch: int, base_sequence: int) -> bool:
+        """Whether a batch that belongs to no transaction simply continues the sequence, outside of any."""
+        return (
+            producer_epoch == self.producer_epoch
+            and self.current_txn_first_offset < 0
+            and bool(self.batches)
+            and (self.batches[-1].last_sequence + 1) & MAX_SEQUENCE == base_sequence
+        )
+
     def add(self, last_sequence: int, first_offset: int, last_offset: int, timestamp: int) -> None:
         """Take note of a batch that was written."""
         self.batches.append(BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp))
@@ -139,23 +143,6 @@ class ProducerStateManager:
         # First offset of each transaction, in the order they began: of its producer, of its marker.
         self._ongoing: dict[int, int] = {}
         self._unreplicated: dict[int, int] = {}
-
-    def continued_by(self, batch: RecordBatch | LegacyEntry) -> ProducerStateEntry | None:
-        """Return the producer whose sequence a batch simply continues, outside any transaction, else None.
-
-        Nearly every batch is such a one, and needs no `ProducerAppends`: the entry takes it as it is.
-        """
-        entry = self.producers.get(batch.producer_id)
-        if (
-            entry is not None
-            and entry.producer_epoch == batch.producer_epoch
-            and entry.current_txn_first_offset < 0
-            and not batch.attributes & _SPECIAL_BITS
-            and entry.batches
-            and (entry.batches[-1].last_sequence + 1) & MAX_SEQUENCE == batch.base_sequence
-        ):
-            return entry
-        return None
 
     def update(self, append: ProducerAppend) -> None:
         """Take over the batches of an append that was written."""

@@ -1,4 +1,4 @@
-"""Retention: which of a log's oldest segments may go.
+"""Retention: deleting a log's oldest segments.
 
 Three rules, one after the other, each taking segments from the old end until the first it must keep:
 those below the log start, those over `retention.bytes`, those older than `retention.ms`. None passes the
@@ -17,7 +17,37 @@ if TYPE_CHECKING:
     from kcli.storage.unified_log import UnifiedLog
 
 
-def rules(log: UnifiedLog, now_ms: int) -> Iterator[list[LogSegment]]:
+def delete_old_segments(log: UnifiedLog, now_ms: int) -> int:
+    """Delete the segments that log start, `retention.ms` or `retention.bytes` let go; return how many.
+
+    Their files are renamed now, and the log's `take_due_deletions` hands them out later. Raises `KafkaError`
+    KAFKA_STORAGE_ERROR.
+    """
+    try:
+        count = 0
+        for deletable in _rules(log, now_ms):
+            count += _delete(log, deletable, now_ms)
+        return count
+    except OSError as error:
+        raise log.failed("delete segments of", error) from error
+
+
+def _delete(log: UnifiedLog, deletable: list[LogSegment], now_ms: int) -> int:
+    if not deletable:
+        return 0
+    if len(deletable) == len(log.segments):
+        log.roll_at(log.log_end_offset, now_ms)
+    following = log.segments.higher(deletable[-1].base_offset)
+    assert following is not None
+    # The log start moves first: a crash in between must not leave offsets without records.
+    log.raise_log_start(following.base_offset)
+    for segment in deletable:
+        log.local.remove(segment, now_ms)
+        log.delete_snapshot(segment, now_ms)
+    return len(deletable)
+
+
+def _rules(log: UnifiedLog, now_ms: int) -> Iterator[list[LogSegment]]:
     """Yield the segments to delete, rule by rule; the caller deletes before it goes on. Raises `OSError`."""
     yield _below_log_start(log)
     if log.config.is_deleted:

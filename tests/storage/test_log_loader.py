@@ -13,6 +13,7 @@ from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.record_batch import iter_batches
 from kcli.protocol.record_batch_header import set_base_offset_and_epoch
 from kcli.storage.file_records import FileRecords
+from kcli.storage.flush_plan import commit_flush, flush, plan_due_flush
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_segment import LogSegment
 from kcli.storage.segment_indexes import SegmentIndexes
@@ -143,10 +144,10 @@ def test_damage_drops_what_follows_in_the_segment_and_all_later_ones(filled: Log
 
 
 def test_only_what_was_not_flushed_is_checked(filled: LogHarness) -> None:
-    plan = filled.log.plan_due_flush(NOW_MS)
+    plan = plan_due_flush(filled.log, NOW_MS)
     assert plan is not None
     plan.run()
-    filled.log.commit_flush(plan, now_ms=NOW_MS)
+    commit_flush(filled.log, plan, now_ms=NOW_MS)
     filled.checkpoint()
     filled.log.close_handlers()
     assert filled.recovery_point == filled.bases[-1]
@@ -159,7 +160,7 @@ def test_only_what_was_not_flushed_is_checked(filled: LogHarness) -> None:
 
 
 def test_the_recovery_point_is_never_beyond_the_end(filled: LogHarness) -> None:
-    filled.log.flush(now_ms=NOW_MS)
+    flush(filled.log, now_ms=NOW_MS)
     filled.checkpoint()
     filled.log.close_handlers()
     filled.cut(filled.bases[-1], 10)
@@ -206,7 +207,7 @@ def test_after_a_crash_all_batches_in_flight_are_recognised(
         producer_batches(log, sequence, sequence + 1)
         if rolled_after is not None and sequence == 7 - rolled_after:
             log.log.roll(now_ms=NOW_MS)
-            log.log.flush(now_ms=NOW_MS)
+            flush(log.log, now_ms=NOW_MS)
             log.checkpoint()
     log.crash()
     for sequence in range(3, 8):

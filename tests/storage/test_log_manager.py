@@ -21,6 +21,7 @@ from kcli.storage.checkpoints import (
     read_offsets,
     read_partition_metadata,
 )
+from kcli.storage.flush_plan import commit_flush, flush, plan_flush
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_directory import LogDirectory
 from kcli.storage.log_manager import CHECKPOINTS, LogManager
@@ -379,7 +380,7 @@ def test_a_name_that_is_used_again_inherits_no_checkpoint(
         log = node.create(partition=partition)
         fill(log, 30)
         log.advance_high_watermark(30)
-        log.flush(now_ms=NOW_MS)
+        flush(log, now_ms=NOW_MS)
         log.delete_records_before(20)
     checkpoint_all(node.manager)
     for partition in range(3):
@@ -472,7 +473,7 @@ def test_the_pieces_of_housekeeping(node: Node) -> None:
     ((planned, plan),) = node.manager.flush_plans(NOW_MS)
     assert planned is log
     plan.run()
-    log.commit_flush(plan, now_ms=NOW_MS)
+    commit_flush(log, plan, now_ms=NOW_MS)
     assert node.manager.flush_plans(NOW_MS) == []
     node.manager.checkpoint(RECOVERY_POINT_CHECKPOINT)
     assert node.offsets("recovery-point-offset-checkpoint")[log.topic_partition] == log.recovery_point > 0
@@ -559,7 +560,7 @@ def test_a_directory_that_fails_at_the_stop_is_not_clean(node: Node, monkeypatch
 def test_a_failed_fsync_takes_the_directory_offline(node: Node) -> None:
     log = node.create()
     fill(log, 3)
-    plan = log.plan_flush()
+    plan = plan_flush(log)
     assert plan is not None
     error = log.failed("flush", OSError(errno.EIO, "Input/output error"))
     assert error.code is ErrorCode.KAFKA_STORAGE_ERROR

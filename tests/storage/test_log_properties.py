@@ -15,7 +15,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage.flush_plan import flush
 from kcli.storage.log_read import Isolation
+from kcli.storage.log_truncation import truncate_to
+from kcli.storage.retention import delete_old_segments
+from kcli.storage.timestamp_search import offset_for_timestamp
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness
 
 PRODUCERS = st.sampled_from([7, 8, 9])
@@ -116,7 +120,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        self.harness.log.flush(now_ms=NOW_MS)
+        flush(self.harness.log, now_ms=NOW_MS)
         assert self.harness.log.recovery_point == self.end
 
     @rule()
@@ -128,7 +132,7 @@ class LogMachine(RuleBasedStateMachine):
     def truncate(self, data: st.DataObject) -> None:
         number = data.draw(st.integers(0, len(self.batches) - 1))
         self.cut_model(number)
-        self.harness.log.truncate_to(self.end, now_ms=NOW_MS)
+        truncate_to(self.harness.log, self.end, now_ms=NOW_MS)
         self.harness.checkpoint()
 
     @rule(data=st.data())
@@ -142,7 +146,7 @@ class LogMachine(RuleBasedStateMachine):
     def retain(self, kept: int) -> None:
         log = self.harness.log
         log.update_config(replace(self.harness.config, retention_bytes=kept))
-        log.delete_old_segments(NOW_MS)
+        delete_old_segments(log, NOW_MS)
         log.update_config(self.harness.config)
         assert log.log_start_offset >= self.log_start
         self.set_log_start(log.log_start_offset)
@@ -269,7 +273,7 @@ class LogMachine(RuleBasedStateMachine):
                 if batch.timestamp >= timestamp and offset < batch.next_offset:
                     expected = (batch.timestamp, offset, batch.epoch)
                     break
-            assert self.harness.log.offset_for_timestamp(timestamp) == expected
+            assert offset_for_timestamp(self.harness.log, timestamp) == expected
 
     @invariant()
     def any_offset_can_be_read(self) -> None:

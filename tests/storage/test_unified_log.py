@@ -16,9 +16,12 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.message_set import MessageSetBuilder
 from kcli.protocol.record_batch import RecordBatch, iter_batches
 from kcli.protocol.record_batch_header import set_base_offset_and_epoch
+from kcli.storage.flush_plan import commit_flush, flush, plan_due_flush, plan_flush
 from kcli.storage.log_config import LOG_APPEND_TIME, LogConfig
 from kcli.storage.log_read import Isolation
+from kcli.storage.log_truncation import truncate_fully_and_start_at, truncate_to
 from kcli.storage.producer_append import Origin
+from kcli.storage.retention import delete_old_segments
 from kcli.storage.segment_indexes import SegmentIndexes
 from kcli.storage.transaction_index import AbortedTransaction
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of
@@ -323,7 +326,7 @@ def test_slices_survive_roll_and_deletion(tmp_path: Path) -> None:
     assert part is not None
     before = part.read()
     log.fill(50)
-    assert log.log.delete_old_segments(NOW_MS) > 1
+    assert delete_old_segments(log.log, NOW_MS) > 1
     assert log.delete_files(NOW_MS) > 1
     assert not log.path(0).exists()
     assert part.read() == before
@@ -379,7 +382,7 @@ def test_aborts_in_later_segments_are_found(log: LogHarness) -> None:
 @pytest.mark.parametrize("offset", [0, 1, 12, 24, 25, 26, 39])
 def test_truncation_leaves_what_is_below(log: LogHarness, offset: int) -> None:
     log.fill(40)
-    assert log.log.truncate_to(offset, now_ms=NOW_MS)
+    assert truncate_to(log.log, offset, now_ms=NOW_MS)
     assert log.log.log_end_offset == log.log.high_watermark == offset
     assert log.values() == [b"%d-" % n + b"x" * 50 for n in range(offset)]
     log.fill(5)
@@ -391,17 +394,17 @@ def test_truncation_leaves_what_is_below(log: LogHarness, offset: int) -> None:
 def test_truncation_to_the_end_and_beyond_changes_nothing(log: LogHarness) -> None:
     log.fill(3)
     for offset in (3, 4):
-        assert not log.log.truncate_to(offset, now_ms=NOW_MS)
+        assert not truncate_to(log.log, offset, now_ms=NOW_MS)
     assert len(log.values()) == 3
     with pytest.raises(ValueError, match="cannot truncate"):
-        log.log.truncate_to(-1, now_ms=NOW_MS)
+        truncate_to(log.log, -1, now_ms=NOW_MS)
 
 
 def test_truncation_takes_whole_batches(log: LogHarness) -> None:
     log.append(b"a")
     log.append(b"b", b"c", b"d")
     size = log.batches()[0].size_in_bytes
-    assert log.log.truncate_to(2, now_ms=NOW_MS)
+    assert truncate_to(log.log, 2, now_ms=NOW_MS)
     assert log.log.size_bytes == size
     assert log.log.log_end_offset == 2
     log.reopen()
@@ -413,7 +416,7 @@ def test_truncation_takes_epochs_and_producers_back(log: LogHarness) -> None:
     log.append(b"a", producer=(7, 0, 0), leader_epoch=1)
     log.append(b"b", producer=(7, 0, 1), leader_epoch=2)
     log.append(b"c", producer=(8, 0, 0), leader_epoch=3)
-    log.log.truncate_to(1, now_ms=NOW_MS)
+    truncate_to(log.log, 1, now_ms=NOW_MS)
     assert log.log.leader_epochs.entries() == [(1, 0)]
     assert [(entry.producer_id, entry.last_sequence) for entry in log.log.active_producers()] == [(7, 0)]
     log.append(b"b", producer=(7, 0, 1), leader_epoch=4)
@@ -422,9 +425,9 @@ def test_truncation_takes_epochs_and_producers_back(log: LogHarness) -> None:
 def test_truncation_below_the_first_segment_starts_over(tmp_path: Path) -> None:
     log = LogHarness(tmp_path, replace(SMALL, retention_bytes=0))
     log.fill(40)
-    log.log.delete_old_segments(NOW_MS)
+    delete_old_segments(log.log, NOW_MS)
     assert log.log.log_start_offset == 40
-    log.log.truncate_to(3, now_ms=NOW_MS)
+    truncate_to(log.log, 3, now_ms=NOW_MS)
     assert (log.log.log_start_offset, log.log.log_end_offset) == (3, 3)
     log.fill(1)
     assert log.values() == [b"3-" + b"x" * 50]
@@ -432,7 +435,7 @@ def test_truncation_below_the_first_segment_starts_over(tmp_path: Path) -> None:
 
 def test_a_log_can_be_emptied_and_continued_elsewhere(log: LogHarness) -> None:
     log.fill(40)
-    log.log.truncate_fully_and_start_at(1000, now_ms=NOW_MS)
+    truncate_fully_and_start_at(log.log, 1000, now_ms=NOW_MS)
     assert (log.log.log_start_offset, log.log.high_watermark, log.log.log_end_offset) == (1000, 1000, 1000)
     assert log.log.leader_epochs.entries() == []
     log.fill(2)
@@ -453,7 +456,7 @@ def test_deleted_records_are_out_of_range(log: LogHarness) -> None:
         log.log.read(24, 100, isolation=Isolation.LOG_END)
     assert log.values()[0] == b"25-" + b"x" * 50
     segments = len(log.bases)
-    assert log.log.delete_old_segments(NOW_MS) > 0
+    assert delete_old_segments(log.log, NOW_MS) > 0
     assert len(log.bases) < segments
     assert log.bases[0] <= 25
     log.reopen()
@@ -472,7 +475,7 @@ def test_records_above_the_high_watermark_are_not_deleted(log: LogHarness) -> No
 def test_all_records_can_be_deleted(log: LogHarness) -> None:
     log.fill(40)
     log.log.delete_records_before(40)
-    log.log.delete_old_segments(NOW_MS)
+    delete_old_segments(log.log, NOW_MS)
     assert log.values() == []
     log.reopen()
     assert (log.log.log_start_offset, log.log.log_end_offset) == (40, 40)
@@ -486,50 +489,50 @@ def test_all_records_can_be_deleted(log: LogHarness) -> None:
 def test_a_flush_raises_the_recovery_point(log: LogHarness) -> None:
     log.fill(10)
     assert log.log.recovery_point == 0
-    log.log.flush(now_ms=NOW_MS)
+    flush(log.log, now_ms=NOW_MS)
     assert log.log.recovery_point == 10
-    assert log.log.plan_flush() is None
+    assert plan_flush(log.log) is None
 
 
 def test_appends_during_a_flush_are_not_covered(log: LogHarness) -> None:
     log.fill(10)
-    plan = log.log.plan_flush()
+    plan = plan_flush(log.log)
     assert plan is not None
     log.fill(30)
     plan.run()
-    log.log.commit_flush(plan, now_ms=NOW_MS)
+    commit_flush(log.log, plan, now_ms=NOW_MS)
     assert log.log.recovery_point == 10
 
 
 def test_a_truncation_during_a_flush_voids_it(log: LogHarness) -> None:
     log.fill(40)
-    plan = log.log.plan_flush()
+    plan = plan_flush(log.log)
     assert plan is not None
-    log.log.truncate_to(3, now_ms=NOW_MS)
+    truncate_to(log.log, 3, now_ms=NOW_MS)
     log.fill(40)
     log.delete_files(NOW_MS)
     plan.run()
-    log.log.commit_flush(plan, now_ms=NOW_MS)
+    commit_flush(log.log, plan, now_ms=NOW_MS)
     assert log.log.recovery_point == 0
 
 
 def test_a_roll_asks_for_a_flush_of_what_was_rolled(log: LogHarness) -> None:
     log.fill(1)
-    assert log.log.plan_due_flush(NOW_MS) is None
+    assert plan_due_flush(log.log, NOW_MS) is None
     log.fill(40)
-    plan = log.log.plan_due_flush(NOW_MS)
+    plan = plan_due_flush(log.log, NOW_MS)
     assert plan is not None
     plan.run()
-    log.log.commit_flush(plan, now_ms=NOW_MS)
+    commit_flush(log.log, plan, now_ms=NOW_MS)
     assert log.log.recovery_point == log.bases[-1]
-    assert log.log.plan_due_flush(NOW_MS) is None
+    assert plan_due_flush(log.log, NOW_MS) is None
 
 
 def test_a_plan_that_was_not_run_is_made_again(log: LogHarness) -> None:
     log.append(b"v" * 1500, producer=(7, 0, 0))
     log.append(b"v" * 1500, producer=(7, 0, 1))
-    dropped = log.log.plan_due_flush(NOW_MS)
-    again = log.log.plan_due_flush(NOW_MS)
+    dropped = plan_due_flush(log.log, NOW_MS)
+    again = plan_due_flush(log.log, NOW_MS)
     assert dropped is not None
     assert again is not None
     assert again.paths == dropped.paths
@@ -539,20 +542,20 @@ def test_a_plan_that_was_not_run_is_made_again(log: LogHarness) -> None:
         "partition.metadata",
     }
     again.run()
-    log.log.commit_flush(again, now_ms=NOW_MS)
-    later = log.log.plan_flush()
+    commit_flush(log.log, again, now_ms=NOW_MS)
+    later = plan_flush(log.log)
     assert later is not None
     assert not [path for path in later.paths if path.endswith((".snapshot", "leader-epoch-checkpoint"))]
 
 
 def test_what_changes_during_a_flush_is_for_the_next(log: LogHarness) -> None:
     log.append(b"v")
-    plan = log.log.plan_flush()
+    plan = plan_flush(log.log)
     assert plan is not None
     log.append(b"v", leader_epoch=1)
     log.log.roll(now_ms=NOW_MS)
-    log.log.commit_flush(plan, now_ms=NOW_MS)
-    later = log.log.plan_due_flush(NOW_MS)
+    commit_flush(log.log, plan, now_ms=NOW_MS)
+    later = plan_due_flush(log.log, NOW_MS)
     assert later is not None
     assert [path for path in later.paths if path.endswith("leader-epoch-checkpoint")]
 
@@ -571,11 +574,11 @@ def test_flushes_are_due_by_count_and_time(
 ) -> None:
     log = LogHarness(tmp_path, replace(SMALL, **config))  # type: ignore[arg-type]
     log.fill(3)
-    assert log.log.is_flush_due(now_ms) == due
-    plan = log.log.plan_due_flush(now_ms)
+    assert log.log.local.is_flush_due(now_ms) == due
+    plan = plan_due_flush(log.log, now_ms)
     assert (plan is not None) == due
-    log.log.flush(now_ms=now_ms)
-    assert not log.log.is_flush_due(now_ms)
+    flush(log.log, now_ms=now_ms)
+    assert not log.log.local.is_flush_due(now_ms)
 
 
 # --- failures
@@ -642,7 +645,7 @@ def test_an_index_that_cannot_be_read_leaves_nothing_of_the_batch(
 def test_what_was_written_ahead_in_another_epoch_is_written_again(log: LogHarness) -> None:
     log.fill(1)
     records = batch_of(b"v" * 100)
-    validated = log.log.validate(records, now_ms=NOW_MS)
+    validated = log.log.validator.validate(records, now_ms=NOW_MS)
     written = log.log.write_ahead(validated, leader_epoch=0, now_ms=NOW_MS)
     assert written is not None
     written.run()
@@ -657,7 +660,7 @@ def test_what_was_written_ahead_is_not_written_again(
     log: LogHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.fill(1)
-    validated = log.log.validate(batch_of(b"v" * 100), now_ms=NOW_MS)
+    validated = log.log.validator.validate(batch_of(b"v" * 100), now_ms=NOW_MS)
     written = log.log.write_ahead(validated, leader_epoch=0, now_ms=NOW_MS)
     assert written is not None
     written.run()

@@ -21,6 +21,7 @@ from kcli.protocol.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from kcli.storage.log_read import Isolation
+from kcli.storage.timestamp_search import offset_for_timestamp, offset_of_max_timestamp, offsets_before
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator
@@ -158,9 +159,9 @@ def _find(partition: Partition, timestamp: int, isolation: Isolation) -> tuple[i
         case -5 | -6:
             return -1, -1, -1
         case -3:
-            found = log.offset_of_max_timestamp()
+            found = offset_of_max_timestamp(log)
         case _:
-            found = log.offset_for_timestamp(timestamp)
+            found = offset_for_timestamp(log, timestamp)
     if found is None or found[1] >= partition.limit(isolation):
         return -1, -1, -1
     return found
@@ -170,7 +171,7 @@ def _segment_offsets(
     partition: Partition, timestamp: int, max_count: int, isolation: Isolation, now_ms: int
 ) -> list[int]:
     """Return at most `max_count` segment bases, newest first, as version 0 has them."""
-    offsets = partition.log.offsets_before(timestamp, max(0, max_count), now_ms)
+    offsets = offsets_before(partition.log, timestamp, max(0, max_count), now_ms)
     limit = partition.limit(isolation)
     if any(offset > limit for offset in offsets):
         offsets = [limit, *(offset for offset in offsets if offset <= limit)]
