@@ -9,6 +9,7 @@ import socket
 import subprocess
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +31,11 @@ def free_port() -> int:
 
 
 class ChildProcess:
-    """A child whose standard output is read by line and whose standard error goes to a file."""
+    """A child whose standard output is read by line and whose standard error goes to a file.
+
+    With `on_line` every line goes there instead of to `wait_for_line`, None at the end, and standard input is
+    a pipe for `write_line`.
+    """
 
     def __init__(
         self,
@@ -40,12 +45,13 @@ class ChildProcess:
         environment: Mapping[str, str] | None = None,
         directory: Path | None = None,
         preexec: Callable[[], None] | None = None,
+        on_line: Callable[[str | None], None] | None = None,
     ) -> None:
         self.stderr_path = stderr
         with stderr.open("ab") as sink:
             self.process = subprocess.Popen(
                 arguments,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if on_line is None else subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=sink,
                 text=True,
@@ -55,14 +61,21 @@ class ChildProcess:
                 preexec_fn=preexec,
             )
         self._lines: queue.Queue[str | None] = queue.Queue()
+        self._on_line = self._lines.put if on_line is None else on_line
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
     def _read(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            self._lines.put(line.rstrip("\n"))
-        self._lines.put(None)
+            self._on_line(line.rstrip("\n"))
+        self._on_line(None)
+
+    def write_line(self, line: str) -> None:
+        """Write to the child's standard input."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
 
     @property
     def pid(self) -> int:
@@ -127,6 +140,10 @@ class ChildProcess:
 
     def _close(self) -> None:
         self._reader.join(timeout=5)
+        if self.process.stdin is not None:
+            # What was not written yet may have no reader any more.
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
         if self.process.stdout is not None and not self._reader.is_alive():
             self.process.stdout.close()
 

@@ -137,7 +137,7 @@ def node_directory() -> Path:
     """A copy of `interop/node` with its modules installed."""
     need("node", "npm")
     source = INTEROP / "node"
-    files = [source / name for name in ("package.json", "package-lock.json", "client.js")]
+    files = [source / name for name in ("package.json", "package-lock.json", "client.js", "member.js")]
     target = cache_directory() / f"node-{fingerprint(files)}"
     if not target.is_dir():
         staging = target.with_name(f"{target.name}.{os.getpid()}")

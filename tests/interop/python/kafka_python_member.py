@@ -1,0 +1,116 @@
+"""The group member built on kafka-python; `tests.support.member_program` describes it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
+from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
+from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
+from kafka.coordinator.assignors.range import RangePartitionAssignor
+from kafka.errors import KafkaError
+
+from tests.support.member_program import (
+    COMMIT_SECONDS,
+    POLL_RECORDS,
+    POLL_SECONDS,
+    Commands,
+    JoinOptions,
+    Reporter,
+    serve,
+)
+
+ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
+
+
+class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
+    """One membership: what was printed and committed."""
+
+    def __init__(self, options: JoinOptions, report: Reporter) -> None:
+        self.topic = options.topic
+        self.report = report
+        self.positions: dict[int, int] = {}
+        settings: dict[str, Any] = {"group_instance_id": options.instance} if options.instance else {}
+        self.consumer = KafkaConsumer(
+            bootstrap_servers=options.bootstrap,
+            group_id=options.group,
+            client_id=options.client,
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            fetch_max_wait_ms=100,
+            reconnect_backoff_max_ms=200,
+            session_timeout_ms=options.session,
+            heartbeat_interval_ms=options.heartbeat,
+            partition_assignment_strategy=[ASSIGNORS[options.assignor]],
+            **settings,
+        )
+        self.consumer.subscribe([options.topic], listener=self)
+
+    async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
+        """Called within a poll."""
+        self.report.assigned(each.partition for each in assigned)
+
+    async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
+        """Called within a poll, after which the partitions are no longer ours."""
+        given = {each.partition for each in revoked}
+        positions = {number: self.positions.pop(number) for number in given if number in self.positions}
+        if positions:
+            try:
+                await self.consumer.commit_async(self.offsets(positions))
+            except KafkaError as error:
+                self.report("refused", reason=f"{type(error).__name__}: {error}")
+            else:
+                self.report.committed(positions)
+        self.report.revoked(given)
+
+    async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
+        """Called within a poll."""
+        for each in lost:
+            self.positions.pop(each.partition, None)
+        self.report.lost(each.partition for each in lost)
+
+    def offsets(self, positions: dict[int, int]) -> dict[TopicPartition, OffsetAndMetadata]:
+        """As the library wants them."""
+        return {
+            TopicPartition(self.topic, number): OffsetAndMetadata(offset, "", -1)
+            for number, offset in positions.items()
+        }
+
+    def commit(self) -> None:
+        """Commit every position and wait for the answer."""
+        positions = dict(self.positions)
+        try:
+            self.consumer.commit(self.offsets(positions))
+        except KafkaError as error:
+            self.report("refused", reason=f"{type(error).__name__}: {error}")
+        else:
+            self.report.committed(positions)
+
+    def poll(self) -> None:
+        """Poll once, and print what came."""
+        found = self.consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=POLL_RECORDS)
+        for place, messages in found.items():
+            offsets = [message.offset for message in messages]
+            self.report.records(place.partition, offsets, [message.value.decode() for message in messages])
+            self.positions[place.partition] = offsets[-1] + 1
+
+
+def member(options: JoinOptions, commands: Commands, report: Reporter) -> None:
+    """Be a member until told to leave."""
+    membership = Membership(options, report)
+    committed: dict[int, int] = {}
+    due = time.monotonic()
+    try:
+        while not commands.leaving:
+            membership.poll()
+            if time.monotonic() >= due and membership.positions != committed:
+                membership.commit()
+                committed = dict(membership.positions)
+                due = time.monotonic() + COMMIT_SECONDS
+    finally:
+        membership.consumer.close()
+
+
+if __name__ == "__main__":
+    serve(member)
