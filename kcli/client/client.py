@@ -22,6 +22,7 @@ from kcli.client.background import unwrapped
 from kcli.client.bootstrap import UnknownHost, Unreachable, open_tcp, parse_bootstrap
 from kcli.client.config import ClientConfig
 from kcli.client.connection import Disconnected, NotKafka
+from kcli.client.coordinators import Coordinators
 from kcli.client.metadata import cluster_of
 from kcli.client.metadata_cache import MetadataCache
 from kcli.client.node_link import LinkState, NodeLink
@@ -76,6 +77,7 @@ class Client:
         self.config = config
         self.nursery = nursery
         self.cache = MetadataCache(config)
+        self.coordinators = Coordinators(self)
         self._bootstrap = bootstrap
         self._open_stream = open_stream
         self._links: dict[tuple[int, str], NodeLink] = {}
@@ -143,9 +145,7 @@ class Client:
                         build(version), version, seconds=attempts.request_seconds()
                     )
                 raise attempts.timed_out()
-            except Disconnected as error:
-                attempts.failed(error)
-            except Unreachable as error:
+            except (Disconnected, Unreachable) as error:
                 attempts.failed(error)
             await attempts.wait()
 

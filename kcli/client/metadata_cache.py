@@ -119,6 +119,11 @@ class MetadataCache:
         topics = {name: merged.topics.get(name, topic) for name, topic in self.cluster.topics.items()}
         self._replace(replace(merged, topics=topics, errors=self.cluster.errors))
 
+    def learn_node(self, node: Node) -> None:
+        """Take a broker that another answer named, if metadata has not named it yet."""
+        if node.node_id not in self.cluster.nodes:
+            self._replace(self.cluster.with_nodes([node]))
+
     def forget_nodes(self) -> None:
         """Drop the brokers, keep the topics: the client goes back to its bootstrap addresses (KIP-899)."""
         self._replace(ClusterMetadata(topics=self.cluster.topics, errors=self.cluster.errors))

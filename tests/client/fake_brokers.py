@@ -26,6 +26,11 @@ from kcli.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
+from kcli.protocol.messages.find_coordinator import (
+    Coordinator,
+    FindCoordinatorRequest,
+    FindCoordinatorResponse,
+)
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kcli.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -59,6 +64,7 @@ REQUESTS = {
     for request in (
         ApiVersionsRequest,
         FetchRequest,
+        FindCoordinatorRequest,
         InitProducerIdRequest,
         ListOffsetsRequest,
         MetadataRequest,
@@ -140,6 +146,7 @@ class FakeBrokers:
         self.opened: list[str] = []
         self.open_seconds = 0.0
         self.next_producer_id = 1000
+        self.coordinators: dict[str, int] = {}
         self._nursery = nursery
         self._streams: dict[int, list[trio.abc.Stream]] = defaultdict(list)
         self._scripts: dict[type[Any], deque[Any]] = defaultdict(deque)
@@ -276,6 +283,28 @@ class FakeBrokers:
     def _name(self, topic: Any) -> str:
         name = getattr(topic, "topic", "") or getattr(topic, "name", "")
         return name or next(known for known in self.topics if self.topic_id(known) == topic.topic_id)
+
+    def _FindCoordinatorRequest(
+        self, node_id: int, request: FindCoordinatorRequest, version: int
+    ) -> FindCoordinatorResponse:
+        if version < 4:
+            node = self._coordinator(request.key)
+            return FindCoordinatorResponse(node_id=node.node_id, host=node.host, port=node.port)
+        return FindCoordinatorResponse(
+            coordinators=[
+                Coordinator(
+                    key=key,
+                    node_id=self._coordinator(key).node_id,
+                    host=self._coordinator(key).host,
+                    port=9092,
+                    error_message=None,
+                )
+                for key in request.coordinator_keys
+            ]
+        )
+
+    def _coordinator(self, key: str) -> Node:
+        return self.nodes[self.coordinators.get(key, 1)]
 
     def _InitProducerIdRequest(self, node_id: int, request: Any, version: int) -> InitProducerIdResponse:
         self.next_producer_id += 1
