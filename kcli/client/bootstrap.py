@@ -91,3 +91,11 @@ def _reason(error: BaseException) -> str:
     if error.__cause__ is not None:
         return _reason(error.__cause__)
     return str(error)
+
+
+def nobody_answers(nodes: list[Node], errors: dict[int, KcliError]) -> KcliError:
+    """Return the error of bootstrap addresses none of which answers as a broker."""
+    if len(nodes) == 1:
+        return errors[nodes[0].node_id]
+    reasons = "; ".join(errors[node.node_id].message for node in nodes if node.node_id in errors)
+    return Unreachable(f"no bootstrap server answers: {reasons}", hint="check the addresses and the brokers")

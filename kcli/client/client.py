@@ -19,17 +19,17 @@ import trio
 
 from kcli.client.attempts import Attempts
 from kcli.client.background import unwrapped
-from kcli.client.bootstrap import UnknownHost, Unreachable, open_tcp, parse_bootstrap
+from kcli.client.bootstrap import UnknownHost, Unreachable, nobody_answers, open_tcp, parse_bootstrap
 from kcli.client.config import ClientConfig
 from kcli.client.connection import Disconnected, NotKafka
 from kcli.client.coordinators import Coordinators
-from kcli.client.metadata import cluster_of
+from kcli.client.metadata import cluster_of, metadata_request
 from kcli.client.metadata_cache import MetadataCache
 from kcli.client.node_link import LinkState, NodeLink
 from kcli.client.routing import ANY
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from kcli.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Collection
@@ -203,6 +203,12 @@ class Client:
         if self.cache.want(topic, trio.current_time(), auto_create=auto_create, pinned=pinned):
             self._refresh_wanted.set()
 
+    def follow_all_topics(self, follow: bool) -> None:
+        """Keep all topics in the snapshot, as long as anybody asks for that; False ends one such wish."""
+        self.cache.wants_all += 1 if follow else -1
+        if follow:
+            self.request_metadata_update()
+
     async def wait_for_topic(self, topic: str, *, auto_create: bool = False) -> TopicMetadata:
         """Return a topic's metadata, waiting for a first answer that knows it.
 
@@ -237,6 +243,12 @@ class Client:
         if node is None:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster")
         return self._link(node, purpose)
+
+    def drop_link(self, node_id: int, purpose: str) -> None:
+        """Close a link for good, if there is one; what is in flight on it fails."""
+        link = self._links.pop((node_id, purpose), None)
+        if link is not None:
+            link.close()
 
     def _link(self, node: Node, purpose: str = "") -> NodeLink:
         link = self._links.get((node.node_id, purpose))
@@ -324,7 +336,7 @@ class Client:
             for index, node in enumerate(self._bootstrap):
                 nursery.start_soon(attempt, index, node, nursery.cancel_scope)
         if not any(self._link(node).is_ready for node in self._bootstrap):
-            raise _nobody_answers(self._bootstrap, errors)
+            raise nobody_answers(self._bootstrap, errors)
 
     async def _keep_fresh(self) -> None:
         while True:
@@ -352,14 +364,16 @@ class Client:
         wanted = self.cache.wanted
         for auto_create in (False, True):
             names = [name for name, entry in wanted.items() if entry.auto_create is auto_create]
-            if names or (not auto_create and not wanted):
+            if self.cache.wants_all and not auto_create:
+                answers.append((await self._metadata_once(None, auto_create=False)).lacking(names))
+            elif names or (not auto_create and not wanted):
                 answers.append(await self._metadata_once(names, auto_create=auto_create))
         answer = answers[-1]
         for other in answers[:-1]:
             answer = answer.with_topics_of(other)
         return answer
 
-    async def _metadata_once(self, names: list[str], *, auto_create: bool) -> ClusterMetadata:
+    async def _metadata_once(self, names: list[str] | None, *, auto_create: bool) -> ClusterMetadata:
         connection = await self.least_loaded().ready()
         version = connection.versions.choose(MetadataRequest)
         request = metadata_request(names, version, auto_create=auto_create)
@@ -381,19 +395,3 @@ class Client:
         if self.config.metadata_recovery_strategy == "rebootstrap":
             self.cache.forget_nodes()
             self._replace_moved_links()
-
-
-def metadata_request(topics: Collection[str] | None, version: int, *, auto_create: bool) -> MetadataRequest:
-    """Build a metadata request about all topics (None), or about some."""
-    entries = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
-    if version == 0 and topics is None:
-        entries = []
-    # Brokers before 0.11 create topics as they please; the field is not theirs.
-    return MetadataRequest(topics=entries, allow_auto_topic_creation=auto_create or version < 4)
-
-
-def _nobody_answers(nodes: list[Node], errors: dict[int, KcliError]) -> KcliError:
-    if len(nodes) == 1:
-        return errors[nodes[0].node_id]
-    reasons = "; ".join(errors[node.node_id].message for node in nodes if node.node_id in errors)
-    return Unreachable(f"no bootstrap server answers: {reasons}", hint="check the addresses and the brokers")

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from kcli.protocol.messages.metadata import MetadataResponse
 
@@ -138,6 +139,12 @@ class ClusterMetadata:
         """Return a snapshot with another one's topics and errors added."""
         return replace(self, topics={**other.topics, **self.topics}, errors={**other.errors, **self.errors})
 
+    def lacking(self, names: Iterable[str]) -> ClusterMetadata:
+        """Return an answer about all topics as one that names these as unknown where it lacks them."""
+        missing = {name for name in names if name not in self.topics and name not in self.errors}
+        unknown = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return replace(self, errors={**self.errors, **unknown})
+
     def _newest(self, topic: TopicMetadata) -> TopicMetadata:
         known = self.topics.get(topic.name)
         if known is None or known.topic_id != topic.topic_id:
@@ -180,3 +187,12 @@ def cluster_of(response: MetadataResponse) -> ClusterMetadata:
         for broker in response.brokers
     }
     return ClusterMetadata(nodes, response.cluster_id, response.controller_id, topics, errors)
+
+
+def metadata_request(topics: Collection[str] | None, version: int, *, auto_create: bool) -> MetadataRequest:
+    """Build a metadata request about all topics (None), or about some."""
+    entries = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    if version == 0 and topics is None:
+        entries = []
+    # Brokers before 0.11 create topics as they please; the field is not theirs.
+    return MetadataRequest(topics=entries, allow_auto_topic_creation=auto_create or version < 4)

@@ -42,12 +42,15 @@ class MetadataCache:
         self.is_in_flight = False
         self.needs_update = False
         self.wanted: dict[str, WantedTopic] = {}
+        self.wants_all = 0
+        """How many follow all topics there are."""
         self.listeners: list[Callable[[ClusterMetadata], None]] = []
         self._max_age = config.metadata_max_age_ms / 1000
         self._max_idle = config.metadata_max_idle_ms / 1000
         self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         self._not_before = -math.inf
         self._last_success = -math.inf
+        self._asked_for_all = False
 
     def want(self, topic: str, now: float, *, auto_create: bool = False, pinned: bool = False) -> bool:
         """Keep a topic in the snapshot; return True if it is new, and thus asked for at once."""
@@ -78,11 +81,12 @@ class MetadataCache:
         """Start an attempt."""
         self.is_in_flight = True
         self.needs_update = False
+        self._asked_for_all = self.wants_all > 0
         self.wanted = {name: entry for name, entry in self.wanted.items() if entry.expires_at > now}
 
     def succeeded(self, response: ClusterMetadata, now: float) -> None:
         """Take an answer about the wanted topics."""
-        fresh = self.cluster.merged(response, keep=self.wanted)
+        fresh = self.cluster.merged(response, keep=() if self._asked_for_all else self.wanted)
         if fresh == self.cluster:
             self._not_before = now + self._backoff.next_delay()
         else:

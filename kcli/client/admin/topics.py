@@ -15,7 +15,7 @@ from kcli.client.admin.types import (
     TopicDescription,
     TopicListing,
 )
-from kcli.client.client import metadata_request
+from kcli.client.metadata import metadata_request
 from kcli.client.routing import ANY, CONTROLLER
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.create_partitions import (
