@@ -47,7 +47,13 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         room: (("kcli.errors", "kcli.assignors", "kcli.protocol", *PURE_BROKER), set())
         for room in PURE_BROKER
     },
-    "kcli.broker.coordinator.runtime": ((*PURE, "kcli.protocol", "kcli.storage", "kcli.broker"), {"trio"}),
+    **{
+        f"kcli.broker.coordinator.{module}": (
+            (*PURE, "kcli.protocol", "kcli.storage", "kcli.broker"),
+            {"trio"},
+        )
+        for module in ("runtime", "shard_host", "loading")
+    },
     "kcli.commands": ((*PURE, "kcli.protocol", "kcli.client", "kcli.commands"), {"typer", "rich", "trio"}),
     "kcli.commands.broker": ((*PURE, "kcli.broker", "kcli.commands"), {"typer", "trio"}),
 }

@@ -1,0 +1,250 @@
+"""CoordinatorRuntime: the shards of one coordinator on one node (Kafka class `CoordinatorRuntime`).
+
+It follows the metadata: where this node comes to lead a partition of the coordinator's topic, a shard is made
+and the partition's log replayed into it, page by page; where it leads no longer, the shard is closed. Until
+its log has been read a shard answers COORDINATOR_LOAD_IN_PROGRESS. A load that goes on after its shard was
+closed touches that shard only, which nobody sees any more.
+
+`ask` brings a request to a shard and performs what comes of it. What is answered at once, as heartbeats and
+commits on one replica are, costs no task and no wait.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import trio
+
+from kcli.broker.coordinator.effects import Now
+from kcli.broker.coordinator.loading import load
+from kcli.broker.coordinator.shard import Shard
+from kcli.broker.coordinator.shard_host import Answer, ShardHost
+from kcli.broker.timer import monotonic_ms
+from kcli.protocol.compression import Codec
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.group_partition import partition_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kcli.broker.coordinator.effects import Effect
+    from kcli.broker.coordinator.log_replay import Decode
+    from kcli.broker.metadata_image import MetadataDelta, MetadataImage
+    from kcli.broker.partition import Partition
+    from kcli.broker.replica_manager import ReplicaManager
+
+S = TypeVar("S", bound=Shard)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """What a coordinator's configuration says of its topic.
+
+    `partitions` counts only until there is a topic. `sweep_interval_ms` is how often every shard is swept.
+    """
+
+    partitions: int = 50
+    load_buffer_bytes: int = 5 << 20
+    commit_timeout_ms: int = 5000
+    codec: Codec = Codec.NONE
+    sweep_interval_ms: int = 600_000
+
+
+class CoordinatorRuntime(Generic[S]):
+    """One coordinator on one node. `run` loads; `stop` ends it in order."""
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        new_shard: Callable[[], S],
+        sweep: Callable[[S, Now], list[Effect]],
+        decode: Decode,
+        settings: CoordinatorSettings,
+        replica_manager: ReplicaManager,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.topic = topic
+        self._new_shard = new_shard
+        self._sweep = sweep
+        self._decode = decode
+        self._settings = settings
+        self._replica_manager = replica_manager
+        self._purgatory = replica_manager.purgatory
+        self._wall_ms = wall_ms
+        self._hosts: dict[int, ShardHost[S]] = {}
+        self._to_load: dict[ShardHost[S], None] = {}
+        self._nursery: trio.Nursery | None = None
+        self._is_stopped = False
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def partition_for(self, name: str) -> int:
+        """Return the partition that keeps a group, or a transactional id."""
+        return partition_for(name, self.partition_count)
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has, or will have."""
+        image = self._replica_manager.image
+        topic = None if image is None else image.topics.get(self.topic)
+        return self._settings.partitions if topic is None else len(topic.partitions)
+
+    def shard(self, index: int) -> S:
+        """Return the shard of a partition, to read from it.
+
+        Raises `KafkaError` COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        return self._host(index).shard
+
+    def shards(self) -> Iterator[S]:
+        """Yield the shards of this node.
+
+        Raises `KafkaError` as `shard` does, when all that can be read have come.
+        """
+        loading = None
+        if self._is_stopped:
+            raise _stopping()
+        for index, host in self._hosts.items():
+            if host.is_loaded:
+                yield host.shard
+            else:
+                loading = index
+        if loading is not None:
+            self._host(loading)
+
+    def ask(
+        self,
+        index: int,
+        event: Callable[[S, Now, Answer], list[Effect]],
+        shape: Callable[[Any], Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - the shard's reply, shaped, or the operation that waits for it
+        """Bring a request to the shard of a partition.
+
+        Return its reply, or else an `Answer` that the request engine parks on. `shape` makes of a reply
+        what the handler answers. Raises `KafkaError` as `shard` does.
+        """
+        host = self._host(index)
+        answer = Answer(shape)
+        now = self._now()
+        host.perform(event(host.shard, now, answer), now)
+        return answer.finish() if answer.ended else answer
+
+    async def wait(self, answer: Answer) -> Any:  # noqa: ANN401 - as above
+        """Return a reply that was not there at once."""
+        await self._purgatory.wait(answer)
+        return answer.finish()
+
+    def _host(self, index: int) -> ShardHost[S]:
+        if self._is_stopped:
+            raise _stopping()
+        host = self._hosts.get(index)
+        if host is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead {self.topic}-{index}")
+        if not host.is_loaded:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{index} is being read")
+        return host
+
+    def _now(self) -> Now:
+        return Now(monotonic_ms(), self._wall_ms())
+
+    # --- following the metadata ------------------------------------------------------------------
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over an image that the replica manager has taken over."""
+        if self._is_stopped:
+            return
+        topics = (*delta.created_topics, *delta.changed_topics, *delta.deleted_topics)
+        if any(topic.name == self.topic for topic in topics):
+            self._follow_leadership(image)
+        if delta.is_empty:
+            return
+        for host in list(self._hosts.values()):
+            if host.is_loaded:
+                now = self._now()
+                host.perform(host.shard.image_changed(now, delta), now)
+
+    def directory_failed(self) -> None:
+        """Close, soon, the shards whose partitions have gone offline.
+
+        Not now: it may be a shard's own append that has found out.
+        """
+        self._purgatory.timer.call_soon(self._review)
+
+    async def _review(self) -> None:
+        image = self._replica_manager.image
+        if image is not None and not self._is_stopped:
+            self._follow_leadership(image)
+        await trio.lowlevel.checkpoint()
+
+    def _follow_leadership(self, image: MetadataImage) -> None:
+        partitions = self._replica_manager.partitions
+        for index, host in list(self._hosts.items()):
+            if partitions.get(host.partition.key) is not host.partition or not host.partition.is_leader:
+                del self._hosts[index]
+                self._close(host)
+        topic = image.topics.get(self.topic)
+        for index in range(0 if topic is None else len(topic.partitions)):
+            partition = partitions.get((self.topic, index))
+            if partition is not None and partition.is_leader and index not in self._hosts:
+                self._open(index, partition)
+
+    def _open(self, index: int, partition: Partition) -> None:
+        settings = self._settings
+        host = self._hosts[index] = ShardHost(
+            self._new_shard(),
+            partition,
+            purgatory=self._purgatory,
+            clock=self._now,
+            codec=settings.codec,
+            commit_timeout_ms=settings.commit_timeout_ms,
+            sweep=self._sweep,
+            sweep_interval_ms=settings.sweep_interval_ms,
+        )
+        if partition.log.log_start_offset == partition.log.log_end_offset:
+            host.begin()  # Nothing to read: a new topic answers the first request.
+        elif self._nursery is None:
+            self._to_load[host] = None
+        else:
+            self._nursery.start_soon(self._load, host)
+
+    def _close(self, host: ShardHost[S]) -> None:
+        self._to_load.pop(host, None)
+        try:
+            host.close()
+        except Exception:
+            # One shard that cannot end must not keep the node from following the metadata.
+            _log.exception("the shard of %s-%d did not end in order", *host.partition.key)
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Load the shards that this node leads, for ever."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                for host in self._to_load:
+                    nursery.start_soon(self._load, host)
+                self._to_load.clear()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    async def _load(self, host: ShardHost[S]) -> None:
+        await load(host, decode=self._decode, page_bytes=self._settings.load_buffer_bytes)
+
+    def stop(self) -> None:
+        """Refuse what comes from now on, and answer what is parked."""
+        self._is_stopped = True
+        hosts, self._hosts = self._hosts, {}
+        for host in hosts.values():
+            self._close(host)
+
+
+def _stopping() -> KafkaError:
+    return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the node stops")
