@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 from kcli.broker.fetch_data import FetchedPartition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.log_read import Isolation
+from kcli.storage.plain_append import NOT_PLAIN, append_plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -197,15 +198,17 @@ class Partition:
                 f"{len(self.isr)} replicas are in sync, {self.min_isr} are needed",
             )
 
-    def append_alone(self, records: memoryview, *, now_ms: int, max_decompressed: int) -> AppendInfo:
-        """Append a producer's records as the only replica. Raises `KafkaError`."""
+    def append_plain(self, records: memoryview, now_ms: int) -> int:
+        """Append a producer's batch as the only replica; return its first offset.
+
+        `NOT_PLAIN` says that it is for `append`, and nothing was done. Raises `KafkaError`.
+        """
         log = self.log
-        info = log.append_as_leader(
-            records, leader_epoch=self.leader_epoch, now_ms=now_ms, max_decompressed=max_decompressed
-        )
-        log.advance_high_watermark(info.last_offset + 1)
-        self._touch(self.key)
-        return info
+        first_offset = append_plain(log, records, self.leader_epoch, now_ms)
+        if first_offset != NOT_PLAIN:
+            log.advance_high_watermark_to_end()
+            self._touch(self.key)
+        return first_offset
 
     @property
     def must_flush(self) -> bool:

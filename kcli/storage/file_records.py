@@ -163,12 +163,13 @@ class FileSlice:
 class FileRecords:
     """The log file at `path`; `size` is the end of its last whole entry, where the next one goes."""
 
-    __slots__ = ("_file", "path", "size")
+    __slots__ = ("file", "path", "size")
 
     def __init__(self, path: str, size: int) -> None:
         self.path = path
         self.size = size
-        self._file: OpenFile | None = None
+        self.file: OpenFile | None = None
+        """The open file; `handle` opens it."""
 
     @classmethod
     def open(cls, path: str) -> FileRecords:
@@ -179,17 +180,17 @@ class FileRecords:
     def create(cls, path: str, *, preallocate_bytes: int = 0) -> FileRecords:
         """Return an empty file, `preallocate_bytes` long on disk until it is trimmed. Raises `OSError`."""
         records = cls(path, 0)
-        records._file = OpenFile(path, os.O_CREAT | os.O_TRUNC)
+        records.file = OpenFile(path, os.O_CREAT | os.O_TRUNC)
         if preallocate_bytes:
-            os.ftruncate(records._file.descriptor, preallocate_bytes)
+            os.ftruncate(records.file.descriptor, preallocate_bytes)
         return records
 
     @property
     def handle(self) -> OpenFile:
         """The open file. Raises `OSError` when it cannot be opened."""
-        if self._file is None:
-            self._file = OpenFile(self.path)
-        return self._file
+        if self.file is None:
+            self.file = OpenFile(self.path)
+        return self.file
 
     def append(self, data: Buffer, written: WriteAhead | None = None) -> None:
         """Write whole entries at the end. After an `OSError` nothing of them is left.
@@ -197,13 +198,13 @@ class FileRecords:
         What `written` has put there already is not written again.
         """
         position, length = self.size, len(data)
-        if written is None or not written.serves(self._file, position, data):
-            write_at((self._file or self.handle).descriptor, data, position)
+        if written is None or not written.serves(self.file, position, data):
+            write_at((self.file or self.handle).descriptor, data, position)
         self.size = position + length
 
     def write_ahead(self, data: Buffer) -> WriteAhead:
         """Return what writes `data` where the next append would. Raises `OSError`."""
-        return WriteAhead(self._file or self.handle, self.size, data)
+        return WriteAhead(self.file or self.handle, self.size, data)
 
     def read(self, position: int, count: int) -> bytes:
         """Return up to `count` bytes, never past `size`. Raises `OSError`."""
@@ -211,7 +212,7 @@ class FileRecords:
 
     def slice(self, position: int, size: int) -> FileSlice:
         """Return a window onto `size` bytes that exist."""
-        return FileSlice(self._file or self.handle, position, size)
+        return FileSlice(self.file or self.handle, position, size)
 
     def entries(self, position: int = 0, end: int | None = None) -> Iterator[EntryPosition]:
         """Walk the entries from one that begins at `position`, reading heads only.
@@ -304,7 +305,7 @@ class FileRecords:
 
     def close(self) -> None:
         """Let go of the descriptor; slices keep theirs. The next use opens the file again."""
-        self._file = None
+        self.file = None
 
 
 def _check_bounds(chunk: bytes, available: int, low: int, high: int) -> None:

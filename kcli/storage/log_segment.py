@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kcli.storage.log_config import LogConfig
 
 MAX_RELATIVE_OFFSET = 2**31 - 1
+UNKNOWN_LIMIT = -(2**63)
 MAX_SEARCHED_BYTES = 16 * 1024 * 1024
 """What a search by time reads of a segment's records, as it holds everybody up."""
 
@@ -33,13 +34,15 @@ class LogSegment:
 
     __slots__ = (
         "_report",
-        "_tail",
         "base_offset",
         "created_ms",
         "directory",
         "indexes",
+        "offset_limit",
         "records",
         "roll_jitter_ms",
+        "tail",
+        "timestamp_limit",
     )
 
     def __init__(
@@ -60,8 +63,12 @@ class LogSegment:
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self._report = report
-        # The entry written last: what a consumer at the end of the log asks for next.
-        self._tail: tuple[int, int, int, int] | None = None
+        self.tail: tuple[int, int, int, int] | None = None
+        """The entry written last, as an `EntryPosition`: what a consumer at the end asks for next."""
+        self.offset_limit = base_offset + MAX_RELATIVE_OFFSET
+        """The highest offset that fits."""
+        self.timestamp_limit = UNKNOWN_LIMIT
+        """The latest timestamp that goes in here; `should_roll` finds it, once there is a record."""
 
     @classmethod
     def create(
@@ -150,42 +157,40 @@ class LogSegment:
     ) -> None:
         """Write whole entries, given as bytes and taken apart, at the end.
 
-        After an `OSError` nothing of them is left in the log file. Indexes in memory may know of them: the
-        segment is not to be used any more, and the next start makes sure of its indexes.
+        After an `OSError` nothing of them is left, in the log file or the indexes.
         """
-        start = position = self.records.size
+        self.indexes.load_once()
+        position = self.records.size
         self.records.append(data, written)
-        add = self.indexes.add
-        try:
-            for batch in batches:
-                add(batch, position)
-                position += batch.size_in_bytes
-        except OSError:
-            self.records.truncate_to(start)
-            raise
-        last_offset = batch.last_offset
+        for batch in batches:
+            size, last_offset = batch.size_in_bytes, batch.last_offset
+            self.indexes.add(position, size, last_offset, batch.max_timestamp)
+            position += size
         base_offset = batch.base_offset if batch.magic == 2 else last_offset
         # Not the batch itself: it holds on to the caller's buffer.
-        size = batch.size_in_bytes
-        self._tail = position - size, size, base_offset, last_offset
+        self.tail = position - size, size, base_offset, last_offset
 
     def should_roll(
         self, size: int, last_offset: int, max_timestamp: int, config: LogConfig, now_ms: int
     ) -> bool:
         """Whether `size` more bytes up to `last_offset` belong into a new segment. Raises `OSError`."""
         own_size = self.records.size
-        if (
-            own_size > config.segment_bytes - size
-            or last_offset - self.base_offset > MAX_RELATIVE_OFFSET
-            or self.indexes.is_full
-        ):
+        self.indexes.load_once()
+        if own_size > config.segment_bytes - size or last_offset > self.offset_limit or self.indexes.is_full:
             return True
         if not own_size:
             return False
         # The age is that of the records; where they have no timestamps, that of the segment.
         first = self.indexes.first_timestamp
-        waited_ms = max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        return waited_ms > config.segment_ms - self.roll_jitter_ms
+        roll_ms = config.segment_ms - self.roll_jitter_ms
+        if first < 0:
+            return now_ms - self.created_ms > roll_ms
+        self.timestamp_limit = first + roll_ms
+        return max_timestamp > self.timestamp_limit
+
+    def forget_timestamp_limit(self) -> None:
+        """Have the limit found anew: the records are others, or the configuration is."""
+        self.timestamp_limit = UNKNOWN_LIMIT
 
     # --- find and read
 
@@ -194,7 +199,7 @@ class LogSegment:
 
         Raises `CorruptRecord` and `OSError`.
         """
-        tail = self._tail
+        tail = self.tail
         if tail is not None and offset >= tail[2]:
             return EntryPosition(*tail) if offset <= tail[3] else None
         key, position = self.indexes.offsets.lookup(offset)
@@ -281,7 +286,8 @@ class LogSegment:
         """Drop the entries that end at or above `offset`; return how many bytes went. Raises `OSError`."""
         entry = self.find(offset)
         cut = self.records.truncate_to(entry.position) if entry is not None else 0
-        self._tail = None
+        self.tail = None
+        self.forget_timestamp_limit()
         self.indexes.truncate_to(offset, lambda target: self.indexes.offsets.lookup(target)[1])
         if not self.size:
             self.created_ms = now_ms
@@ -292,7 +298,8 @@ class LogSegment:
 
         `on_batch` sees each good batch in order. Raises `OSError`.
         """
-        self._tail = None
+        self.tail = None
+        self.forget_timestamp_limit()
         self.indexes.reset()
         position = 0
         try:
@@ -301,7 +308,7 @@ class LogSegment:
                     raise CorruptRecord(f"wrong checksum at position {at}")
                 if not 0 <= batch.last_offset - self.base_offset <= MAX_RELATIVE_OFFSET:
                     raise CorruptRecord(f"offset {batch.last_offset} outside the segment at position {at}")
-                self.indexes.add(batch, at)
+                self.indexes.add(at, batch.size_in_bytes, batch.last_offset, batch.max_timestamp)
                 on_batch(batch)
                 position = at + batch.size_in_bytes
         except CorruptRecord as error:

@@ -65,8 +65,6 @@ _CODECS = {
     "zstd": Codec.ZSTD,
 }
 NO_LIMIT_MS = 2**63 - 1
-PLAIN_RECORDS = 512
-"""A batch of more records than that is not small, whatever its bytes."""
 _NO_CLIENT_BITS = CONTROL_BIT | TIMESTAMP_TYPE_BIT
 
 
@@ -112,14 +110,14 @@ class LogValidator:
     """The demands of one topic configuration. Needs nothing of a log, so it may work in any thread."""
 
     __slots__ = (
-        "_after_max_ms",
         "_before_max_ms",
         "_codec",
         "_config",
         "_is_compacted",
         "_max_message_bytes",
-        "_stores_as_is",
         "_uses_append_time",
+        "after_max_ms",
+        "plain_bytes",
     )
 
     def __init__(self, config: LogConfig) -> None:
@@ -128,18 +126,16 @@ class LogValidator:
         self._uses_append_time = config.uses_append_time
         self._is_compacted = config.is_compacted
         self._before_max_ms = config.message_timestamp_before_max_ms
-        self._after_max_ms = config.message_timestamp_after_max_ms
+        self.after_max_ms = config.message_timestamp_after_max_ms
         # None: what the producer used.
         self._codec: Codec | None = None
         if config.compression_type != PRODUCER_COMPRESSION:
             self._codec = _CODECS[config.compression_type]
-        self._stores_as_is = (
-            self._codec is None
-            and not self._is_compacted
-            and not self._uses_append_time
-            and self._before_max_ms == NO_LIMIT_MS
-            and self._max_message_bytes >= CHECKED_BYTES
-        )
+        stores_as_is = self._codec is None and not self._is_compacted and not self._uses_append_time
+        self.plain_bytes = 0
+        """Up to which size the only demands are those of `append_plain`."""
+        if stores_as_is and self._before_max_ms == NO_LIMIT_MS:
+            self.plain_bytes = min(CHECKED_BYTES, self._max_message_bytes)
 
     def validate(
         self,
@@ -158,10 +154,6 @@ class LogValidator:
         Raises `KafkaError` CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_RECORD, `InvalidRecords`, and
         `TooMuchToRead` beyond the limit.
         """
-        if self._stores_as_is and type(records) is memoryview and origin is Origin.CLIENT:
-            plain = self._validate_plain(records, now_ms)
-            if plain is not None:
-                return plain
         data: bytearray | memoryview
         if isinstance(records, bytes) or (isinstance(records, memoryview) and records.readonly):
             data = bytearray(records)
@@ -184,35 +176,6 @@ class LogValidator:
         except CorruptRecord as error:
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
         return ValidatedRecords(data, batches, NO_TIMESTAMP, origin)
-
-    def _validate_plain(self, records: memoryview, now_ms: int) -> ValidatedRecords | None:
-        """Check what most producers send to most topics: one small batch, not compressed, nothing amiss.
-
-        Return None for anything else, without a change: the other checks say what it is.
-        """
-        size = len(records)
-        if not HEADER_SIZE < size <= CHECKED_BYTES or records[MAGIC_POSITION] != 2 or records.readonly:
-            return None
-        try:
-            batch = RecordBatch(records)
-            count = batch.count
-            if (
-                batch.size_in_bytes != size
-                or batch.attributes
-                or batch.base_offset
-                or not 0 < count <= PLAIN_RECORDS
-                or count != batch.last_offset_delta + 1
-                or (batch.producer_id >= 0 and batch.base_sequence < 0)
-                or batch.max_timestamp - now_ms > self._after_max_ms
-                or crc32c(records[CRC_START:]) != batch.crc
-            ):
-                return None
-            _, max_delta, is_dense, _ = walk_records(records, HEADER_SIZE, count)
-        except CorruptRecord:
-            return None
-        if not is_dense or batch.base_timestamp + max_delta != batch.max_timestamp:
-            return None
-        return ValidatedRecords(records, [batch], NO_TIMESTAMP, Origin.CLIENT)
 
     def _take_batches(
         self, data: bytearray | memoryview, origin: Origin, max_decompressed: int
@@ -280,7 +243,7 @@ class LogValidator:
         if self._uses_append_time:
             return False
         # The largest timestamp is in the header, the smallest one is not.
-        return batch.max_timestamp - now_ms > self._after_max_ms or self._before_max_ms < now_ms
+        return batch.max_timestamp - now_ms > self.after_max_ms or self._before_max_ms < now_ms
 
     def _check_records(self, batch: RecordBatch, now_ms: int, max_decompressed: int) -> bool:
         """Read a batch to its last record; return whether its offsets have to be counted anew."""
@@ -308,7 +271,7 @@ class LogValidator:
         if not self._uses_append_time:
             # A missing timestamp, -1, looks like a very old one: the records tell.
             age_ms = now_ms - batch.base_timestamp
-            if age_ms - min_delta > self._before_max_ms or max_delta - age_ms > self._after_max_ms:
+            if age_ms - min_delta > self._before_max_ms or max_delta - age_ms > self.after_max_ms:
                 self._check_each(batch, now_ms, max_decompressed)
             largest = max(batch.base_timestamp + max_delta, NO_TIMESTAMP)
             if largest != batch.max_timestamp:
@@ -338,7 +301,7 @@ class LogValidator:
     def _is_out_of_time(self, timestamp: int, now_ms: int) -> bool:
         if timestamp == NO_TIMESTAMP:
             return False
-        return now_ms - timestamp > self._before_max_ms or timestamp - now_ms > self._after_max_ms
+        return now_ms - timestamp > self._before_max_ms or timestamp - now_ms > self.after_max_ms
 
     def _rebuild(
         self, batches: list[RecordBatch], max_decompressed: int

@@ -87,6 +87,42 @@ def walk_records(data: Buffer, position: int, count: int) -> tuple[int, int, boo
     return min_delta, max_delta, dense, keyed
 
 
+def is_one_record(data: Buffer, position: int) -> bool:
+    """Whether `data` holds, from `position` to its end, one record as most are.
+
+    It has neither headers nor deltas of time and offset, and up to 8191 bytes; `walk_records` knows others.
+    """
+    try:
+        byte = data[position]
+        if byte < 0x80:
+            position += 1
+        elif (second := data[position + 1]) < 0x80:
+            byte = byte & 0x7F | second << 7
+            position += 2
+        else:
+            return False
+        if byte & 1 or position + (byte >> 1) != len(data) or data[position + 1] or data[position + 2]:
+            return False
+        byte = data[position + 3]
+        if byte == 1:
+            position += 4
+        elif byte < 0x80 and not byte & 1:
+            position += 4 + (byte >> 1)
+        else:
+            return False
+        byte = data[position]
+        if byte < 0x80:
+            position += 1
+        elif (second := data[position + 1]) < 0x80:
+            byte = byte & 0x7F | second << 7
+            position += 2
+        else:
+            return False
+        return not byte & 1 and position + (byte >> 1) + 1 == len(data) and not data[-1]
+    except IndexError:
+        return False
+
+
 def _skip_bytes(data: Buffer, position: int) -> int:
     """Return the position behind a length (-1 null) and as many bytes."""
     length, position = read_varint(data, position)

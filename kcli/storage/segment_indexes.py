@@ -29,7 +29,6 @@ from kcli.storage.transaction_index import TransactionIndex
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.protocol.message_set import LegacyEntry
     from kcli.storage.file_records import FileRecords
     from kcli.storage.log_config import LogConfig
 
@@ -75,7 +74,7 @@ class SegmentIndexes:
         self._max_timestamp: int | None = None
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp: int | None = None
-        # Whether an index has no room for another entry; known from the first addition on.
+        # Whether an index has no room for another entry; known when they are loaded.
         self.is_full = False
 
     def create(self) -> None:
@@ -139,20 +138,23 @@ class SegmentIndexes:
 
     # --- changes
 
-    def add(self, batch: RecordBatch | LegacyEntry, position: int) -> None:
-        """Take note of the batch at a position, which must be the next. Raises `OSError`."""
-        max_timestamp = self._max_timestamp
-        if max_timestamp is None:
-            max_timestamp = self._load()
-        if batch.max_timestamp > max_timestamp:
-            self._max_timestamp = max_timestamp = batch.max_timestamp
-            self._offset_of_max_timestamp = batch.last_offset
+    def load_once(self) -> None:
+        """Make sure that the offset and the time index are loaded. Raises `OSError`."""
+        if self._max_timestamp is None:
+            self._load()
+
+    def add(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
+        """Take note of the batch at a position, which must be the next. The indexes must be loaded."""
+        assert self._max_timestamp is not None
+        if max_timestamp > self._max_timestamp:
+            self._max_timestamp = max_timestamp
+            self._offset_of_max_timestamp = last_offset
         if self._bytes_since_entry > self._interval_bytes:
-            self._offset_index.append(batch.last_offset, position)
-            self._time_index.maybe_append(max_timestamp, self._offset_of_max_timestamp)
+            self._offset_index.append(last_offset, position)
+            self._time_index.maybe_append(self._max_timestamp, self._offset_of_max_timestamp)
             self._bytes_since_entry = 0
             self._settle_fullness()
-        self._bytes_since_entry += batch.size_in_bytes
+        self._bytes_since_entry += size
 
     def truncate_to(self, offset: int, find_position: Callable[[int], int]) -> None:
         """Drop what is at and above an offset, of a log file that was cut already. Raises `OSError`.
@@ -185,7 +187,9 @@ class SegmentIndexes:
         try:
             for position, run in self._records.scan():
                 for batch in iter_batches(run):
-                    self.add(batch, position + batch.position)
+                    self.add(
+                        position + batch.position, batch.size_in_bytes, batch.last_offset, batch.max_timestamp
+                    )
         except CorruptRecord as error:
             self._report(f"the index ends where records are bad: {error}: `{self._records.path}`")
         self.finish()

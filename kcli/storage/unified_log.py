@@ -33,6 +33,7 @@ from kcli.storage.log_validator import (
     LogValidator,
     ValidatedRecords,
 )
+from kcli.storage.plain_append import NOT_PLAIN, append_plain, plain_info
 from kcli.storage.producer_append import Origin
 from kcli.storage.producer_recovery import take_snapshot
 
@@ -161,6 +162,11 @@ class UnifiedLog:
             return self.high_watermark
         return min(max(unstable, self.log_start_offset), self.high_watermark)
 
+    def advance_high_watermark_to_end(self) -> None:
+        """Move the high watermark up to the log end: there is no other replica to wait for."""
+        self.high_watermark = end_offset = self.local.end_offset
+        self.producer_state.high_watermark_moved(end_offset)
+
     def advance_high_watermark(self, offset: int) -> bool:
         """Move the high watermark up to `offset`, at most to the log end; return whether it moved."""
         end_offset = self.local.end_offset
@@ -178,7 +184,7 @@ class UnifiedLog:
 
     def _set_high_watermark(self, offset: int) -> None:
         self.high_watermark = offset
-        # Where that is, is looked up when a read needs it.
+        # Another position may belong to the same offset after a truncation.
         self.high_watermark_metadata = None
         self.producer_state.high_watermark_moved(offset)
 
@@ -200,6 +206,10 @@ class UnifiedLog:
         OUT_OF_ORDER_SEQUENCE_NUMBER (45), INVALID_PRODUCER_EPOCH (47), INVALID_TXN_STATE (48),
         KAFKA_STORAGE_ERROR (56) and `InvalidRecords` (32, 87); nothing was written then.
         """
+        if type(records) is memoryview and origin is Origin.CLIENT and not records.readonly:
+            first_offset = append_plain(self, records, leader_epoch, now_ms)
+            if first_offset != NOT_PLAIN:
+                return plain_info(self, records, first_offset)
         validated = self.validator.validate(
             records, now_ms=now_ms, origin=origin, max_decompressed=max_decompressed
         )
@@ -319,6 +329,7 @@ class UnifiedLog:
     def update_config(self, config: LogConfig) -> None:
         """Act on another configuration from now on. Segments keep the index settings they were made with."""
         self.local.config = config
+        self.segments.active.forget_timestamp_limit()
         self.validator = LogValidator(config)
 
     def rename_directory(self, name: str) -> None:

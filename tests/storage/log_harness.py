@@ -91,8 +91,10 @@ class LogHarness:
         now_ms: int = NOW_MS,
         origin: Origin = Origin.CLIENT,
     ) -> AppendInfo:
-        """Append bytes as leader and make them visible."""
-        info = self.log.append_as_leader(batch, leader_epoch=leader_epoch, now_ms=now_ms, origin=origin)
+        """Append bytes as leader, a window onto them as a request is, and make them visible."""
+        info = self.log.append_as_leader(
+            memoryview(batch), leader_epoch=leader_epoch, now_ms=now_ms, origin=origin
+        )
         self.log.advance_high_watermark(self.log.log_end_offset)
         return info
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import HEADER_SIZE, RecordBatch, RecordBatchBuilder
-from kcli.storage.record_walk import walk_records
+from kcli.storage.record_walk import is_one_record, walk_records
 
 OPTIONAL_BYTES = st.none() | st.binary(max_size=300)
 RECORDS = st.lists(
@@ -58,6 +58,24 @@ def test_damage_is_seen_by_both_or_neither(
             walk_records(raw, HEADER_SIZE, batch.count)
     else:
         walk_records(raw, HEADER_SIZE, batch.count)
+
+
+@given(RECORDS.map(lambda records: records[:1]), st.data())
+def test_what_looks_like_one_record_is_one(
+    records: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]], data: st.DataObject
+) -> None:
+    raw = build(records)
+    for position in data.draw(st.lists(st.integers(HEADER_SIZE, len(raw) - 1), max_size=2)):
+        raw[position] = data.draw(st.integers(0, 255))
+    if is_one_record(raw, HEADER_SIZE):
+        low, high, dense, _ = walk_records(raw, HEADER_SIZE, 1)
+        assert (low, high, dense) == (0, 0, True)
+
+
+@pytest.mark.parametrize("key", [None, b"", b"k" * 63])
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 100, 8000])
+def test_most_single_records_look_like_one(key: bytes | None, size: int) -> None:
+    assert is_one_record(build([(5, key, b"v" * size, [])]), HEADER_SIZE)
 
 
 @pytest.mark.parametrize("count", [0, 2, 4, 2**31 - 1])

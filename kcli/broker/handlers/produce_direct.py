@@ -22,6 +22,7 @@ from kcli.broker.handlers.produce_wire import FLEXIBLE_FROM, TOPIC_IDS_FROM, Pro
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log_validator import TooMuchToRead
+from kcli.storage.plain_append import NOT_PLAIN
 
 if TYPE_CHECKING:
     from kcli.broker.handlers.produce_wire import Topic
@@ -102,6 +103,10 @@ def produce_directly(
     records = buffer[position:stop]
     log_start_offset = -1
     try:
+        first_offset = partition.append_plain(records, context.broker.wall_ms())
+        if first_offset != NOT_PLAIN:
+            row = (index, 0, first_offset, -1, partition.log.log_start_offset)
+            return encode_one_row(name, row, version)
         # Not compressed, not transactional, whole: nothing to check before the log does.
         if (
             size < _MIN_BATCH_SIZE
@@ -111,8 +116,11 @@ def produce_directly(
         ):
             check_one_batch(records, version)
         log_start_offset = partition.log.log_start_offset
-        info = partition.append_alone(
-            records, now_ms=context.broker.wall_ms(), max_decompressed=LOOP_DECOMPRESSED_BYTES
+        info = partition.append(
+            records,
+            acks=acks,
+            now_ms=context.broker.wall_ms(),
+            max_decompressed=LOOP_DECOMPRESSED_BYTES,
         )
     except TooMuchToRead:
         return None
