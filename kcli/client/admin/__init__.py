@@ -39,6 +39,27 @@ from kcli.client.admin.configs import (
     incremental_alter_configs,
     list_config_resources,
 )
+from kcli.client.admin.group_offsets import (
+    alter_group_offsets,
+    delete_group_offsets,
+    list_group_offsets,
+)
+from kcli.client.admin.group_types import (
+    CLASSIC,
+    CONSUMER,
+    CommittedOffset,
+    GroupDescription,
+    GroupListing,
+    GroupListings,
+    GroupMember,
+    MemberToRemove,
+)
+from kcli.client.admin.groups import (
+    delete_groups,
+    describe_groups,
+    list_groups,
+    remove_members,
+)
 from kcli.client.admin.partitions import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -84,6 +105,8 @@ from kcli.client.admin.types import (
 from kcli.client.metadata import Node, TopicPartition
 
 __all__ = [
+    "CLASSIC",
+    "CONSUMER",
     "EARLIEST",
     "EARLIEST_LOCAL",
     "LATEST",
@@ -93,6 +116,7 @@ __all__ = [
     "ApiVersionRange",
     "ClusterDescription",
     "ClusterNode",
+    "CommittedOffset",
     "ConfigAlteration",
     "ConfigEntry",
     "ConfigOperation",
@@ -102,7 +126,12 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "FeatureRange",
+    "GroupDescription",
+    "GroupListing",
+    "GroupListings",
+    "GroupMember",
     "LogDirDescription",
+    "MemberToRemove",
     "NewPartitions",
     "NewTopic",
     "Node",
@@ -114,18 +143,25 @@ __all__ = [
     "TopicDescription",
     "TopicListing",
     "TopicPartition",
+    "alter_group_offsets",
     "api_versions",
     "create_partitions",
     "create_topics",
+    "delete_group_offsets",
+    "delete_groups",
     "delete_records",
     "delete_topics",
     "describe_cluster",
     "describe_configs",
+    "describe_groups",
     "describe_log_dirs",
     "describe_producers",
     "describe_topics",
     "incremental_alter_configs",
     "list_config_resources",
+    "list_group_offsets",
+    "list_groups",
     "list_offsets",
     "list_topics",
+    "remove_members",
 ]

@@ -79,7 +79,7 @@ async def api_versions(
             negotiated.finalized_features_epoch,
         )
 
-    return await _ask_nodes(client, node_ids, ask)
+    return await ask_nodes(client, node_ids, ask)
 
 
 async def describe_log_dirs(
@@ -103,10 +103,10 @@ async def describe_log_dirs(
         check(response.error_code)
         return tuple(map(_log_dir, response.results))
 
-    return await _ask_nodes(client, node_ids, ask)
+    return await ask_nodes(client, node_ids, ask)
 
 
-async def _ask_nodes(
+async def ask_nodes(
     client: Client, node_ids: Iterable[int] | None, ask: Callable[[int], Awaitable[Value]]
 ) -> dict[int, Value | KcliError]:
     """Ask brokers at the same time; one that fails fails alone."""

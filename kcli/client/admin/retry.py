@@ -24,6 +24,10 @@ LATER = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
         ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REBALANCE_IN_PROGRESS,
         ErrorCode.NOT_CONTROLLER,
         ErrorCode.FENCED_LEADER_EPOCH,
         ErrorCode.UNKNOWN_LEADER_EPOCH,
@@ -69,7 +73,7 @@ async def retry_items(
             if STALE_METADATA.intersection(again.values()):
                 client.request_metadata_update()
             await trio.sleep(delay)
-    return {item: settled[item] if item in settled else _omitted() for item in wanted}
+    return {item: settled[item] if item in settled else omitted() for item in wanted}
 
 
 def error_of(code: int, message: str | None = None) -> KafkaError | None:
@@ -84,7 +88,8 @@ def check(code: int, message: str | None = None) -> None:
         raise error
 
 
-def _omitted() -> KafkaError:
+def omitted() -> KafkaError:
+    """Return the error of an item that the broker's answer does not mention."""
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left this out of its answer")
 
 

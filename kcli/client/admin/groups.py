@@ -1,0 +1,183 @@
+"""Admin calls about groups: list, describe, delete, and removing members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.client.admin.cluster import ask_nodes
+from kcli.client.admin.coordinator_calls import ask_about_group, ask_coordinators, request_once
+from kcli.client.admin.group_descriptions import describe_at
+from kcli.client.admin.group_types import (
+    GroupDescription,
+    GroupListing,
+    GroupListings,
+    MemberToRemove,
+)
+from kcli.client.admin.retry import check, error_of, retry_items
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from kcli.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+from kcli.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from kcli.client.client import Client
+    from kcli.client.metadata import Node
+
+DEFAULT_REASON = "member was removed by an admin"
+MAX_REASON_CHARACTERS = 255
+
+_STATES_VERSION = 4
+_TYPES_VERSION = 5
+_SEVERAL_MEMBERS_VERSION = 3
+
+
+async def list_groups(
+    client: Client,
+    *,
+    states: Collection[str] = (),
+    types: Collection[str] = (),
+    timeout_ms: int | None = None,
+) -> GroupListings:
+    """Return the groups of all brokers, of all states and types or of some, by name.
+
+    A broker that cannot be asked, or is too old for a filter, is among the errors.
+    """
+    minimum = _TYPES_VERSION if _needs_filter(types) else _STATES_VERSION if states else 0
+
+    def build(version: int) -> ListGroupsRequest:
+        wanted = list(types) if version >= _TYPES_VERSION else []
+        return ListGroupsRequest(states_filter=list(states), types_filter=wanted)
+
+    async def attempt(
+        pending: list[int], remaining_ms: int
+    ) -> dict[int, tuple[GroupListing, ...] | KafkaError]:
+        (node_id,) = pending
+        response: ListGroupsResponse = await client.request_by_version(
+            node_id, ListGroupsRequest, build, timeout_ms=remaining_ms, min_version=minimum
+        )
+        return {node_id: error_of(response.error_code) or tuple(map(_listing, response.groups))}
+
+    async def ask(node_id: int) -> tuple[GroupListing, ...]:
+        answer = (await retry_items(client, [node_id], timeout_ms, attempt))[node_id]
+        if isinstance(answer, KafkaError):
+            raise answer
+        return answer
+
+    answers = await ask_nodes(client, None, ask)
+    # While a group's coordinator moves, two brokers may list it.
+    groups = {
+        group.group_id: group
+        for answer in answers.values()
+        if not isinstance(answer, KcliError)
+        for group in answer
+    }
+    return GroupListings(
+        tuple(groups[group_id] for group_id in sorted(groups)),
+        {node_id: answer for node_id, answer in answers.items() if isinstance(answer, KcliError)},
+    )
+
+
+def _needs_filter(types: Collection[str]) -> bool:
+    """Whether brokers must know the filter: older ones have classic groups alone (`ListGroupsRequest`)."""
+    wanted = {name.lower() for name in types}
+    return bool(wanted) and wanted not in ({"classic"}, {"classic", "consumer"})
+
+
+def _listing(group: ListedGroup) -> GroupListing:
+    return GroupListing(
+        group.group_id, group.protocol_type, group.group_state or None, group.group_type.capitalize() or None
+    )
+
+
+async def describe_groups(
+    client: Client, group_ids: Iterable[str], *, timeout_ms: int | None = None
+) -> dict[str, GroupDescription | KafkaError]:
+    """Return each group with its members: first asked for as a Consumer group, then as a Classic one.
+
+    A group that does not exist is `GROUP_ID_NOT_FOUND`; brokers before 4.0 describe it in state Dead.
+    """
+
+    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, GroupDescription | KafkaError]:
+        return await ask_coordinators(
+            client, pending, remaining_ms, lambda node, groups: describe_at(client, node, groups)
+        )
+
+    return await retry_items(client, group_ids, timeout_ms, attempt)
+
+
+async def delete_groups(
+    client: Client, group_ids: Iterable[str], *, timeout_ms: int | None = None
+) -> dict[str, KafkaError | None]:
+    """Delete groups with their offsets; a group that has members is `NON_EMPTY_GROUP`."""
+
+    async def ask(node: Node, groups: list[str]) -> dict[str, KafkaError | None]:
+        request = DeleteGroupsRequest(groups_names=groups)
+        response: DeleteGroupsResponse = await request_once(
+            client, node, DeleteGroupsRequest, lambda version: request
+        )
+        return {result.group_id: error_of(result.error_code) for result in response.results}
+
+    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, KafkaError | None]:
+        return await ask_coordinators(client, pending, remaining_ms, ask)
+
+    return await retry_items(client, group_ids, timeout_ms, attempt)
+
+
+async def remove_members(
+    client: Client,
+    group_id: str,
+    members: Collection[MemberToRemove] | None = None,
+    *,
+    reason: str = "",
+    timeout_ms: int | None = None,
+) -> dict[MemberToRemove, KafkaError | None]:
+    """Remove members of a classic group, or all that it has at the moment; raise if the group refuses.
+
+    Brokers before 2.4 remove one at a time, and no static ones.
+    """
+    if members is None:
+        members = await _all_members(client, group_id, timeout_ms)
+    if not members:
+        return {}
+    leaving = list(members)
+    why = (reason or DEFAULT_REASON)[:MAX_REASON_CHARACTERS]
+
+    def build(version: int) -> LeaveGroupRequest:
+        if version < _SEVERAL_MEMBERS_VERSION:
+            return LeaveGroupRequest(group_id=group_id, member_id=leaving[0].member_id)
+        return LeaveGroupRequest(
+            group_id=group_id,
+            members=[
+                MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=why)
+                for member_id, instance_id in leaving
+            ],
+        )
+
+    async def ask(coordinator: Node) -> dict[MemberToRemove, KafkaError | None]:
+        is_plain = len(leaving) == 1 and leaving[0].instance_id is None
+        minimum = 0 if is_plain else _SEVERAL_MEMBERS_VERSION
+        response: LeaveGroupResponse = await request_once(
+            client, coordinator, LeaveGroupRequest, build, min_version=minimum
+        )
+        check(response.error_code)
+        codes = {entry.group_instance_id or entry.member_id: entry.error_code for entry in response.members}
+        return {
+            member: error_of(codes.get(member.instance_id or member.member_id, ErrorCode.NONE))
+            for member in leaving
+        }
+
+    return await ask_about_group(client, group_id, timeout_ms, ask)
+
+
+async def _all_members(client: Client, group_id: str, timeout_ms: int | None) -> list[MemberToRemove]:
+    """Static members by their instance alone: one that comes back has another member id."""
+    described = (await describe_groups(client, [group_id], timeout_ms=timeout_ms))[group_id]
+    if isinstance(described, KafkaError):
+        raise described
+    return [
+        MemberToRemove(member.member_id if member.instance_id is None else "", member.instance_id)
+        for member in described.members
+    ]
