@@ -1,0 +1,218 @@
+"""Rebalances of classic groups: from a change of membership to the next generation.
+
+Timers: `("join", group id)` ends the join phase without those who have not joined, and paces the delay of an
+initial rebalance; `("sync", group id)` removes who has joined but never asks for its assignment
+(KAFKA-13134: such a group would wait for as long as heartbeats come).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.broker.coordinator.classic_answers import accept_join, refuse_parked
+from kcli.broker.coordinator.classic_sessions import (
+    arm_session,
+    end_session,
+    rearm_session,
+    renew_session,
+    session_key,
+)
+from kcli.broker.coordinator.classic_states import ClassicGroupState
+from kcli.broker.coordinator.effects import Append, Cancel, Effect, Schedule
+from kcli.broker.coordinator.group_records import group_record
+from kcli.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from kcli.broker.coordinator.classic_group import ClassicGroup
+    from kcli.broker.coordinator.classic_member import ClassicMember
+    from kcli.broker.coordinator.effects import Now
+    from kcli.broker.coordinator.group_config import GroupConfig
+
+
+def join_key(group_id: str) -> Hashable:
+    """Return the key of the timer that ends a join phase."""
+    return ("join", group_id)
+
+
+def sync_key(group_id: str) -> Hashable:
+    """Return the key of the timer that ends a sync phase."""
+    return ("sync", group_id)
+
+
+# --- beginning -------------------------------------------------------------------------------------
+
+
+def rebalance(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
+    """Begin a rebalance, or, if one is on, see whether it can end."""
+    return prepare(now, group, config) if group.can_rebalance else complete_if_joined(now, group)
+
+
+def prepare(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
+    """Begin a rebalance; one in which nobody is missing ends at once."""
+    effects: list[Effect] = []
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        effects += drop_assignments(now, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    effects += end_sync_phase(group)
+    is_initial = group.state is ClassicGroupState.EMPTY
+    group.transition(now, ClassicGroupState.PREPARING_REBALANCE)
+    if is_initial:
+        return effects + _begin_initial(now, group, config)
+    if group.all_joined:
+        return effects + complete(now, group)
+    return effects + _await_joins(now, group, group.rebalance_timeout_ms)
+
+
+def _begin_initial(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
+    """Give the members of a group that starts some time to arrive together."""
+    delay_ms = config.initial_rebalance_delay_ms
+    if delay_ms == 0:
+        return complete(now, group)
+    group.new_member_added = False
+    group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+    return _await_joins(now, group, delay_ms)
+
+
+def _await_joins(now: Now, group: ClassicGroup, delay_ms: int) -> list[Effect]:
+    group.join_deadline_ms = now.ms + delay_ms
+    return [Schedule(join_key(group.group_id), delay_ms)]
+
+
+def drop_assignments(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
+    """Forget what was assigned in this generation, and answer those who wait for it."""
+    effects: list[Effect] = []
+    for member in group.members.values():
+        member.assignment = b""
+        if member.awaiting_sync is not None:
+            effects += refuse_parked(group, member, error)
+            effects += renew_session(now, group, member)
+    return effects
+
+
+def end_sync_phase(group: ClassicGroup) -> list[Effect]:
+    """Expect no more syncs."""
+    group.pending_syncs.clear()
+    if group.sync_deadline_ms is None:
+        return []
+    group.sync_deadline_ms = None
+    return [Cancel(sync_key(group.group_id))]
+
+
+# --- ending ----------------------------------------------------------------------------------------
+
+
+def complete_if_joined(now: Now, group: ClassicGroup) -> list[Effect]:
+    """End the join phase if nobody is missing; the delay of an initial one runs its time."""
+    preparing = group.state is ClassicGroupState.PREPARING_REBALANCE
+    if preparing and group.initial_delay_left_ms is None and group.all_joined:
+        return complete(now, group)
+    return []
+
+
+def complete(now: Now, group: ClassicGroup) -> list[Effect]:
+    """End the join phase: those who have joined are the next generation.
+
+    Static members stay even if they have not joined, they may be restarting. If nobody else is there either,
+    the phase goes on until one joins or the last of their sessions ends.
+    """
+    effects = _end_join_phase(group)
+    for member in [each for each in group.members.values() if each.awaiting_join is None]:
+        if member.group_instance_id is None:
+            effects += drop_member(group, member)
+    if not group.elect_joined_leader() and group.members:
+        return effects + _await_joins(now, group, group.rebalance_timeout_ms)
+    group.next_generation(now)
+    if group.state is ClassicGroupState.EMPTY:
+        # If this cannot be written, a restart brings back members that will not answer, and end as well.
+        return [*effects, Append((group_record(group, {}),))]
+    return effects + _begin_sync_phase(now, group)
+
+
+def _end_join_phase(group: ClassicGroup) -> list[Effect]:
+    group.initial_delay_left_ms = None
+    if group.join_deadline_ms is None:
+        return []
+    group.join_deadline_ms = None
+    return [Cancel(join_key(group.group_id))]
+
+
+def _begin_sync_phase(now: Now, group: ClassicGroup) -> list[Effect]:
+    effects: list[Effect] = []
+    for member in group.members.values():
+        if (token := group.take_join(member)) is not None:
+            effects += accept_join(token, group, member)
+        member.is_new = False
+        effects += arm_session(now, group, member)
+    timeout_ms = group.rebalance_timeout_ms
+    group.sync_deadline_ms = now.ms + timeout_ms
+    return [*effects, Schedule(sync_key(group.group_id), timeout_ms)]
+
+
+# --- leaving ---------------------------------------------------------------------------------------
+
+
+def drop_member(group: ClassicGroup, member: ClassicMember) -> list[Effect]:
+    """Remove a member; what it still waits for is answered with UNKNOWN_MEMBER_ID, so that it joins anew."""
+    effects = refuse_parked(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+    group.remove(member.member_id)
+    return effects + end_session(group, member.member_id)
+
+
+def dissolve(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
+    """Let a group go out of memory: answer everything parked with an error, forget its timers."""
+    effects = end_sync_phase(group) + _end_join_phase(group)
+    for member in group.members.values():
+        effects += refuse_parked(group, member, error)
+    for member_id in (*group.members, *group.pending):
+        effects += end_session(group, member_id)
+    group.transition(now, ClassicGroupState.DEAD)
+    return effects
+
+
+# --- time ------------------------------------------------------------------------------------------
+
+
+def expire_session(now: Now, group: ClassicGroup, member_id: str, config: GroupConfig) -> list[Effect]:
+    """Remove a member, or a pending id, whose time is up."""
+    pending_until_ms = group.pending.get(member_id)
+    if pending_until_ms is not None:
+        if now.ms < pending_until_ms:
+            return [Schedule(session_key(group.group_id, member_id), pending_until_ms - now.ms)]
+        group.remove(member_id)
+        return complete_if_joined(now, group)
+    member = group.members.get(member_id)
+    if member is None:
+        return []
+    if now.ms < member.deadline_ms or member.is_waiting:
+        return rearm_session(now, group, member)
+    return drop_member(group, member) + rebalance(now, group, config)
+
+
+def expire_join(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
+    """End the join phase, or prolong the delay of an initial one in which members still arrive."""
+    if group.join_deadline_ms is None:
+        return []
+    if now.ms < group.join_deadline_ms:
+        return _await_joins(now, group, group.join_deadline_ms - now.ms)
+    left_ms = group.initial_delay_left_ms
+    if left_ms and group.new_member_added:
+        delay_ms = min(config.initial_rebalance_delay_ms, left_ms)
+        group.new_member_added = False
+        group.initial_delay_left_ms = left_ms - delay_ms
+        return _await_joins(now, group, delay_ms)
+    return complete(now, group)
+
+
+def expire_sync(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
+    """Remove the members that joined and never asked for their assignment."""
+    deadline_ms = group.sync_deadline_ms
+    if deadline_ms is None:
+        return []
+    if now.ms < deadline_ms:
+        return [Schedule(sync_key(group.group_id), deadline_ms - now.ms)]
+    group.sync_deadline_ms = None
+    effects: list[Effect] = []
+    for member_id in sorted(group.pending_syncs):
+        effects += drop_member(group, group.members[member_id])
+    return effects + prepare(now, group, config)

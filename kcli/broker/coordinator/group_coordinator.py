@@ -1,0 +1,234 @@
+"""GroupCoordinator: the shard for one partition of `__consumer_offsets`.
+
+Pure (Kafka class `GroupCoordinatorShard`): an event comes in with its time, effects go out, and hard state
+changes in `replay` alone. Every request is answered exactly once, in the effects of its own event or of a
+later one. Which part of the shard takes a request depends on the kind of the group.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.coordinator.classic_answers import refuse_sync
+from kcli.broker.coordinator.classic_group import ClassicGroup
+from kcli.broker.coordinator.classic_groups import ClassicGroups, describe_group
+from kcli.broker.coordinator.classic_leave import heartbeat, leave_group
+from kcli.broker.coordinator.classic_rebalance import dissolve
+from kcli.broker.coordinator.classic_states import ClassicGroupState
+from kcli.broker.coordinator.classic_sync import sync_group
+from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Reply
+from kcli.broker.coordinator.group_offsets import GroupOffsets
+from kcli.protocol.coordinator_records import GroupMetadataKey, OffsetCommitKey
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.delete_groups import DeletableGroupResult
+from kcli.protocol.messages.describe_groups import DescribedGroup
+from kcli.protocol.messages.heartbeat import HeartbeatResponse
+from kcli.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Sequence
+
+    from kcli.broker.coordinator.client_info import ClientInfo
+    from kcli.broker.coordinator.effects import Now, Token
+    from kcli.broker.coordinator.group import Group
+    from kcli.broker.coordinator.group_config import GroupConfig
+    from kcli.broker.metadata_image import MetadataDelta, MetadataImage
+    from kcli.protocol.error_codes import KafkaError
+    from kcli.protocol.messages.heartbeat import HeartbeatRequest
+    from kcli.protocol.messages.join_group import JoinGroupRequest
+    from kcli.protocol.messages.leave_group import LeaveGroupRequest
+    from kcli.protocol.messages.list_groups import ListedGroup
+    from kcli.protocol.messages.offset_commit import OffsetCommitRequest
+    from kcli.protocol.messages.offset_delete import OffsetDeleteRequest
+    from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchResponseGroup
+    from kcli.protocol.messages.sync_group import SyncGroupRequest
+
+LEAVE_IN_BATCHES_FROM = 3
+SYNC_NAMES_PROTOCOL_FROM = 5
+NOT_FOUND_IS_AN_ERROR_FROM = 6
+
+MAX_TOMBSTONES = 1000
+"""How many offsets are deleted by one append when nobody asked for it: batches have a limit."""
+
+
+class GroupCoordinator:
+    """Groups and their offsets. `image` gives the cluster's metadata, `new_id` a unique text."""
+
+    def __init__(
+        self, config: GroupConfig, *, image: Callable[[], MetadataImage], new_id: Callable[[], str]
+    ) -> None:
+        self.groups: dict[str, Group] = {}
+        self._config = config
+        self._image = image
+        self._classic = ClassicGroups(self.groups, config, new_id)
+        self._offsets = GroupOffsets(self.groups, config)
+
+    # --- members -----------------------------------------------------------------------------------
+
+    def join_group(
+        self, now: Now, token: Token, request: JoinGroupRequest, version: int, client: ClientInfo
+    ) -> list[Effect]:
+        """Let a client join a group; the answer waits for the other members."""
+        return self._classic.join_group(now, token, request, version=version, client=client)
+
+    def sync_group(self, now: Now, token: Token, request: SyncGroupRequest, version: int) -> list[Effect]:
+        """Let a member have its assignment, once there is one."""
+        if version >= SYNC_NAMES_PROTOCOL_FROM and None in {request.protocol_type, request.protocol_name}:
+            return refuse_sync(token, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ClassicGroup):
+            return sync_group(now, token, request, group=group, config=self._config)
+        return refuse_sync(token, ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def heartbeat(self, now: Now, token: Token, request: HeartbeatRequest) -> list[Effect]:
+        """Note that a member lives."""
+        group = self.groups.get(request.group_id)
+        effects: list[Effect] = []
+        error = ErrorCode.UNKNOWN_MEMBER_ID
+        if isinstance(group, ClassicGroup):
+            error, effects = heartbeat(now, request, group)
+        return [*effects, Reply(token, HeartbeatResponse(error_code=error))]
+
+    def leave_group(self, now: Now, token: Token, request: LeaveGroupRequest, version: int) -> list[Effect]:
+        """Let members go. Old clients name one and get its error as the whole answer."""
+        group = self.groups.get(request.group_id)
+        alone = version < LEAVE_IN_BATCHES_FROM
+        identities = [MemberIdentity(member_id=request.member_id)] if alone else request.members
+        effects: list[Effect] = []
+        if not isinstance(group, ClassicGroup):
+            answers = [_unknown_member(each) for each in identities]
+        elif group.state is ClassicGroupState.DEAD:
+            return [Reply(token, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
+        else:
+            answers, effects = leave_group(now, identities, group, self._config)
+        if alone:
+            response = LeaveGroupResponse(error_code=answers[0].error_code)
+        else:
+            response = LeaveGroupResponse(members=answers)
+        return [*effects, Reply(token, response)]
+
+    # --- offsets -----------------------------------------------------------------------------------
+
+    def offset_commit(
+        self, now: Now, token: Token, request: OffsetCommitRequest, version: int
+    ) -> list[Effect]:
+        """Store offsets of topics that exist."""
+        return self._offsets.commit(now, token, request, version)
+
+    def offset_fetch(
+        self, now: Now, group: OffsetFetchRequestGroup, *, require_stable: bool
+    ) -> OffsetFetchResponseGroup:
+        """Return the offsets of one group."""
+        return self._offsets.fetch(group)
+
+    def offset_delete(self, now: Now, token: Token, request: OffsetDeleteRequest) -> list[Effect]:
+        """Forget offsets of topics that nobody in the group reads."""
+        return self._offsets.delete(token, request)
+
+    # --- groups ------------------------------------------------------------------------------------
+
+    def list_groups(self) -> list[ListedGroup]:
+        """Return all groups of this shard."""
+        return [group.listed() for group in self.groups.values()]
+
+    def describe_groups(self, now: Now, group_ids: Sequence[str], version: int) -> list[DescribedGroup]:
+        """Return groups as DescribeGroups shows them; one that does not exist, or is not classic, is dead."""
+        return [self._described(group_id, version) for group_id in group_ids]
+
+    def _described(self, group_id: str, version: int) -> DescribedGroup:
+        group = self.groups.get(group_id)
+        if isinstance(group, ClassicGroup):
+            return describe_group(group)
+        missing = DescribedGroup(
+            group_id=group_id,
+            group_state=ClassicGroupState.DEAD.value,
+            protocol_type="",
+            protocol_data="",
+            members=[],
+        )
+        if version >= NOT_FOUND_IS_AN_ERROR_FROM:
+            missing.error_code = ErrorCode.GROUP_ID_NOT_FOUND
+            problem = "not found" if group is None else "is not a classic group"
+            missing.error_message = f"Group {group_id} {problem}."
+        return missing
+
+    def delete_groups(self, now: Now, token: Token, group_ids: Sequence[str]) -> list[Effect]:
+        """Delete groups without members, and their offsets; the answer is a list of results."""
+        results: list[DeletableGroupResult] = []
+        records: list[CoordinatorRecord] = []
+        deleted: list[Group] = []
+        for group_id in dict.fromkeys(group_ids):
+            group = self.groups.get(group_id)
+            error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
+            if group is not None and not error:
+                records += [*self._offsets.store.tombstones(group_id), *group.tombstones()]
+                deleted.append(group)
+            results.append(DeletableGroupResult(group_id=group_id, error_code=error))
+        if not records:
+            return [Reply(token, results)]
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            effects = [] if error is not None else self._dissolve(now, deleted)
+            for result in results:
+                if error is not None and not result.error_code:
+                    result.error_code = error.code
+            return [*effects, Reply(token, results)]
+
+        return [Append(tuple(records), stored)]
+
+    def _dissolve(self, now: Now, deleted: list[Group]) -> list[Effect]:
+        """Forget the timers of groups that the log has deleted: of ids that were given out and never used."""
+        effects: list[Effect] = []
+        for group in deleted:
+            if isinstance(group, ClassicGroup) and self.groups.get(group.group_id) is not group:
+                effects += dissolve(now, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return effects
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def replay(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any record of the topic
+        """Apply a record that is in the log."""
+        match key:
+            case OffsetCommitKey():
+                self._offsets.replay(key, value)
+            case GroupMetadataKey():
+                self._classic.replay(key, value)
+
+    def loaded(self, now: Now) -> list[Effect]:
+        """Begin to serve what was replayed."""
+        self._offsets.adopt_orphans()
+        return self._classic.loaded(now)
+
+    def unloaded(self, now: Now) -> list[Effect]:
+        """Stop: answer whoever waits, and leave the log alone for the next leader."""
+        return self._classic.unloaded(now)
+
+    def expire(self, now: Now, key: Hashable) -> list[Effect]:
+        """Do what a timer is for."""
+        return self._classic.expire(now, key)
+
+    def expire_offsets(self, now: Now) -> list[Effect]:
+        """Delete the offsets that nobody needs any more, and the groups that are left with nothing."""
+        return _in_batches(self._offsets.expire(now.wall_ms))
+
+    def image_changed(self, now: Now, delta: MetadataDelta) -> list[Effect]:
+        """Forget the offsets of topics that were deleted."""
+        records: list[CoordinatorRecord] = []
+        for topic in delta.deleted_topics:
+            records += self._offsets.store.tombstones_of_topic(topic.name, topic.topic_id)
+        return _in_batches(records)
+
+
+def _unknown_member(identity: MemberIdentity) -> MemberResponse:
+    return MemberResponse(
+        member_id=identity.member_id,
+        group_instance_id=identity.group_instance_id,
+        error_code=ErrorCode.UNKNOWN_MEMBER_ID,
+    )
+
+
+def _in_batches(records: list[CoordinatorRecord]) -> list[Effect]:
+    return [
+        Append(tuple(records[start : start + MAX_TOMBSTONES]))
+        for start in range(0, len(records), MAX_TOMBSTONES)
+    ]

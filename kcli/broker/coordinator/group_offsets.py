@@ -1,0 +1,251 @@
+"""Committed offsets of groups of every kind: commit, fetch, delete, expire.
+
+See Kafka class `OffsetMetadataManager`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.broker.coordinator.classic_group import ClassicGroup
+from kcli.broker.coordinator.classic_sessions import renew_session
+from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Reply
+from kcli.broker.coordinator.group_records import offset_tombstone
+from kcli.broker.coordinator.offset_store import OffsetStore
+from kcli.protocol.coordinator_records import OffsetCommitKey, OffsetCommitValue
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kcli.protocol.messages.offset_delete import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kcli.protocol.messages.offset_fetch import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kcli.broker.coordinator.effects import Now, Token
+    from kcli.broker.coordinator.group import Group
+    from kcli.broker.coordinator.group_config import GroupConfig
+    from kcli.protocol.error_codes import KafkaError
+    from kcli.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+    from kcli.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
+    from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+
+GROUP_ID_NOT_FOUND_FROM = 9
+
+
+class GroupOffsets:
+    """What a shard does with offsets: `groups` says who may, `store` is what is kept."""
+
+    def __init__(self, groups: dict[str, Group], config: GroupConfig) -> None:
+        self._groups = groups
+        self._config = config
+        self.store = OffsetStore()
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        """Apply a record of the log; offsets of a group that nobody joined make it a simple group."""
+        if value is not None and key.group not in self._groups:
+            self._groups[key.group] = ClassicGroup(key.group)
+        self.store.replay(key, value)
+
+    def adopt_orphans(self) -> None:
+        """See to it that offsets without a group, which a log may hold, have one and can expire."""
+        for group_id in self.store:
+            if group_id not in self._groups:
+                self._groups[group_id] = ClassicGroup(group_id)
+
+    # --- commit ------------------------------------------------------------------------------------
+
+    def commit(self, now: Now, token: Token, request: OffsetCommitRequest, version: int) -> list[Effect]:
+        """Store offsets; the answer waits until they are stored. It also is a sign of life."""
+        group = self._groups.get(request.group_id)
+        error = _unknown_group(request, version) if group is None else group.check_commit(request, version)
+        if error:
+            return [Reply(token, _commit_refused(request, error))]
+        effects: list[Effect] = []
+        if isinstance(group, ClassicGroup) and (member := group.members.get(request.member_id)) is not None:
+            effects += renew_session(now, group, member)
+        response, records = self._commit_records(now, request)
+        if not records:
+            return [*effects, Reply(token, response)]
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            if error is not None:
+                return [Reply(token, _commit_refused(request, error.code))]
+            return [Reply(token, response)]
+
+        return [*effects, Append(tuple(records), stored)]
+
+    def _commit_records(
+        self, now: Now, request: OffsetCommitRequest
+    ) -> tuple[OffsetCommitResponse, list[CoordinatorRecord]]:
+        """Return the answer if all goes well, and what is to be stored for it."""
+        records: list[CoordinatorRecord] = []
+        topics: list[OffsetCommitResponseTopic] = []
+        group_id, retention_ms = request.group_id, request.retention_time_ms
+        expires_ms = -1 if retention_ms == -1 else now.wall_ms + retention_ms
+        for topic in request.topics:
+            partitions: list[OffsetCommitResponsePartition] = []
+            for partition in topic.partitions:
+                index, error = partition.partition_index, ErrorCode.NONE
+                if _is_too_long(partition.committed_metadata, self._config.offset_metadata_max_bytes):
+                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    key = OffsetCommitKey(group=group_id, topic=topic.name, partition=index)
+                    value = _offset_value(partition, topic.topic_id, now.wall_ms, expires_ms)
+                    records.append(CoordinatorRecord(key, value))
+                partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
+            topics.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            )
+        return OffsetCommitResponse(topics=topics), records
+
+    # --- fetch -------------------------------------------------------------------------------------
+
+    def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        """Return the offsets asked for, or all; -1 where there is none, and for a group that is none."""
+        group = self._groups.get(request.group_id)
+        error = ErrorCode.NONE if group is None else group.check_fetch(request)
+        if error:
+            return OffsetFetchResponseGroup(group_id=request.group_id, topics=[], error_code=error)
+        offsets = self.store.of_group(request.group_id)
+        if request.topics is None:
+            topics = [
+                OffsetFetchResponseTopics(
+                    name=name, partitions=[_fetched(index, offset) for index, offset in found.items()]
+                )
+                for name, found in offsets.items()
+            ]
+        else:
+            topics = [_fetched_topic(topic, offsets.get(topic.name, {})) for topic in request.topics]
+        return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+
+    # --- delete ------------------------------------------------------------------------------------
+
+    def delete(self, token: Token, request: OffsetDeleteRequest) -> list[Effect]:
+        """Forget offsets of partitions that nobody in the group reads (KIP-496)."""
+        group = self._groups.get(request.group_id)
+        error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
+        if group is None or error:
+            return [Reply(token, OffsetDeleteResponse(error_code=error, topics=[]))]
+        records = [
+            offset_tombstone(request.group_id, topic.name, partition.partition_index)
+            for topic in request.topics
+            if not group.is_subscribed_to(topic.name)
+            for partition in topic.partitions
+            if self.store.get(request.group_id, topic.name, partition.partition_index) is not None
+        ]
+        response = OffsetDeleteResponse(topics=[_deleted_topic(topic, group) for topic in request.topics])
+        if not records:
+            return [Reply(token, response)]
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            if error is not None:
+                return [Reply(token, OffsetDeleteResponse(error_code=error.code, topics=[]))]
+            return [Reply(token, response)]
+
+        return [Append(tuple(records), stored)]
+
+    def expire(self, wall_ms: int) -> list[CoordinatorRecord]:
+        """Return what deletes the offsets that nobody needs any more, and the groups that had no others."""
+        self.adopt_orphans()
+        records: list[CoordinatorRecord] = []
+        for group in self._groups.values():
+            expired = self.store.expired(group, wall_ms, self._config.offsets_retention_ms)
+            records += expired
+            kept = sum(map(len, self.store.of_group(group.group_id).values())) - len(expired)
+            if not kept and group.may_go:
+                records += group.tombstones()
+        return records
+
+
+def _unknown_group(request: OffsetCommitRequest, version: int) -> ErrorCode:
+    """Return why a group that does not exist takes no commit; without a generation the commit creates it."""
+    if request.generation_id_or_member_epoch < 0:
+        return ErrorCode.NONE
+    return (
+        ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_ID_NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
+    )
+
+
+def _is_too_long(metadata: str | None, limit: int) -> bool:
+    """Return whether a text has more characters than allowed, counted as Java does, in UTF-16."""
+    if metadata is None:
+        return False
+    if metadata.isascii():
+        return len(metadata) > limit
+    return len(metadata.encode("utf-16-le", "surrogatepass")) > 2 * limit
+
+
+def _offset_value(
+    partition: OffsetCommitRequestPartition, topic_id: bytes, now_ms: int, expires_ms: int
+) -> OffsetCommitValue:
+    committed_ms = partition.commit_timestamp
+    return OffsetCommitValue(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=now_ms if committed_ms == -1 else committed_ms,
+        expire_timestamp=expires_ms,
+        topic_id=topic_id,
+    )
+
+
+def _commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    topics = [
+        OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return OffsetCommitResponse(topics=topics)
+
+
+def _fetched_topic(
+    topic: OffsetFetchRequestTopics, offsets: dict[int, OffsetCommitValue]
+) -> OffsetFetchResponseTopics:
+    """Return a topic's offsets. Those committed by the id of another topic of this name count as none."""
+    partitions = []
+    for index in topic.partition_indexes:
+        offset = offsets.get(index)
+        if offset is not None and len({topic.topic_id, offset.topic_id, ZERO_UUID}) == 3:
+            offset = None
+        partitions.append(_fetched(index, offset))
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _fetched(index: int, offset: OffsetCommitValue | None) -> OffsetFetchResponsePartitions:
+    if offset is None:
+        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, metadata="")
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+    )
+
+
+def _deleted_topic(topic: OffsetDeleteRequestTopic, group: Group) -> OffsetDeleteResponseTopic:
+    in_use = group.is_subscribed_to(topic.name)
+    error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
+    return OffsetDeleteResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error)
+            for each in topic.partitions
+        ],
+    )
