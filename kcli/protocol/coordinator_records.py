@@ -19,6 +19,7 @@ from kcli.protocol.schema import (
     DecodeError,
     bytes_,
     codec,
+    fresh,
     i8,
     i16,
     i32,
@@ -166,13 +167,16 @@ class ClassicProtocol:
 class ClassicMemberMetadata:
     """What a member has that still uses the classic protocol."""
 
-    session_timeout_ms: i32
-    supported_protocols: list[ClassicProtocol]
+    session_timeout_ms: i32 = 0
+    supported_protocols: list[ClassicProtocol] = fresh(list)
 
 
 @record(type=5, versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """What a member said of itself."""
+    """What a member said of itself. Without classic metadata it speaks the consumer protocol.
+
+    That is always stated: where old bytes lack the field, it is there and empty.
+    """
 
     instance_id: string | None
     rack_id: string | None
@@ -182,7 +186,7 @@ class ConsumerGroupMemberMetadataValue:
     subscribed_topic_regex: string | None
     rebalance_timeout_ms: i32 = -1
     server_assignor: string | None
-    classic_member_metadata: Annotated[ClassicMemberMetadata | None, tag(0)] = None
+    classic_member_metadata: Annotated[ClassicMemberMetadata | None, tag(0)]
 
 
 @record(type=6, versions="0")
@@ -235,12 +239,12 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 class CurrentPartitions:
     """Partitions of a topic that a member has (published as `TopicPartitions`).
 
-    `assignment_epochs`, if any, says for each in which epoch the member got it.
+    `assignment_epochs`, unless empty or None, says for each in which epoch the member got it.
     """
 
     topic_id: uuid
     partitions: list[i32]
-    assignment_epochs: Annotated[list[i32] | None, tag(0)] = None
+    assignment_epochs: Annotated[list[i32] | None, tag(0)] = fresh(list)
 
 
 @record(type=8, versions="0", flexible="0+")

@@ -229,7 +229,7 @@ class _DecoderWriter:
         present = self.fresh_name("n")
         self.pending.append(("b", present))
         self.flush()
-        self.emit(f"if {present} < 0:")
+        self.emit(f"if {present} {'<=' if field.is_tagged(self.version) else '<'} 0:")
         self.emit(f"    {target} = None")
         self.emit("else:")
         self.depth += 1

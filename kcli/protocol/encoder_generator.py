@@ -199,8 +199,10 @@ class _EncoderWriter:
             self.struct(struct, inner)
             return
         self.flush()
+        # Null is -1, but in a tag, where Kafka writes a varint, it is 0.
+        null = r"b'\0'" if field.is_tagged(self.version) else r"b'\xff'"
         self.emit(f"if {inner} is None:")
-        self.emit(f"    {self.add}(b'\\xff')")
+        self.emit(f"    {self.add}({null})")
         self.emit("else:")
         self.depth += 1
         self.pending.append(("b", "1"))

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 
 from kcli.protocol import coordinator_records
 from kcli.protocol.coordinator_records import (
+    ClassicMemberMetadata,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
     ConsumerGroupMetadataKey,
     ConsumerGroupMetadataValue,
     DecodedRecord,
@@ -125,6 +128,30 @@ def test_what_a_tag_from_the_future_says_is_passed_over() -> None:
     key = encode_key(ConsumerGroupMetadataKey(group_id="g"))
     value = bytes.fromhex("000000000005016302abcd")
     assert decode_record(key, value).value == ConsumerGroupMetadataValue(epoch=5)
+
+
+def test_a_member_of_the_consumer_protocol_says_that_it_has_no_classic_metadata() -> None:
+    stored = bytes.fromhex(  # as a broker of Apache Kafka 4.3.1 wrote it
+        "000008696e73742d636f00046369640b2f3132372e302e302e3102076f726465727301000493e00001000100"
+    )
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id="inst-co",
+        rack_id=None,
+        client_id="cid",
+        client_host="/127.0.0.1",
+        subscribed_topic_names=["orders"],
+        subscribed_topic_regex="",
+        rebalance_timeout_ms=300_000,
+        server_assignor=None,
+        classic_member_metadata=None,
+    )
+    key = ConsumerGroupMemberMetadataKey(group_id="co", member_id="m")
+    assert encode_value(value) == stored
+    assert decode_record(encode_key(key), stored) == (key, value, 0)
+    without_tags = stored[:-4] + b"\0"
+    assert (
+        decode_record(encode_key(key), without_tags).value.classic_member_metadata == ClassicMemberMetadata()
+    )
 
 
 @pytest.mark.parametrize("number", [*range(9, 16), *range(17, 40), -1, 0x7FFF])

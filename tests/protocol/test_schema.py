@@ -56,6 +56,7 @@ class ThingRequest:
     others: Annotated[list[Leader], v("4+"), tag(3)] = fresh(list)
     first: Annotated[Leader, v("4+"), tag(1)] = fresh(Leader)
     label: Annotated[string | None, v("4+"), tag(0)] = None
+    last: Annotated[Leader | None, v("5+"), tag(4)] = fresh(Leader)
 
 
 @struct
@@ -218,6 +219,15 @@ class TestTags:
 
     def test_tagged_fields_that_hold_defaults_do_not_travel(self) -> None:
         assert codec(ThingRequest, 5).encode(thing()) == self.PLAIN + b"\0"
+
+    def test_a_null_struct_in_a_tag_is_a_zero(self) -> None:
+        encoded = codec(ThingRequest, 5).encode(thing(last=None))
+        assert encoded == self.PLAIN + b"\1" + b"\4\1\0"
+        assert codec(ThingRequest, 5).decode(encoded)[0].last is None
+        there = codec(ThingRequest, 5).encode(thing(last=Leader(node=3)))
+        assert there[len(self.PLAIN) :].hex() == "01040a0100000003ffffffff00"
+        assert codec(ThingRequest, 5).decode(there)[0].last == Leader(node=3)
+        assert codec(ThingRequest, 5).decode(self.PLAIN + b"\0")[0].last == Leader()
 
     def test_tagged_fields_travel_in_the_order_of_their_tags(self) -> None:
         full = thing(others=[Leader(node=1, epoch=2)], first=Leader(node=3, epoch=4), label="ab")
