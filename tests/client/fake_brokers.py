@@ -1,7 +1,8 @@
 """FakeBrokers: brokers in memory that speak the protocol over trio's memory streams, and do as a test says.
 
-They answer ApiVersions and Metadata, and keep a log per partition for Produce (with the sequence checks of a
-real broker) and Fetch. `script` puts a test's own answer in front of that; `requests` remembers what came.
+They answer ApiVersions, Metadata and FindCoordinator, and keep a log per partition for Produce (with the
+sequence checks of a real broker) and Fetch. `script` puts a test's own answer in front of that, and answers
+alone what is asked about groups; `requests` remembers what came.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from kcli.client.metadata import Node
 from kcli.protocol.framing import FrameReader
 from kcli.protocol.headers import encode_response, parse_request_header
 from kcli.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kcli.protocol.messages.delete_groups import DeleteGroupsRequest
+from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
 from kcli.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -32,6 +36,8 @@ from kcli.protocol.messages.find_coordinator import (
     FindCoordinatorResponse,
 )
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kcli.protocol.messages.leave_group import LeaveGroupRequest
+from kcli.protocol.messages.list_groups import ListGroupsRequest
 from kcli.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
@@ -45,6 +51,9 @@ from kcli.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kcli.protocol.messages.offset_commit import OffsetCommitRequest
+from kcli.protocol.messages.offset_delete import OffsetDeleteRequest
+from kcli.protocol.messages.offset_fetch import OffsetFetchRequest
 from kcli.protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceRequest,
@@ -63,11 +72,19 @@ REQUESTS = {
     message_info(request).key: request
     for request in (
         ApiVersionsRequest,
+        ConsumerGroupDescribeRequest,
+        DeleteGroupsRequest,
+        DescribeGroupsRequest,
         FetchRequest,
         FindCoordinatorRequest,
         InitProducerIdRequest,
+        LeaveGroupRequest,
+        ListGroupsRequest,
         ListOffsetsRequest,
         MetadataRequest,
+        OffsetCommitRequest,
+        OffsetDeleteRequest,
+        OffsetFetchRequest,
         ProduceRequest,
     )
 }
@@ -143,6 +160,7 @@ class FakeBrokers:
         self.requests: list[Received] = []
         self.down: set[str] = set()
         self.max_versions: dict[int, int] = {}
+        self.hidden: set[type[Any]] = set()
         self.opened: list[str] = []
         self.open_seconds = 0.0
         self.next_producer_id = 1000
@@ -242,6 +260,7 @@ class FakeBrokers:
                     max_version=self.max_versions.get(key, message_info(cls).max_version),
                 )
                 for key, cls in REQUESTS.items()
+                if cls not in self.hidden
             ]
         )
 
