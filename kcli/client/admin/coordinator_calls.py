@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kcli.client.client import Client
+    from kcli.errors import KcliError
 
 Value = TypeVar("Value")
 
@@ -48,14 +49,8 @@ async def ask_coordinators(
     async def ask_one(coordinator: Node, group: list[str]) -> None:
         try:
             answered = await ask(coordinator, group)
-        except KafkaError as error:
-            answered = dict.fromkeys(group, error)
-        except (Disconnected, Unreachable) as error:
-            lost = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, error.message, hint=error.hint)
-            answered = dict.fromkeys(group, lost)
-        except UnsupportedVersion as error:
-            old = KafkaError(ErrorCode.UNSUPPORTED_VERSION, error.message, hint=error.hint)
-            answered = dict.fromkeys(group, old)
+        except (KafkaError, Disconnected, Unreachable, UnsupportedVersion) as error:
+            answered = dict.fromkeys(group, _with_code(error))
         results.update(answered)
 
     with trio.move_on_after(remaining_ms / 1000):
@@ -69,6 +64,14 @@ async def ask_coordinators(
             )
         forget_if_moved(client, group_id, results[group_id])
     return results
+
+
+def _with_code(error: KcliError) -> KafkaError:
+    if isinstance(error, KafkaError):
+        return error
+    is_old = isinstance(error, UnsupportedVersion)
+    code = ErrorCode.UNSUPPORTED_VERSION if is_old else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return KafkaError(code, error.message, hint=error.hint)
 
 
 async def ask_about_group(

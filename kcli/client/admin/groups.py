@@ -21,7 +21,7 @@ from kcli.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResp
 from kcli.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kcli.client.client import Client
     from kcli.client.metadata import Node
@@ -66,18 +66,19 @@ async def list_groups(
             raise answer
         return answer
 
-    answers = await ask_nodes(client, None, ask)
-    # While a group's coordinator moves, two brokers may list it.
-    groups = {
-        group.group_id: group
-        for answer in answers.values()
-        if not isinstance(answer, KcliError)
-        for group in answer
-    }
-    return GroupListings(
-        tuple(groups[group_id] for group_id in sorted(groups)),
-        {node_id: answer for node_id, answer in answers.items() if isinstance(answer, KcliError)},
-    )
+    return _merged(await ask_nodes(client, None, ask))
+
+
+def _merged(answers: Mapping[int, tuple[GroupListing, ...] | KcliError]) -> GroupListings:
+    """While a group's coordinator moves, two brokers may list it: the later one counts."""
+    groups: dict[str, GroupListing] = {}
+    errors: dict[int, KcliError] = {}
+    for node_id, answer in answers.items():
+        if isinstance(answer, KcliError):
+            errors[node_id] = answer
+        else:
+            groups.update({group.group_id: group for group in answer})
+    return GroupListings(tuple(groups[group_id] for group_id in sorted(groups)), errors)
 
 
 def _needs_filter(types: Collection[str]) -> bool:
@@ -144,23 +145,16 @@ async def remove_members(
         return {}
     leaving = list(members)
     why = (reason or DEFAULT_REASON)[:MAX_REASON_CHARACTERS]
-
-    def build(version: int) -> LeaveGroupRequest:
-        if version < _SEVERAL_MEMBERS_VERSION:
-            return LeaveGroupRequest(group_id=group_id, member_id=leaving[0].member_id)
-        return LeaveGroupRequest(
-            group_id=group_id,
-            members=[
-                MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=why)
-                for member_id, instance_id in leaving
-            ],
-        )
+    is_plain = len(leaving) == 1 and leaving[0].instance_id is None
+    minimum = 0 if is_plain else _SEVERAL_MEMBERS_VERSION
 
     async def ask(coordinator: Node) -> dict[MemberToRemove, KafkaError | None]:
-        is_plain = len(leaving) == 1 and leaving[0].instance_id is None
-        minimum = 0 if is_plain else _SEVERAL_MEMBERS_VERSION
         response: LeaveGroupResponse = await request_once(
-            client, coordinator, LeaveGroupRequest, build, min_version=minimum
+            client,
+            coordinator,
+            LeaveGroupRequest,
+            lambda version: _leave_request(group_id, leaving, why, version),
+            min_version=minimum,
         )
         check(response.error_code)
         codes = {entry.group_instance_id or entry.member_id: entry.error_code for entry in response.members}
@@ -170,6 +164,18 @@ async def remove_members(
         }
 
     return await ask_about_group(client, group_id, timeout_ms, ask)
+
+
+def _leave_request(
+    group_id: str, leaving: Sequence[MemberToRemove], why: str, version: int
+) -> LeaveGroupRequest:
+    if version < _SEVERAL_MEMBERS_VERSION:
+        return LeaveGroupRequest(group_id=group_id, member_id=leaving[0].member_id)
+    members = [
+        MemberIdentity(member_id=member_id, group_instance_id=instance_id, reason=why)
+        for member_id, instance_id in leaving
+    ]
+    return LeaveGroupRequest(group_id=group_id, members=members)
 
 
 async def _all_members(client: Client, group_id: str, timeout_ms: int | None) -> list[MemberToRemove]:
