@@ -127,11 +127,14 @@ class Connection:
                 await self._serve()
             except CloseConnection as error:
                 _log.warning("closed the connection from %s: %s", self.address, _shown(error.message))
-                await self._out.send()  # What was asked before that is answered.
-        except (OSError, trio.ClosedResourceError) as error:
+            except (OSError, trio.ClosedResourceError):
+                raise
+            except Exception:
+                _log.exception("closed the connection from %s", self.address)
+            # What was asked before that is answered.
+            await self._out.send()
+        except (OSError, trio.ClosedResourceError, CloseConnection) as error:
             _log.debug("the connection from %s ended: %s", self.address, error)
-        except Exception:
-            _log.exception("closed the connection from %s", self.address)
         finally:
             self._closing = True
             if self._reactor is not None:

@@ -8,7 +8,8 @@
 * a coroutine: whoever drives the engine awaits it and gets the answer.
 
 A handler's `KafkaError`, or any other exception, becomes the API's error response. What the protocol has no
-answer for raises `CloseConnection`: an unknown API or version, a body that cannot be read.
+answer for raises `CloseConnection`: an unknown API or version, a body that cannot be read. Whatever else is
+raised is a bug after which the connection cannot go on.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_HEADER = Struct(">hhih")
+_HEADER = Struct(">iih")
+"""API key and version, taken as one number; correlation id; size of the client id."""
 _HEADER_SIZE = _HEADER.size
 _read_header = _HEADER.unpack_from
 _FRAME = Struct(">ii")
@@ -49,10 +51,23 @@ Answer = bytes | list[Any] | DelayedOperation | Coroutine[Any, Any, Any] | None
 class _Version:
     """One API in one version: what decodes, handles and encodes it."""
 
-    __slots__ = ("api", "decode", "direct", "encode", "flexible", "frame", "handler", "header_size")
+    __slots__ = (
+        "api",
+        "decode",
+        "direct",
+        "encode",
+        "flexible",
+        "frame",
+        "handler",
+        "header_size",
+        "key",
+        "version",
+    )
 
     def __init__(self, api: Api, version: int) -> None:
         self.api = api
+        self.key = api.key
+        self.version = version
         self.handler = api.handler
         info = message_info(api.request)
         self.decode = api.decoder(version)
@@ -69,37 +84,30 @@ class RequestEngine:
 
     def __init__(self, apis: Iterable[Api]) -> None:
         self._apis = {api.key: api for api in apis}
-        self._versions: dict[tuple[int, int], _Version] = {}
+        self._versions: dict[int, _Version] = {}
         self._client_ids: dict[bytes, str] = {}
 
     def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
         """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
         if end - start < _HEADER_SIZE:
             raise CloseConnection(f"a request of {end - start} bytes has no header")
-        key, version, correlation_id, client_id_size = _read_header(buffer, start)
-        context.api_key = key
-        context.api_version = version
-        context.correlation_id = correlation_id
-        entry = self._versions.get((key, version)) or self._find(key, version)
+        number, correlation_id, client_id_size = _read_header(buffer, start)
+        entry = self._versions.get(number) or self._find(number)
         if entry is None:
-            body = self._unsupported(key, version)
+            body = self._unsupported(number)
             return _FRAME.pack(4 + len(body), correlation_id) + body
+        context.api_key = entry.key
+        context.api_version = entry.version
+        context.correlation_id = correlation_id
         position = start + _HEADER_SIZE
         if entry.direct is not None and client_id_size >= -1:
             behind = position + client_id_size if client_id_size > 0 else position
-            result = self._answer_directly(entry, context, buffer, behind, end)
-            if type(result) is bytes:
-                return entry.frame.pack(entry.header_size + len(result), correlation_id) + result
-            if result is not None:
-                return self._encode(entry, correlation_id, result)
-        if client_id_size > 0 and position + client_id_size <= end:
-            raw = bytes(buffer[position : position + client_id_size])
-            context.client_id = self._client_ids.get(raw) or self._client_id(raw)
-            position += client_id_size
-        elif client_id_size < -1 or client_id_size > 0:
-            raise CloseConnection("the client id reaches past the request")
-        else:
-            context.client_id = ""
+            answer = entry.direct(context, buffer, behind, end)
+            if type(answer) is bytes:
+                return answer
+            if answer is not None:
+                return self._encode(entry, correlation_id, answer)
+        position = self._take_client_id(context, buffer, position, client_id_size, end)
         if entry.flexible:
             if position < end and buffer[position] == 0:
                 position += 1
@@ -114,56 +122,27 @@ class RequestEngine:
             if type(result) is CoroutineType:
                 return self._finish_later(entry, request, context, result)
             return self._encode(entry, correlation_id, result)
-        except CloseConnection:
-            raise
         except Exception as error:
             return self._failure(entry, request, context, error)
 
-    def _answer_directly(
-        self, entry: _Version, context: RequestContext, buffer: memoryview, position: int, end: int
-    ) -> object:
-        """Handle a request of the API's common shape; None if it is not, or is malformed."""
-        assert entry.direct is not None
-        if entry.flexible:
-            if position >= end or buffer[position]:
-                return None
-            position += 1
-        try:
-            return entry.direct(context, buffer, position, end)
-        except Exception as error:
-            _log.exception("%s from %s failed", entry.api.name, context.peer_address)
-            raise CloseConnection(f"{entry.api.name} failed") from error
-
     def finish(self, context: RequestContext, operation: DelayedOperation) -> Answer:
-        """Return the answer of a request whose operation has ended. Raises `CloseConnection`."""
-        entry = self._versions[context.api_key, context.api_version]
-        try:
-            result = operation.finish()
-            if type(result) is CoroutineType:
-                return self._finish_delayed(entry, context, result)
-            return self._encode(entry, context.correlation_id, result)
-        except CloseConnection:
-            raise
-        except Exception as error:
-            raise _unanswered(entry) from error
+        """Return the answer of a request whose operation has ended."""
+        entry = self._versions[context.api_key << 16 | context.api_version]
+        result = operation.finish()
+        if type(result) is CoroutineType:
+            return self._finish_delayed(entry, context, result)
+        return self._encode(entry, context.correlation_id, result)
 
     async def _finish_delayed(
         self, entry: _Version, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
     ) -> Answer:
-        try:
-            return self._encode(entry, context.correlation_id, await coroutine)
-        except CloseConnection:
-            raise
-        except Exception as error:
-            raise _unanswered(entry) from error
+        return self._encode(entry, context.correlation_id, await coroutine)
 
     async def _finish_later(
         self, entry: _Version, request: object, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
     ) -> Answer:
         try:
             return self._encode(entry, context.correlation_id, await coroutine)
-        except CloseConnection:
-            raise
         except Exception as error:
             return self._failure(entry, request, context, error)
 
@@ -179,6 +158,8 @@ class RequestEngine:
 
     def _failure(self, entry: _Version, request: object, context: RequestContext, error: Exception) -> Answer:
         """Return the error response for what a handler raised."""
+        if isinstance(error, CloseConnection):
+            raise error
         name = entry.api.name
         if isinstance(error, KafkaError):
             failure = error
@@ -192,18 +173,33 @@ class RequestEngine:
             raise CloseConnection(f"{name} failed: {failure.message}") from error
         return self._encode(entry, context.correlation_id, response)
 
-    def _find(self, key: int, version: int) -> _Version | None:
+    def _find(self, number: int) -> _Version | None:
+        key, version = _key_and_version(number)
         api = self._apis.get(key)
         if api is None or not api.min_version <= version <= api.max_version:
             return None
-        entry = self._versions[key, version] = _Version(api, version)
+        entry = self._versions[number] = _Version(api, version)
         return entry
 
-    def _unsupported(self, key: int, version: int) -> bytes:
+    def _unsupported(self, number: int) -> bytes:
+        key, version = _key_and_version(number)
         if key == API_VERSIONS_KEY:
             return unsupported_version_body(self._apis[key])
         name = self._apis[key].name if key in self._apis else f"API {key}"
         raise CloseConnection(f"{name} version {version} is not supported")
+
+    def _take_client_id(
+        self, context: RequestContext, buffer: memoryview, position: int, size: int, end: int
+    ) -> int:
+        """Take the client id out of a header; return where that goes on."""
+        if size > 0 and position + size <= end:
+            raw = bytes(buffer[position : position + size])
+            context.client_id = self._client_ids.get(raw) or self._client_id(raw)
+            return position + size
+        if size < -1 or size > 0:
+            raise CloseConnection("the client id reaches past the request")
+        context.client_id = ""
+        return position
 
     def _client_id(self, raw: bytes) -> str:
         try:
@@ -217,9 +213,8 @@ class RequestEngine:
         return client_id
 
 
-def _unanswered(entry: _Version) -> CloseConnection:
-    _log.exception("%s: the answer could not be made", entry.api.name)
-    return CloseConnection(f"the answer to {entry.api.name} could not be made")
+def _key_and_version(number: int) -> tuple[int, int]:
+    return number >> 16, (number & 0xFFFF) - (number << 1 & 0x10000)
 
 
 def _skip_header_tags(frame: memoryview) -> int:

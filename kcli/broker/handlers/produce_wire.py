@@ -213,36 +213,40 @@ Row = tuple[int, int, int, int, int]
 _ROW_0 = Struct(">ihq")
 _ROW_2 = Struct(">ihqq")
 _ROW_5 = Struct(">ihqqq")
-_pack_row_5 = _ROW_5.pack
 _NO_ERRORS_8 = b"\x00\x00\x00\x00\xff\xff"
 _NO_THROTTLE = b"\x00\x00\x00\x00"
 _END_8 = _NO_ERRORS_8 + _NO_THROTTLE
 _NO_ERRORS_9 = b"\x01\x00\x00"
 """No record errors, no error message; from version 9 both compact, and no tags."""
-_starts: dict[bytes, tuple[bytes, bytes]] = {}
-"""By topic: what comes before its only row."""
-_MAX_STARTS = 10_000
+
+OneRowAnswer = tuple["Callable[..., bytes]", int, bytes, bytes]
+"""What packs a whole answer; its size, and what stands before and behind the row."""
+_answers: dict[tuple[bytes, int], OneRowAnswer] = {}
+_MAX_ANSWERS = 10_000
 
 
-def encode_one_row(name: bytes, row: Row, version: int) -> bytes:
-    """Return the response body for one success in one topic, in a version from 3 to 12."""
-    starts = _starts.get(name) or _encode_starts(name)
+def one_row_answer(name: bytes, version: int) -> OneRowAnswer:
+    """Return what makes the answer of one success in one topic, in a version from 5 to 12.
+
+    It packs the size, a correlation id, the first part, the row's fields and the second part.
+    """
+    return _answers.get((name, version)) or _make_answer(name, version)
+
+
+def _make_answer(name: bytes, version: int) -> OneRowAnswer:
+    if len(_answers) >= _MAX_ANSWERS:
+        _answers.clear()
     if version >= FLEXIBLE_FROM:
-        return starts[1] + _pack_row_5(*row) + _END_9
-    if version >= 5:
-        return starts[0] + _pack_row_5(*row) + (_END_8 if version == 8 else _NO_THROTTLE)
-    return starts[0] + _ROW_2.pack(*row[:4]) + _NO_THROTTLE
-
-
-def _encode_starts(name: bytes) -> tuple[bytes, bytes]:
-    """Return one topic with one row, up to the row, before the flexible versions and in them; keep both."""
-    if len(_starts) >= _MAX_STARTS:
-        _starts.clear()
-    one = b"\x00\x00\x00\x01"
-    plain = b"".join((one, _LENGTH.pack(len(name)), name, one))
-    flexible = b"".join((b"\x02", encode_unsigned_varint(len(name) + 1), name, b"\x02"))
-    starts = _starts[name] = plain, flexible
-    return starts
+        # The header has no tags either.
+        head = b"".join((b"\x00\x02", encode_unsigned_varint(len(name) + 1), name, b"\x02"))
+        tail = _END_9
+    else:
+        one = _COUNT.pack(1)
+        head = b"".join((one, _LENGTH.pack(len(name)), name, one))
+        tail = _END_8 if version == 8 else _NO_THROTTLE
+    layout = Struct(f">ii{len(head)}sihqqq{len(tail)}s")
+    answer = _answers[name, version] = layout.pack, layout.size - 4, head, tail
+    return answer
 
 
 def encode_rows(topics: Iterable[tuple[str, bytes, list[Row]]], version: int) -> bytes:
