@@ -1,0 +1,186 @@
+"""TopicExpression: matches topic names against an RE2 expression, in time linear in the name.
+
+The expression becomes a program of steps, as in Thompson's construction; the set of steps that a name may
+have come to is a state. States and what a character makes of them are worked out when they are first needed
+and remembered, so most characters cost one look-up. No expression, however unlucky, takes for ever as it
+could with `re`, whose patterns backtrack; one event loop serves all clients.
+
+    characters      go on to the next step if the character is one of these
+    position        go on if this place in the name is like that
+    split a, b      go on at both
+    match           the name matches if it ends here
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+from kcli.broker.coordinator.re2_nodes import Characters, Choice, Node, Position, Repeat, Sequence
+from kcli.broker.coordinator.re2_parser import InvalidExpression, parse
+from kcli.broker.coordinator.topic_characters import ALPHABET, WORD
+
+MOST_STEPS = 10_000
+"""Longer programs are refused: an expression that repeats much makes one step of every copy."""
+
+REMEMBERED = 5_000
+"""So many transitions are remembered of one expression; then it starts anew."""
+
+_BIT = {character: 1 << index for index, character in enumerate(ALPHABET)}
+
+
+@dataclass(slots=True)
+class _Split:
+    """Both ways are open; a jump has one way twice."""
+
+    first: int = 0
+    second: int = 0
+
+
+_MATCH = None
+_Step = Characters | Position | _Split | None
+
+
+class _State(NamedTuple):
+    """The steps a name may have come to, before conditions are looked at; and what was read last.
+
+    `last` is "" at the beginning, "w" behind a character of a word, else "-".
+    """
+
+    steps: frozenset[int]
+    last: str
+
+
+class TopicExpression:
+    """An expression, ready to match whole names."""
+
+    def __init__(self, text: str) -> None:
+        """Raise `InvalidExpression` for what RE2 refuses, or what grows too large."""
+        self._program: list[_Step] = []
+        self._write(parse(text))
+        self._program.append(_MATCH)
+        self._start = _State(frozenset({0}), "")
+        self._next: dict[tuple[_State, str], _State] = {}
+        self._ends: dict[_State, bool] = {}
+
+    def matches(self, topic: str) -> bool:
+        """True if the whole name matches."""
+        state = self._start
+        remembered = self._next
+        for character in topic:
+            following = remembered.get((state, character))
+            if following is None:
+                following = self._advance(state, character)
+            if not following.steps:
+                return False
+            state = following
+        ends = self._ends.get(state)
+        if ends is None:
+            ends = self._ends[state] = any(
+                self._program[step] is _MATCH for step in self._reachable(state, following="")
+            )
+        return ends
+
+    # --- matching ----------------------------------------------------------------------------------
+
+    def _advance(self, state: _State, character: str) -> _State:
+        bit = _BIT.get(character, 0)
+        last = "w" if bit & WORD else "-"
+        steps = set()
+        for step in self._reachable(state, following=last):
+            what = self._program[step]
+            if isinstance(what, Characters) and what.bits & bit:
+                steps.add(step + 1)
+        if len(self._next) >= REMEMBERED:
+            self._next.clear()
+            self._ends.clear()
+        following = self._next[state, character] = _State(frozenset(steps), last)
+        return following
+
+    def _reachable(self, state: _State, *, following: str) -> set[int]:
+        """Return the steps that are reached without reading, at a place with these neighbours."""
+        found: set[int] = set()
+        pending = list(state.steps)
+        while pending:
+            step = pending.pop()
+            if step in found:
+                continue
+            found.add(step)
+            what = self._program[step]
+            if isinstance(what, _Split):
+                pending += (what.first, what.second)
+            elif isinstance(what, Position) and _holds(what, state.last, following):
+                pending.append(step + 1)
+        return found
+
+    # --- writing the program -----------------------------------------------------------------------
+
+    def _write(self, node: Node) -> None:
+        match node:
+            case Characters() | Position():
+                self._emit(node)
+            case Sequence():
+                for part in node.parts:
+                    self._write(part)
+            case Choice():
+                self._write_choice(node)
+            case Repeat():
+                self._write_repeat(node)
+
+    def _write_choice(self, node: Choice) -> None:
+        jumps = []
+        for option in node.options[:-1]:
+            split = self._split()
+            self._write(option)
+            jumps.append(self._split())
+            split.second = len(self._program)
+        self._write(node.options[-1])
+        for jump in jumps:
+            jump.first = jump.second = len(self._program)
+
+    def _write_repeat(self, node: Repeat) -> None:
+        for _ in range(node.least):
+            self._write(node.part)
+        if node.most is None:
+            start = len(self._program)
+            split = self._split()
+            self._write(node.part)
+            back = self._split()
+            back.first = back.second = start
+            split.second = len(self._program)
+            return
+        splits = []
+        for _ in range(node.most - node.least):
+            splits.append(self._split())
+            self._write(node.part)
+        for split in splits:
+            split.second = len(self._program)
+
+    def _split(self) -> _Split:
+        """Write a split whose first way is the next step."""
+        split = _Split(len(self._program) + 1)
+        self._emit(split)
+        return split
+
+    def _emit(self, step: _Step) -> None:
+        if len(self._program) >= MOST_STEPS:
+            raise InvalidExpression("the expression is too large")
+        self._program.append(step)
+
+
+def _holds(position: Position, last: str, following: str) -> bool:
+    match position:
+        case Position.BEGIN:
+            return last == ""
+        case Position.END:
+            return following == ""
+        case _:
+            boundary = (last == "w") != (following == "w")
+            return boundary == (position is Position.WORD_BOUNDARY)
+
+
+@lru_cache(maxsize=256)
+def expression(text: str) -> TopicExpression:
+    """Return the expression of a text, the same one while it is in use; raise `InvalidExpression`."""
+    return TopicExpression(text)
