@@ -205,9 +205,8 @@ class Client:
 
     def follow_all_topics(self, follow: bool) -> None:
         """Keep all topics in the snapshot, as long as anybody asks for that; False ends one such wish."""
-        self.cache.wants_all += 1 if follow else -1
-        if follow:
-            self.request_metadata_update()
+        self.cache.follow_all(follow)
+        self._refresh_wanted.set()
 
     async def wait_for_topic(self, topic: str, *, auto_create: bool = False) -> TopicMetadata:
         """Return a topic's metadata, waiting for a first answer that knows it.

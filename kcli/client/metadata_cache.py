@@ -44,6 +44,8 @@ class MetadataCache:
         self.wanted: dict[str, WantedTopic] = {}
         self.wants_all = 0
         """How many follow all topics there are."""
+        self.is_complete = False
+        """Whether the last answer was about all topics."""
         self.listeners: list[Callable[[ClusterMetadata], None]] = []
         self._max_age = config.metadata_max_age_ms / 1000
         self._max_idle = config.metadata_max_idle_ms / 1000
@@ -51,6 +53,7 @@ class MetadataCache:
         self._not_before = -math.inf
         self._last_success = -math.inf
         self._asked_for_all = False
+        self._has_unasked = False
 
     def want(self, topic: str, now: float, *, auto_create: bool = False, pinned: bool = False) -> bool:
         """Keep a topic in the snapshot; return True if it is new, and thus asked for at once."""
@@ -63,7 +66,15 @@ class MetadataCache:
         self.wanted[topic] = WantedTopic(auto_create=auto_create, expires_at=expires_at)
         self.needs_update = True
         self._not_before = -math.inf
+        self._has_unasked = True
         return True
+
+    def follow_all(self, follow: bool) -> None:
+        """Keep all topics in the snapshot, as long as anybody asks for that; False ends one such wish."""
+        self.wants_all += 1 if follow else -1
+        if follow:
+            self.needs_update = self._has_unasked = True
+            self._not_before = -math.inf
 
     def request_update(self) -> int:
         """Ask for an early refresh; return the version whose change will show it."""
@@ -81,6 +92,7 @@ class MetadataCache:
         """Start an attempt."""
         self.is_in_flight = True
         self.needs_update = False
+        self._has_unasked = False
         self._asked_for_all = self.wants_all > 0
         self.wanted = {name: entry for name, entry in self.wanted.items() if entry.expires_at > now}
 
@@ -92,7 +104,10 @@ class MetadataCache:
         else:
             self._backoff.reset()
             self._not_before = now + self._backoff.next_delay() if fresh.errors else -math.inf
+        if self._has_unasked:
+            self._not_before = -math.inf  # what came to be wanted meanwhile has not been asked for
         self.is_in_flight = False
+        self.is_complete = self._asked_for_all
         self._last_success = now
         self._replace(fresh)
 

@@ -242,6 +242,23 @@ def test_an_older_leader_epoch_is_ignored_unless_the_topic_is_new() -> None:
     assert known.merged(snapshot(0, b"\x02" * 16)).topics["orders"].partitions[0].leader_epoch == 0
 
 
+def test_what_is_wanted_during_an_attempt_is_asked_for_without_a_backoff() -> None:
+    cache = MetadataCache(ClientConfig())
+    cache.begin(0.0)
+    cache.want("orders", 0.0)
+    cache.succeeded(ClusterMetadata(), 1.0)
+    assert cache.next_refresh() <= 1.0
+    cache.begin(1.0)
+    cache.follow_all(True)
+    cache.succeeded(ClusterMetadata(), 2.0)
+    assert cache.next_refresh() <= 2.0
+    assert not cache.is_complete
+    cache.begin(2.0)
+    cache.succeeded(ClusterMetadata(), 3.0)
+    assert cache.is_complete
+    assert cache.next_refresh() > 3.0
+
+
 def test_a_topic_wanted_during_an_attempt_starts_another_at_once() -> None:
     cache = MetadataCache(ClientConfig())
     cache.begin(10.0)
