@@ -24,6 +24,7 @@ PURE_BROKER = (
     "kcli.broker.config_definition",
     "kcli.broker.topic_configs",
     "kcli.broker.broker_configs",
+    "kcli.broker.group_settings",
     "kcli.broker.inert_configs",
     "kcli.broker.authorizer",
     "kcli.broker.sasl",
@@ -56,6 +57,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     },
     "kcli.commands": ((*PURE, "kcli.protocol", "kcli.client", "kcli.commands"), {"typer", "rich", "trio"}),
     "kcli.commands.broker": ((*PURE, "kcli.broker", "kcli.commands"), {"typer", "trio"}),
+    "kcli.commands.log_dir_reader": (("kcli.errors", "kcli.protocol", "kcli.storage"), set()),
 }
 
 

@@ -1,7 +1,6 @@
 """The API table: what the broker speaks. ApiVersions is this table.
 
 An API is in it only if it works. The ranges go from the lowest version of Kafka 3.9 to the highest of 4.3.1.
-The exception is FindCoordinator, which has nothing to find yet: `handlers.coordinators` says why it is here.
 """
 
 from __future__ import annotations
@@ -17,11 +16,13 @@ from kcli.broker.handlers import (
     delete_records,
     describe_producers,
     fetch,
+    groups,
     init_producer_id,
     list_offsets,
     log_dirs,
     metadata,
     offset_for_leader_epoch,
+    offsets,
     produce,
     produce_direct,
     produce_wire,
@@ -32,22 +33,32 @@ from kcli.protocol.messages.alter_configs import AlterConfigsRequest
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.create_partitions import CreatePartitionsRequest
 from kcli.protocol.messages.create_topics import CreateTopicsRequest
+from kcli.protocol.messages.delete_groups import DeleteGroupsRequest
 from kcli.protocol.messages.delete_records import DeleteRecordsRequest
 from kcli.protocol.messages.delete_topics import DeleteTopicsRequest
 from kcli.protocol.messages.describe_cluster import DescribeClusterRequest
 from kcli.protocol.messages.describe_configs import DescribeConfigsRequest
+from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
 from kcli.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kcli.protocol.messages.describe_producers import DescribeProducersRequest
 from kcli.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 from kcli.protocol.messages.fetch import FetchRequest
 from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
+from kcli.protocol.messages.heartbeat import HeartbeatRequest
 from kcli.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
+from kcli.protocol.messages.join_group import JoinGroupRequest
+from kcli.protocol.messages.leave_group import LeaveGroupRequest
 from kcli.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from kcli.protocol.messages.list_groups import ListGroupsRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsRequest
 from kcli.protocol.messages.metadata import MetadataRequest
+from kcli.protocol.messages.offset_commit import OffsetCommitRequest
+from kcli.protocol.messages.offset_delete import OffsetDeleteRequest
+from kcli.protocol.messages.offset_fetch import OffsetFetchRequest
 from kcli.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kcli.protocol.messages.produce import ProduceRequest
+from kcli.protocol.messages.sync_group import SyncGroupRequest
 from kcli.protocol.schema import codec, message_info
 
 if TYPE_CHECKING:
@@ -59,7 +70,10 @@ Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 
 
 Direct = Callable[[Any, memoryview, int, int], Any]
-"""Handles the body in `buffer[position:end]` of a common request at once; None leaves it to the rest."""
+"""Handles the common requests of an API at once, from behind the client id at `position` to `end`.
+
+It returns the whole frame of the answer, or a response; None leaves the request to the rest.
+"""
 
 
 class Api:
@@ -121,7 +135,15 @@ APIS = (
     Api(FetchRequest, "0-18", fetch.fetch, fetch.failed, sends_files=True),
     Api(ListOffsetsRequest, "0-11", list_offsets.list_offsets, list_offsets.failed),
     Api(MetadataRequest, "0-13", metadata.metadata, metadata.failed),
-    Api(FindCoordinatorRequest, "0-6", coordinators.find_coordinator),
+    Api(OffsetCommitRequest, "0-10", offsets.offset_commit, offsets.failed_offset_commit),
+    Api(OffsetFetchRequest, "0-10", offsets.offset_fetch, offsets.failed_offset_fetch),
+    Api(FindCoordinatorRequest, "0-6", coordinators.find_coordinator, coordinators.failed),
+    Api(JoinGroupRequest, "0-9", groups.join_group, groups.failed_join_group),
+    Api(HeartbeatRequest, "0-4", groups.heartbeat, groups.failed_heartbeat),
+    Api(LeaveGroupRequest, "0-5", groups.leave_group, groups.failed_leave_group),
+    Api(SyncGroupRequest, "0-5", groups.sync_group, groups.failed_sync_group),
+    Api(DescribeGroupsRequest, "0-6", groups.describe_groups, groups.failed_describe_groups),
+    Api(ListGroupsRequest, "0-5", groups.list_groups, groups.failed_list_groups),
     Api(ApiVersionsRequest, "0-4", api_versions.api_versions),
     Api(CreateTopicsRequest, "0-7", topics.create_topics, topics.failed_create_topics),
     Api(DeleteTopicsRequest, "0-6", topics.delete_topics, topics.failed_delete_topics),
@@ -137,12 +159,14 @@ APIS = (
     Api(AlterConfigsRequest, "0-2", configs.alter_configs, configs.failed_alter_configs),
     Api(DescribeLogDirsRequest, "0-5", log_dirs.describe_log_dirs, log_dirs.failed),
     Api(CreatePartitionsRequest, "0-3", topics.create_partitions, topics.failed_create_partitions),
+    Api(DeleteGroupsRequest, "0-2", groups.delete_groups, groups.failed_delete_groups),
     Api(
         IncrementalAlterConfigsRequest,
         "0-1",
         configs.incremental_alter_configs,
         configs.failed_incremental_alter_configs,
     ),
+    Api(OffsetDeleteRequest, "0", offsets.offset_delete, offsets.failed_offset_delete),
     Api(DescribeClusterRequest, "0-2", cluster.describe_cluster, cluster.failed),
     Api(DescribeProducersRequest, "0", describe_producers.describe_producers, describe_producers.failed),
     Api(

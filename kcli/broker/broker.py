@@ -17,15 +17,17 @@ import trio
 from kcli.broker.api import APIS
 from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
 from kcli.broker.fetch_session import FetchSessionCache
+from kcli.broker.group_coordination import group_runtime
 from kcli.broker.housekeeping import Housekeeping
 from kcli.broker.listener import SocketServer, open_listening_sockets
 from kcli.broker.listener_config import SECURITY_PROTOCOLS
-from kcli.broker.metadata_image import EMPTY_IMAGE, ConfigResourceType, Endpoint, MetadataDelta
+from kcli.broker.metadata_image import EMPTY_IMAGE, Endpoint, MetadataDelta
 from kcli.broker.producer_ids import ProducerIds
 from kcli.broker.purgatory import Purgatory
 from kcli.broker.replica_manager import ReplicaManager
 from kcli.broker.timer import Timer
 from kcli.errors import KcliError
+from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.log_manager import LogManager
 
@@ -88,6 +90,7 @@ class Broker:
             log_config=self._log_config,
             wall_ms=wall_ms,
         )
+        self.groups = group_runtime(self)
         self.endpoints: tuple[Endpoint, ...] = ()
         self._quotas = ConnectionQuotas()
         self._set_connection_limits()
@@ -167,6 +170,7 @@ class Broker:
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self.timer.run)
+            await nursery.start(self.groups.run)
             await nursery.start(self._server.sweep)
             housekeeping = Housekeeping(
                 self.log_manager, self.replica_manager, self.config, wall_ms=self.wall_ms
@@ -181,6 +185,10 @@ class Broker:
             if any(each.is_online for each in self.log_manager.directories):
                 raise KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed")
             raise KcliError(f"node {self.node_id} stops: every log directory has failed")
+
+    def stop_coordinating(self) -> None:
+        """Answer whoever waits for a coordinator, and coordinate no more: the node stops in order."""
+        self.groups.stop()
 
     def leave(self) -> None:
         """Have the controller fence this node, which has failed. Raises `KafkaError`."""
@@ -202,6 +210,7 @@ class Broker:
         """Take over an image; what it changes is in effect on return."""
         self.image = image
         self.replica_manager.apply(delta, image)
+        self.groups.apply(delta, image)
         own = {(ConfigResourceType.BROKER, ""), (ConfigResourceType.BROKER, str(self.node_id))}
         if own & delta.changed_configs:
             self._update_config()
@@ -235,6 +244,7 @@ class Broker:
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         self.replica_manager.directory_failed(directory.path)
+        self.groups.directory_failed()
         left = [each.path for each in self.log_manager.directories if each.is_online]
         if not left or directory.path == self.metadata_directory:
             self._directory_lost.set()

@@ -1,8 +1,8 @@
 """BrokerSettings: the broker configurations that kcli acts on, one typed row each.
 
 The class body is the table: each row has Kafka's name, type and default, its check and how it may change
-while the broker runs. The defaults of topics stand in `topic_configs`. Names that Kafka knows and kcli does
-not act on stand in `inert_configs`.
+while the broker runs. The rows of the group coordinator stand in `group_settings`, the defaults of topics in
+`topic_configs`. Names that Kafka knows and kcli does not act on stand in `inert_configs`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from kcli.broker.config_definition import (
     string,
     words,
 )
+from kcli.broker.group_settings import GroupSettings
 from kcli.broker.inert_configs import is_inert
 from kcli.broker.topic_configs import LOG_BROKER_CONFIGS
 
@@ -38,8 +39,8 @@ def _connection_limits(value: str) -> str | None:
     return f"`{wrong[0].strip()}` is not an address:count pair" if wrong else None
 
 
-class BrokerSettings:
-    """A broker's own settings; on an instance each reads as its value."""
+class BrokerSettings(GroupSettings):
+    """A broker's own settings, those for groups included; on an instance each reads as its value."""
 
     # Who the broker is
     node_id = integer(
@@ -195,7 +196,10 @@ class BrokerSettings:
 
 
 SETTINGS: Mapping[str, ConfigDefinition[Any]] = {
-    row.name: row for row in vars(BrokerSettings).values() if isinstance(row, ConfigDefinition)
+    row.name: row
+    for table in (BrokerSettings, GroupSettings)
+    for row in vars(table).values()
+    if isinstance(row, ConfigDefinition)
 }
 """The rows of `BrokerSettings` by name."""
 

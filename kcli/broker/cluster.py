@@ -43,6 +43,9 @@ _log = logging.getLogger(__name__)
 STOP_SECONDS = 60.0
 """How long a stop in order may take before it becomes a kill."""
 
+GOODBYE_TURNS = 3
+"""How many turns of the loop connections get for what they still have to say."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
@@ -126,6 +129,7 @@ class Cluster:
                 self._serving = True
                 task_status.started()
                 await self._stop_requested.wait()
+                await self._say_goodbye()
                 nursery.cancel_scope.cancel()
         except BaseException:
             clean = False
@@ -238,6 +242,13 @@ class Cluster:
         return controller
 
     # --- stop ------------------------------------------------------------------------------------
+
+    async def _say_goodbye(self) -> None:
+        """Have the coordinators answer whoever waits, and let the answers leave."""
+        for broker in self.brokers:
+            broker.stop_coordinating()
+        for _ in range(GOODBYE_TURNS):
+            await trio.lowlevel.checkpoint()
 
     async def _close(self, *, clean: bool) -> None:
         for broker in self.brokers:

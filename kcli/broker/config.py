@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.broker_configs import BROKER_CONFIGS, SETTINGS, BrokerSettings
 from kcli.broker.config_definition import InvalidConfig
+from kcli.broker.group_settings import check_group_settings
 from kcli.broker.inert_configs import INERT_CONFIGS, is_inert, warning
 from kcli.broker.listener_config import ListenerConfig, parse_listeners, parse_protocol_map
 from kcli.broker.topic_configs import TOPIC_CONFIGS, TopicConfig, check_topic_configs, parse_topic_configs
@@ -164,6 +165,7 @@ class BrokerConfig(BrokerSettings):
     def _check(self) -> None:
         """Raise `InvalidConfig` for values that are impossible together."""
         check_topic_configs({}, self.topic_defaults)
+        check_group_settings(self)
         if not self.listener_configs:
             raise InvalidConfig("`listeners` has no listener for clients")
         names = {listener.name for listener in self.listener_configs}

@@ -10,7 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from kcli.broker.inert_configs import warning
-from kcli.broker.metadata_image import ConfigResourceType
+from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.protocol.internal_topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from kcli.broker.metadata_image import ConfigResource, MetadataDelta, MetadataImage
@@ -29,6 +30,8 @@ class ConfigWarnings:
     def follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
         """Tell of the values that are new or different in `image`."""
         for resource in sorted(delta.changed_configs):
+            if resource[0] == ConfigResourceType.TOPIC and resource[1] in INTERNAL_TOPICS:
+                continue  # Nobody set those.
             before = self._image.configs.get(resource, {})
             for name, value in image.configs.get(resource, {}).items():
                 line = warning(name, value) if before.get(name) != value else None

@@ -28,15 +28,10 @@ _OF_KAFKA_4_3 = """
     delete.records.purgatory.purge.interval.requests early.start.listeners
     fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
     follower.replication.throttled.rate group.consumer.assignment.interval.ms
-    group.consumer.assignors group.consumer.heartbeat.interval.ms
-    group.consumer.max.assignment.interval.ms group.consumer.max.heartbeat.interval.ms
-    group.consumer.max.session.timeout.ms group.consumer.max.size group.consumer.migration.policy
-    group.consumer.min.assignment.interval.ms group.consumer.min.heartbeat.interval.ms
-    group.consumer.min.session.timeout.ms group.consumer.regex.refresh.interval.ms
-    group.consumer.session.timeout.ms group.coordinator.append.linger.ms
+    group.consumer.max.assignment.interval.ms group.consumer.min.assignment.interval.ms
+    group.coordinator.append.linger.ms
     group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
-    group.coordinator.rebalance.protocols group.coordinator.threads group.initial.rebalance.delay.ms
-    group.max.session.timeout.ms group.max.size group.min.session.timeout.ms
+    group.coordinator.rebalance.protocols group.coordinator.threads
     group.share.assignment.interval.ms group.share.assignors group.share.delivery.count.limit
     group.share.heartbeat.interval.ms group.share.initialize.retry.interval.ms
     group.share.max.assignment.interval.ms group.share.max.delivery.count.limit
@@ -65,10 +60,7 @@ _OF_KAFKA_4_3 = """
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
     metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples
     metrics.recording.level metrics.sample.window.ms num.io.threads num.network.threads
-    num.replica.alter.log.dirs.threads num.replica.fetchers offset.metadata.max.bytes
-    offsets.commit.timeout.ms offsets.load.buffer.size offsets.retention.check.interval.ms
-    offsets.retention.minutes offsets.topic.compression.codec offsets.topic.num.partitions
-    offsets.topic.replication.factor offsets.topic.segment.bytes principal.builder.class
+    num.replica.alter.log.dirs.threads num.replica.fetchers principal.builder.class
     process.roles producer.purgatory.purge.interval.requests queued.max.request.bytes
     queued.max.requests quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
     remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes

@@ -6,5 +6,6 @@ metadata log has the name and the shape of a topic's partition, and is none: the
 
 from __future__ import annotations
 
-INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, "__transaction_state", "__share_group_state"})
 METADATA_TOPIC = "__cluster_metadata"

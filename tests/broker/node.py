@@ -15,6 +15,7 @@ from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.fetch_session import FetchSessionCache
+from kcli.broker.group_coordination import group_runtime
 from kcli.broker.listener import SocketServer, open_listening_sockets
 from kcli.broker.metadata_image import EMPTY_IMAGE, Endpoint
 from kcli.broker.producer_ids import ProducerIds
@@ -91,6 +92,7 @@ class Node:
             log_config=lambda overrides: self.config.log_config(overrides),
             wall_ms=self.wall_ms,
         )
+        self.groups = group_runtime(self)  # type: ignore[arg-type]
         self.controller = Controller(MemoryJournal(), EMPTY_IMAGE, random=random.Random(0))
         self.controller.subscribe(self._apply)
         self.producer_ids = ProducerIds(self._allocate)
@@ -124,6 +126,7 @@ class Node:
     def _apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
         self.image = image
         self.replica_manager.apply(delta, image)
+        self.groups.apply(delta, image)
 
     def _allocate(self) -> tuple[int, int]:
         return self.controller.allocate_producer_ids(node_id=NODE_ID, broker_epoch=self.epoch)
@@ -157,6 +160,7 @@ async def running_node(
     node.start(listening.getsockname()[1])
     async with trio.open_nursery() as nursery:
         await nursery.start(node.timer.run)
+        await nursery.start(node.groups.run)
         await nursery.start(server.serve, LISTENER, listening)
         yield node
         nursery.cancel_scope.cancel()

@@ -14,22 +14,32 @@ from kcli.protocol.messages import (
     api_versions,
     create_partitions,
     create_topics,
+    delete_groups,
     delete_records,
     delete_topics,
     describe_cluster,
     describe_configs,
+    describe_groups,
     describe_log_dirs,
     describe_producers,
     describe_topic_partitions,
     fetch,
     find_coordinator,
+    heartbeat,
     incremental_alter_configs,
     init_producer_id,
+    join_group,
+    leave_group,
     list_config_resources,
+    list_groups,
     list_offsets,
     metadata,
+    offset_commit,
+    offset_delete,
+    offset_fetch,
     offset_for_leader_epoch,
     produce,
+    sync_group,
 )
 from kcli.protocol.schema import message_info
 from tests.broker.node import connected, running_node
@@ -39,6 +49,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SPARSE_TOPIC = "the-topic"
+GROUP = "a-group"
 
 
 def request_for(key: int, version: int, topic_id: bytes) -> object:
@@ -67,10 +78,67 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
             )
         case 3:
             return metadata.MetadataRequest(topics=[metadata.MetadataRequestTopic(name=SPARSE_TOPIC)])
+        case 8:
+            by = {"topic_id": topic_id} if version >= 10 else {"name": SPARSE_TOPIC}
+            offset = offset_commit.OffsetCommitRequestPartition(
+                partition_index=0, committed_offset=version, committed_metadata=None
+            )
+            return offset_commit.OffsetCommitRequest(
+                group_id=GROUP, topics=[offset_commit.OffsetCommitRequestTopic(partitions=[offset], **by)]
+            )
+        case 9 if version >= 8:
+            by = {"topic_id": topic_id} if version >= 10 else {"name": SPARSE_TOPIC}
+            wanted = offset_fetch.OffsetFetchRequestTopics(partition_indexes=[0], **by)
+            group = offset_fetch.OffsetFetchRequestGroup(group_id=GROUP, topics=[wanted])
+            return offset_fetch.OffsetFetchRequest(groups=[group])
+        case 9:
+            wanted = offset_fetch.OffsetFetchRequestTopic(name=SPARSE_TOPIC, partition_indexes=[0])
+            return offset_fetch.OffsetFetchRequest(group_id=GROUP, topics=[wanted])
+        case 11:
+            protocol = join_group.JoinGroupRequestProtocol(name="range", metadata=b"")
+            return join_group.JoinGroupRequest(
+                group_id=f"{GROUP}-{version}",
+                session_timeout_ms=10_000,
+                rebalance_timeout_ms=10_000,
+                member_id="",
+                protocol_type="consumer",
+                protocols=[protocol],
+            )
+        case 12:
+            return heartbeat.HeartbeatRequest(group_id=GROUP, generation_id=1, member_id="nobody")
+        case 13 if version >= 3:
+            return leave_group.LeaveGroupRequest(
+                group_id=GROUP, members=[leave_group.MemberIdentity(member_id="nobody")]
+            )
+        case 13:
+            return leave_group.LeaveGroupRequest(group_id=GROUP, member_id="nobody")
+        case 14:
+            return sync_group.SyncGroupRequest(
+                group_id=GROUP,
+                generation_id=1,
+                member_id="nobody",
+                protocol_type="consumer" if version >= 5 else None,
+                protocol_name="range" if version >= 5 else None,
+                assignments=[],
+            )
+        case 15:
+            return describe_groups.DescribeGroupsRequest(
+                groups=[GROUP], include_authorized_operations=version >= 3
+            )
+        case 16:
+            return list_groups.ListGroupsRequest()
+        case 42:
+            return delete_groups.DeleteGroupsRequest(groups_names=[GROUP])
+        case 47:
+            gone = offset_delete.OffsetDeleteRequestPartition(partition_index=0)
+            return offset_delete.OffsetDeleteRequest(
+                group_id=GROUP,
+                topics=[offset_delete.OffsetDeleteRequestTopic(name=SPARSE_TOPIC, partitions=[gone])],
+            )
         case 10:
             if version >= 4:
-                return find_coordinator.FindCoordinatorRequest(coordinator_keys=["a-group"])
-            return find_coordinator.FindCoordinatorRequest(key="a-group")
+                return find_coordinator.FindCoordinatorRequest(coordinator_keys=[GROUP])
+            return find_coordinator.FindCoordinatorRequest(key=GROUP)
         case 18:
             return api_versions.ApiVersionsRequest(client_software_name="a", client_software_version="1")
         case 19:
@@ -136,7 +204,13 @@ def error_codes(value: object) -> set[int]:
 
 EXPECTED_ERRORS = {
     delete_topics.DeleteTopicsRequest: (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,),
-    find_coordinator.FindCoordinatorRequest: (ErrorCode.COORDINATOR_NOT_AVAILABLE,),
+    join_group.JoinGroupRequest: (ErrorCode.MEMBER_ID_REQUIRED,),
+    heartbeat.HeartbeatRequest: (ErrorCode.UNKNOWN_MEMBER_ID,),
+    leave_group.LeaveGroupRequest: (ErrorCode.UNKNOWN_MEMBER_ID,),
+    sync_group.SyncGroupRequest: (ErrorCode.UNKNOWN_MEMBER_ID,),
+    describe_groups.DescribeGroupsRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
+    delete_groups.DeleteGroupsRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
+    offset_delete.OffsetDeleteRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
 }
 
 
@@ -144,6 +218,7 @@ EXPECTED_ERRORS = {
 async def test_every_version_answers(api: object, tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
         topic = node.create_topic(SPARSE_TOPIC)
+        await client.ask(request_for(10, 0, b""), 0)  # which creates the coordinator's topic
         for version in range(api.min_version, api.max_version + 1):  # type: ignore[attr-defined]
             request = request_for(api.key, version, topic.topic_id)  # type: ignore[attr-defined]
             response = await client.ask(request, version)
@@ -197,7 +272,7 @@ async def test_a_malformed_software_name_is_invalid(name: str, software_version:
         assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
 
 
-@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (11, 3), (0, 14), (3, -1), (4, 1)])
+@pytest.mark.parametrize(("key", "version"), [(999, 0), (-1, 0), (24, 3), (0, 14), (3, -1), (4, 1)])
 async def test_an_unknown_api_or_version_closes_the_connection(
     key: int, version: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

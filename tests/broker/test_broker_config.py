@@ -42,7 +42,7 @@ def test_a_default_is_a_value_that_could_be_set() -> None:
 
 
 def test_attributes_are_named_as_the_configurations() -> None:
-    assert all(vars(BrokerSettings)[row.field] is row for row in SETTINGS.values())
+    assert all(getattr(BrokerSettings, row.field) is row for row in SETTINGS.values())
 
 
 def test_a_configuration_does_not_change() -> None:

@@ -69,7 +69,8 @@ class Controller:
         self._log = log
         self._random = random
         self._new_topic_id = new_topic_id
-        self._max_replicas = max_replicas
+        self.max_replicas = max_replicas
+        """How many replicas of a partition the nodes can keep, if not as many as there are nodes."""
         self._subscribers: list[Callable[[MetadataImage, MetadataDelta], None]] = []
 
     def subscribe(self, subscriber: Callable[[MetadataImage, MetadataDelta], None]) -> None:
@@ -164,7 +165,7 @@ class Controller:
                 defaults=defaults,
                 random=self._random,
                 new_topic_id=self._new_topic_id,
-                max_replicas=self._max_replicas,
+                max_replicas=self.max_replicas,
             ),
         )
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
@@ -85,7 +86,7 @@ class CoordinatorRuntime(Generic[S]):
 
     def partition_for(self, name: str) -> int:
         """Return the partition that keeps a group, or a transactional id."""
-        return partition_for(name, self.partition_count)
+        return _hash_of(name) % self.partition_count
 
     @property
     def partition_count(self) -> int:
@@ -117,6 +118,15 @@ class CoordinatorRuntime(Generic[S]):
         if loading is not None:
             self._host(loading)
 
+    def ask_for(
+        self,
+        name: str,
+        event: Callable[[S, Now, Answer], list[Effect]],
+        shape: Callable[[Any], Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - as `ask`
+        """Bring a request to the shard that keeps a group; otherwise as `ask`."""
+        return self.ask(self.partition_for(name), event, shape)
+
     def ask(
         self,
         index: int,
@@ -130,7 +140,7 @@ class CoordinatorRuntime(Generic[S]):
         """
         host = self._host(index)
         answer = Answer(shape)
-        now = self._now()
+        now = self.now()
         host.perform(event(host.shard, now, answer), now)
         return answer.finish() if answer.ended else answer
 
@@ -149,7 +159,8 @@ class CoordinatorRuntime(Generic[S]):
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{index} is being read")
         return host
 
-    def _now(self) -> Now:
+    def now(self) -> Now:
+        """Return the moment on both clocks."""
         return Now(monotonic_ms(), self._wall_ms())
 
     # --- following the metadata ------------------------------------------------------------------
@@ -165,7 +176,7 @@ class CoordinatorRuntime(Generic[S]):
             return
         for host in list(self._hosts.values()):
             if host.is_loaded:
-                now = self._now()
+                now = self.now()
                 host.perform(host.shard.image_changed(now, delta), now)
 
     def directory_failed(self) -> None:
@@ -199,7 +210,7 @@ class CoordinatorRuntime(Generic[S]):
             self._new_shard(),
             partition,
             purgatory=self._purgatory,
-            clock=self._now,
+            clock=self.now,
             codec=settings.codec,
             commit_timeout_ms=settings.commit_timeout_ms,
             sweep=self._sweep,
@@ -244,6 +255,12 @@ class CoordinatorRuntime(Generic[S]):
         hosts, self._hosts = self._hosts, {}
         for host in hosts.values():
             self._close(host)
+
+
+@lru_cache(maxsize=10_000)
+def _hash_of(name: str) -> int:
+    """Return the absolute hash of a name: nearly every request needs it, and Python makes it slowly."""
+    return partition_for(name, 1 << 31)
 
 
 def _stopping() -> KafkaError:

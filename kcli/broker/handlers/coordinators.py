@@ -1,8 +1,12 @@
-"""FindCoordinator: no coordinator is there yet, every answer is COORDINATOR_NOT_AVAILABLE (KIP-699, KIP-932).
+"""FindCoordinator: the broker that coordinates a group (KIP-699 several at once, KIP-932 share groups).
 
-It is answered and not left out because librdkafka takes the API for the sign of a broker that knows the LZ4
-framing: without it a producer set to lz4 sends its batches uncompressed, and says nothing. Clients ask again
-and again without telling their users, so the first question of each client is told in the log.
+* The coordinator of a group leads the partition of `__consumer_offsets` that its name falls into. The first
+  question creates that topic.
+* Addresses are those of the listener that the request came in on; a coordinator without it is
+  COORDINATOR_NOT_AVAILABLE.
+* There is no transaction coordinator, which is COORDINATOR_NOT_AVAILABLE: clients ask again and again without
+  telling their users, so the first question of each connection is told in the log.
+* There are no share groups, which is INVALID_REQUEST as in a Kafka that has them switched off.
 """
 
 from __future__ import annotations
@@ -10,7 +14,9 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from kcli.broker.group_coordination import group_metadata_topic
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.group_partition import partition_for
 from kcli.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 
 if TYPE_CHECKING:
@@ -18,36 +24,71 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 _FIRST_BATCHED_VERSION = 4
-_FIRST_SHARE_VERSION = 6
-_SHARE = 2
-_KINDS = {0: "consumer groups", 1: "transactions", 2: "share groups"}
+_GROUP = 0
+_TRANSACTION = 1
 _log = logging.getLogger(__name__)
 
 
 def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """Answer COORDINATOR_NOT_AVAILABLE for every key, INVALID_REQUEST for a type that does not exist."""
-    highest = _SHARE if context.api_version >= _FIRST_SHARE_VERSION else _SHARE - 1
-    if 0 <= request.key_type <= highest:
-        if not context.told_no_coordinator:
-            context.told_no_coordinator = True
-            _log.warning(
-                "client `%s` from %s asks for a coordinator: kcli has no %s yet",
-                context.client_id,
-                context.peer_address,
-                _KINDS[request.key_type],
-            )
-        error = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "this broker coordinates nothing yet")
-    else:
-        error = KafkaError(ErrorCode.INVALID_REQUEST, f"there is no coordinator type {request.key_type}")
+    """Answer for each key with the address of its coordinator, or with why there is none."""
     if context.api_version < _FIRST_BATCHED_VERSION:
+        found = _coordinator(request.key, request.key_type, context)
         return FindCoordinatorResponse(
-            error_code=error.code, error_message=error.message, node_id=-1, host="", port=-1
+            error_code=found.error_code,
+            error_message=found.error_message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
         )
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(
-                key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
+        coordinators=[_coordinator(key, request.key_type, context) for key in request.coordinator_keys]
+    )
+
+
+def failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
+    """Answer every key with the same error."""
+    response = FindCoordinatorResponse(
+        error_code=error.code, error_message=error.message, node_id=-1, host="", port=-1
+    )
+    response.coordinators = [_not_found(key, error) for key in request.coordinator_keys]
+    return response
+
+
+def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinator:
+    try:
+        if key_type == _GROUP:
+            return _group_coordinator(key, context)
+        raise _no_such_coordinator(key_type, context)
+    except KafkaError as error:
+        return _not_found(key, error)
+
+
+def _group_coordinator(group_id: str, context: RequestContext) -> Coordinator:
+    broker = context.broker
+    topic = group_metadata_topic(broker)
+    leader = topic.partitions[partition_for(group_id, len(topic.partitions))].leader
+    for registration, endpoint in broker.image.brokers_with_listener(context.listener_name, [leader]):
+        if not registration.fenced:
+            return Coordinator(
+                key=group_id, node_id=leader, host=endpoint.host, port=endpoint.port, error_message=None
             )
-            for key in request.coordinator_keys
-        ]
+    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot be reached at present")
+
+
+def _no_such_coordinator(key_type: int, context: RequestContext) -> KafkaError:
+    if key_type != _TRANSACTION:
+        return KafkaError(ErrorCode.INVALID_REQUEST, f"there is no coordinator of type {key_type}")
+    if not context.told_no_coordinator:
+        context.told_no_coordinator = True
+        _log.warning(
+            "client `%s` from %s asks for a transaction coordinator: kcli has no transactions yet",
+            context.client_id,
+            context.peer_address,
+        )
+    return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator")
+
+
+def _not_found(key: str, error: KafkaError) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=-1, host="", port=-1, error_code=error.code, error_message=error.message
     )

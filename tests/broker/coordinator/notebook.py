@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kcli.broker.metadata_image import MetadataDelta, MetadataImage
     from kcli.protocol.error_codes import KafkaError
 
-TOPIC = "__consumer_offsets"
+TOPIC = "__notebook"
 OTHER_NODE = 2
 
 

@@ -199,7 +199,7 @@ async def test_what_nobody_waits_for_and_cannot_be_written_is_logged(
     async with notebook_node(tmp_path) as node:
         node.create(max_message_bytes="100")
         node.do(Append((record("x" * 200, 1),)))
-        assert "could not write 1 records to __consumer_offsets-0" in caplog.text
+        assert "could not write 1 records to __notebook-0" in caplog.text
 
 
 # --- replication

@@ -1,0 +1,78 @@
+"""The group coordinator of a node: its runtime, and the topic in which groups and offsets are kept.
+
+The topic is created when the first client asks for a coordinator. It gets as many replicas as configured, or
+as there can be: Kafka would wait for more brokers, and a cluster of one would wait for ever.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
+from kcli.broker.coordinator.group_coordinator import GroupCoordinator
+from kcli.broker.coordinator.runtime import CoordinatorRuntime, CoordinatorSettings
+from kcli.broker.group_settings import group_config
+from kcli.protocol.compression import Codec
+from kcli.protocol.coordinator_records import decode_record
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC
+
+if TYPE_CHECKING:
+    from kcli.broker.broker import Broker
+    from kcli.broker.metadata_image import TopicImage
+
+_log = logging.getLogger(__name__)
+
+GroupRuntime = CoordinatorRuntime[GroupCoordinator]
+
+
+def group_runtime(broker: Broker) -> GroupRuntime:
+    """Return what coordinates the groups of a node."""
+    config = group_config(broker.config)
+    settings = CoordinatorSettings(
+        partitions=broker.config.offsets_topic_num_partitions,
+        load_buffer_bytes=broker.config.offsets_load_buffer_size,
+        commit_timeout_ms=broker.config.offsets_commit_timeout_ms,
+        codec=Codec(broker.config.offsets_topic_compression_codec),
+        sweep_interval_ms=broker.config.offsets_retention_check_interval_ms,
+    )
+    return CoordinatorRuntime(
+        GROUP_METADATA_TOPIC,
+        new_shard=lambda: GroupCoordinator(config, image=lambda: broker.image, new_id=lambda: str(uuid4())),
+        sweep=GroupCoordinator.expire_offsets,
+        decode=decode_record,
+        settings=settings,
+        replica_manager=broker.replica_manager,
+        wall_ms=broker.wall_ms,
+    )
+
+
+def group_metadata_topic(broker: Broker) -> TopicImage:
+    """Return the topic of groups and offsets, which is created if it is missing.
+
+    Raises `KafkaError` COORDINATOR_NOT_AVAILABLE if that is not possible now.
+    """
+    topic = broker.image.topics.get(GROUP_METADATA_TOPIC)
+    if topic is not None:
+        return topic
+    config, controller = broker.config, broker.controller
+    replicas = sum(each.is_active for each in broker.image.brokers.values())
+    if controller.max_replicas is not None:
+        replicas = min(replicas, controller.max_replicas)
+    wanted = NewTopic(
+        GROUP_METADATA_TOPIC,
+        config.offsets_topic_num_partitions,
+        max(min(config.offsets_topic_replication_factor, replicas), 1),
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
+    )
+    (outcome,) = controller.create_topics([wanted], defaults=TopicDefaults(configs=config.topic_defaults))
+    if isinstance(outcome, KafkaError):
+        _log.error("cannot create `%s`: %s", GROUP_METADATA_TOPIC, outcome.message)
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, outcome.message)
+    return broker.image.topics.get(GROUP_METADATA_TOPIC, outcome)

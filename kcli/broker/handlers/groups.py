@@ -1,0 +1,221 @@
+"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; ListGroups, DescribeGroups, DeleteGroups.
+
+* A request for a group goes to the shard of its partition. Who is not its coordinator says NOT_COORDINATOR,
+  who still reads the log COORDINATOR_LOAD_IN_PROGRESS; but then a heartbeat is answered with no error, so
+  that members stay.
+* An empty group id is INVALID_GROUP_ID where members are concerned. Such a group may be described and
+  deleted, for offsets may be committed without a name.
+* ListGroups tells the groups of the broker asked; it is an error while any of them is being read. Filters do
+  not distinguish case, and one that names no state or type matches nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.coordinator.client_info import ClientInfo
+from kcli.broker.coordinator.shard_host import Answer
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
+from kcli.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
+from kcli.protocol.messages.heartbeat import HeartbeatResponse
+from kcli.protocol.messages.join_group import JoinGroupResponse
+from kcli.protocol.messages.leave_group import LeaveGroupResponse
+from kcli.protocol.messages.list_groups import ListGroupsResponse
+from kcli.protocol.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from kcli.broker.group_coordination import GroupRuntime
+    from kcli.broker.request_context import RequestContext
+    from kcli.protocol.messages.delete_groups import DeleteGroupsRequest
+    from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
+    from kcli.protocol.messages.heartbeat import HeartbeatRequest
+    from kcli.protocol.messages.join_group import JoinGroupRequest
+    from kcli.protocol.messages.leave_group import LeaveGroupRequest
+    from kcli.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
+    from kcli.protocol.messages.sync_group import SyncGroupRequest
+
+GROUP_OPERATIONS = 0b1101_0100_1000
+"""Every operation on a group, as a bit field: nobody is refused anything without an authorizer."""
+
+
+def client_info(context: RequestContext) -> ClientInfo:
+    """Return who asks, as groups remember it."""
+    return ClientInfo(context.client_id, f"/{context.peer_address}")
+
+
+# --- members -----------------------------------------------------------------------------------------
+
+
+def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Answer:
+    """Let a client join; the answer waits for the other members."""
+    _check_group_id(request.group_id)
+    version, client = context.api_version, client_info(context)
+    response: JoinGroupResponse | Answer = context.broker.groups.ask_for(
+        request.group_id,
+        lambda shard, now, token: shard.join_group(now, token, request, version, client),
+    )
+    return response
+
+
+def failed_join_group(request: JoinGroupRequest, error: KafkaError) -> JoinGroupResponse:
+    """Answer with an error and the member id that the client has."""
+    return JoinGroupResponse(
+        error_code=error.code, protocol_name="", leader="", member_id=request.member_id, members=[]
+    )
+
+
+def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Answer:
+    """Give a member its assignment; the answer waits for the leader's."""
+    _check_group_id(request.group_id)
+    version = context.api_version
+    response: SyncGroupResponse | Answer = context.broker.groups.ask_for(
+        request.group_id, lambda shard, now, token: shard.sync_group(now, token, request, version)
+    )
+    return response
+
+
+def failed_sync_group(request: SyncGroupRequest, error: KafkaError) -> SyncGroupResponse:
+    """Answer with an error and no assignment."""
+    return SyncGroupResponse(error_code=error.code, assignment=b"")
+
+
+def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | Answer:
+    """Note that a member lives, and tell it of a rebalance."""
+    _check_group_id(request.group_id)
+    response: HeartbeatResponse | Answer = context.broker.groups.ask_for(
+        request.group_id, lambda shard, now, token: shard.heartbeat(now, token, request)
+    )
+    return response
+
+
+def failed_heartbeat(request: HeartbeatRequest, error: KafkaError) -> HeartbeatResponse:
+    """Answer with the error, unless it is that the group is being read."""
+    loading = error.code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
+
+
+def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Answer:
+    """Let members go, by member id or by instance id."""
+    _check_group_id(request.group_id)
+    version = context.api_version
+    response: LeaveGroupResponse | Answer = context.broker.groups.ask_for(
+        request.group_id, lambda shard, now, token: shard.leave_group(now, token, request, version)
+    )
+    return response
+
+
+def failed_leave_group(request: LeaveGroupRequest, error: KafkaError) -> LeaveGroupResponse:
+    """Answer with an error for the request as a whole."""
+    return LeaveGroupResponse(error_code=error.code)
+
+
+def _check_group_id(group_id: str) -> None:
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+
+
+# --- groups ------------------------------------------------------------------------------------------
+
+
+def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGroupsResponse:
+    """Answer with the groups that this broker coordinates, those in the states and of the types asked for."""
+    states = {state.strip().lower() for state in request.states_filter}
+    types = {kind.lower() for kind in request.types_filter}
+    return ListGroupsResponse(
+        groups=[
+            group
+            for shard in list(context.broker.groups.shards())
+            for group in shard.list_groups()
+            if _is_wanted(group, states, types)
+        ]
+    )
+
+
+def _is_wanted(group: ListedGroup, states: set[str], types: set[str]) -> bool:
+    return (not states or group.group_state.lower() in states) and (
+        not types or group.group_type.lower() in types
+    )
+
+
+def failed_list_groups(request: ListGroupsRequest, error: KafkaError) -> ListGroupsResponse:
+    """Answer with an error and no groups."""
+    return ListGroupsResponse(error_code=error.code, groups=[])
+
+
+def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
+    """Answer with state, protocol and members of each group."""
+    groups = [_described(group_id, context) for group_id in request.groups]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return DescribeGroupsResponse(groups=groups)
+
+
+def _described(group_id: str, context: RequestContext) -> DescribedGroup:
+    runtime = context.broker.groups
+    try:
+        shard = runtime.shard(runtime.partition_for(group_id))
+        (group,) = shard.describe_groups(runtime.now(), [group_id], context.api_version)
+    except KafkaError as error:
+        return _not_described(group_id, error)
+    return group
+
+
+def failed_describe_groups(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:
+    """Answer every group with the same error."""
+    return DescribeGroupsResponse(groups=[_not_described(group_id, error) for group_id in request.groups])
+
+
+def _not_described(group_id: str, error: KafkaError) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error.code,
+        group_id=group_id,
+        group_state="",
+        protocol_type="",
+        protocol_data="",
+        members=[],
+    )
+
+
+def delete_groups(
+    request: DeleteGroupsRequest, context: RequestContext
+) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
+    """Delete groups that have no members, and their offsets."""
+    runtime = context.broker.groups
+    by_partition: dict[int, list[str]] = {}
+    for group_id in dict.fromkeys(request.groups_names):
+        by_partition.setdefault(runtime.partition_for(group_id), []).append(group_id)
+    answers = [_delete(runtime, index, group_ids) for index, group_ids in by_partition.items()]
+    if any(isinstance(answer, Answer) for answer in answers):
+        return _gather_deleted(runtime, answers)
+    return DeleteGroupsResponse(results=[result for results in answers for result in results])
+
+
+def _delete(runtime: GroupRuntime, index: int, group_ids: list[str]) -> Any:  # noqa: ANN401 - as `ask`
+    try:
+        return runtime.ask(index, lambda shard, now, token: shard.delete_groups(now, token, group_ids))
+    except KafkaError as error:
+        return _not_deleted(group_ids, error)
+
+
+async def _gather_deleted(runtime: GroupRuntime, answers: list[Any]) -> DeleteGroupsResponse:
+    results: list[DeletableGroupResult] = []
+    for answer in answers:
+        results += await runtime.wait(answer) if isinstance(answer, Answer) else answer
+    return DeleteGroupsResponse(results=results)
+
+
+def failed_delete_groups(request: DeleteGroupsRequest, error: KafkaError) -> DeleteGroupsResponse:
+    """Answer every group with the same error."""
+    return DeleteGroupsResponse(results=_not_deleted(request.groups_names, error))
+
+
+def _not_deleted(group_ids: list[str], error: KafkaError) -> list[DeletableGroupResult]:
+    return [
+        DeletableGroupResult(group_id=group_id, error_code=error.code)
+        for group_id in dict.fromkeys(group_ids)
+    ]

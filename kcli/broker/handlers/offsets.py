@@ -1,0 +1,294 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: the offsets that groups have committed.
+
+* Partitions that do not exist are answered each for itself, and the coordinator is asked for the rest. If
+  nothing is left to commit it is not asked, whatever the group.
+* Version 0 of commit and fetch was about ZooKeeper; it is served like version 1.
+* From version 10 topics go by id (KIP-848): an unknown id is UNKNOWN_TOPIC_ID, and fetching all offsets
+  leaves out topics that are gone.
+* OffsetFetch asks for all partitions with null. From version 8 on it asks for several groups, each of which
+  has its own error; before 2 an error stands in every partition, as there is no other place.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.offset_commit import (
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kcli.protocol.messages.offset_delete import (
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kcli.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from kcli.broker.coordinator.shard_host import Answer
+    from kcli.broker.metadata_image import TopicImage
+    from kcli.broker.request_context import RequestContext
+    from kcli.protocol.messages.offset_commit import OffsetCommitRequest
+    from kcli.protocol.messages.offset_delete import OffsetDeleteRequest
+    from kcli.protocol.messages.offset_fetch import OffsetFetchRequest
+
+NO_OFFSET = -1
+ERRORS_ABOVE_FROM = 2
+GROUPS_FROM = 8
+TOPIC_IDS_FROM = 10
+
+Topic = TypeVar("Topic", "OffsetCommitRequestTopic", "OffsetDeleteRequestTopic")
+Refused = list[tuple[Any, list[int], ErrorCode]]
+"""Topics of a request, which of their partitions are refused, and why."""
+
+
+# --- commit ------------------------------------------------------------------------------------------
+
+
+def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | Answer:
+    """Store offsets; the answer waits until they are stored."""
+    version = context.api_version
+    image = context.broker.image
+    if version >= TOPIC_IDS_FROM:
+        found = [image.topics_by_id.get(topic.topic_id) for topic in request.topics]
+        known, refused = _existing(request.topics, found, ErrorCode.UNKNOWN_TOPIC_ID)
+    else:
+        known, refused = _existing(request.topics, [image.topics.get(each.name) for each in request.topics])
+    if not known:
+        return _with_refused_commits(OffsetCommitResponse(topics=[]), refused)
+    if refused:
+        request = copy(request)
+        request.topics = known
+    response: OffsetCommitResponse | Answer = context.broker.groups.ask_for(
+        request.group_id,
+        lambda shard, now, token: shard.offset_commit(now, token, request, version),
+        (lambda response: _with_refused_commits(response, refused)) if refused else None,
+    )
+    return response
+
+
+def failed_offset_commit(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
+    """Answer every partition with the same error."""
+    refused: Refused = [
+        (topic, [each.partition_index for each in topic.partitions], error.code) for topic in request.topics
+    ]
+    return _with_refused_commits(OffsetCommitResponse(topics=[]), refused)
+
+
+def _with_refused_commits(response: OffsetCommitResponse, refused: Refused) -> OffsetCommitResponse:
+    topics = {(topic.topic_id, topic.name): topic for topic in response.topics}
+    for topic, indexes, error in refused:
+        row = topics.get((topic.topic_id, topic.name))
+        if row is None:
+            row = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
+            topics[topic.topic_id, topic.name] = row
+            response.topics.append(row)
+        row.partitions += [
+            OffsetCommitResponsePartition(partition_index=index, error_code=error) for index in indexes
+        ]
+    return response
+
+
+# --- delete ------------------------------------------------------------------------------------------
+
+
+def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse | Answer:
+    """Forget offsets of partitions that nobody in the group reads (KIP-496)."""
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    image = context.broker.image
+    known, refused = _existing(request.topics, [image.topics.get(topic.name) for topic in request.topics])
+    if refused:
+        request = copy(request)
+        request.topics = known
+    response: OffsetDeleteResponse | Answer = context.broker.groups.ask_for(
+        request.group_id,
+        lambda shard, now, token: shard.offset_delete(now, token, request),
+        (lambda response: _with_refused_deletions(response, refused)) if refused else None,
+    )
+    return response
+
+
+def failed_offset_delete(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
+    """Answer with an error for the group."""
+    return OffsetDeleteResponse(error_code=error.code, topics=[])
+
+
+def _with_refused_deletions(response: OffsetDeleteResponse, refused: Refused) -> OffsetDeleteResponse:
+    if response.error_code != ErrorCode.NONE:
+        return response
+    topics = {topic.name: topic for topic in response.topics}
+    for topic, indexes, error in refused:
+        row = topics.get(topic.name)
+        if row is None:
+            row = topics[topic.name] = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
+            response.topics.append(row)
+        row.partitions += [
+            OffsetDeleteResponsePartition(partition_index=index, error_code=error) for index in indexes
+        ]
+    return response
+
+
+def _existing(
+    topics: list[Topic],
+    images: list[TopicImage | None],
+    unknown: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+) -> tuple[list[Topic], Refused]:
+    """Return what of a request is about partitions that there are, with names for ids, and the rest."""
+    known: list[Topic] = []
+    refused: Refused = []
+    for topic, found in zip(topics, images, strict=True):
+        if found is None:
+            refused.append((topic, [each.partition_index for each in topic.partitions], unknown))
+            continue
+        topic.name = found.name
+        count = len(found.partitions)
+        missing = [each.partition_index for each in topic.partitions if not 0 <= each.partition_index < count]
+        if missing:
+            refused.append((topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic = copy(topic)
+            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        if topic.partitions:
+            known.append(topic)
+    return known, refused
+
+
+# --- fetch -------------------------------------------------------------------------------------------
+
+
+def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+    """Answer with the committed offsets of each group."""
+    version = context.api_version
+    if version >= GROUPS_FROM:
+        groups = [_fetch(group, request.require_stable, context) for group in request.groups]
+        return OffsetFetchResponse(groups=groups)
+    group = _fetch(_as_group(request), request.require_stable, context)
+    if group.error_code and version < ERRORS_ABOVE_FROM:
+        return _failed_everywhere(request, group.error_code)
+    return OffsetFetchResponse(error_code=group.error_code, topics=[_as_topic(each) for each in group.topics])
+
+
+def failed_offset_fetch(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
+    """Answer every group, every partition and the response as a whole with the same error."""
+    response = _failed_everywhere(request, error.code)
+    response.error_code = error.code
+    response.groups = [_failed_group(group.group_id, error) for group in request.groups]
+    return response
+
+
+def _failed_everywhere(request: OffsetFetchRequest, error: int) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+    )
+
+
+def _fetch(
+    request: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
+) -> OffsetFetchResponseGroup:
+    runtime = context.broker.groups
+    try:
+        shard = runtime.shard(runtime.partition_for(request.group_id))
+        if context.api_version < TOPIC_IDS_FROM:
+            return shard.offset_fetch(runtime.now(), request, require_stable=require_stable)
+        return _fetch_by_id(request, require_stable, context)
+    except KafkaError as error:
+        return _failed_group(request.group_id, error)
+
+
+def _fetch_by_id(
+    request: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
+) -> OffsetFetchResponseGroup:
+    runtime, image = context.broker.groups, context.broker.image
+    unknown: list[OffsetFetchRequestTopics] = []
+    if request.topics is not None:
+        known: list[OffsetFetchRequestTopics] = []
+        for topic in request.topics:
+            found = image.topics_by_id.get(topic.topic_id)
+            if found is None:
+                unknown.append(topic)
+            else:
+                topic.name = found.name
+                known.append(topic)
+        request.topics = known
+    shard = runtime.shard(runtime.partition_for(request.group_id))
+    group = shard.offset_fetch(runtime.now(), request, require_stable=require_stable)
+    if group.error_code:
+        return group
+    if request.topics is None:
+        group.topics = [row for row in group.topics if row.name in image.topics]
+        for row in group.topics:
+            row.topic_id = image.topics[row.name].topic_id
+    group.topics += map(_unknown_topic, unknown)
+    return group
+
+
+def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=NO_OFFSET,
+                metadata="",
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _failed_group(group_id: str, error: KafkaError) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=error.code)
+
+
+def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """Return the one group of an older request."""
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def _as_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    """Return a topic as older responses have it."""
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=each.partition_index,
+                committed_offset=each.committed_offset,
+                committed_leader_epoch=each.committed_leader_epoch,
+                metadata=each.metadata,
+                error_code=each.error_code,
+            )
+            for each in topic.partitions
+        ],
+    )
