@@ -11,40 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from decimal import Decimal
-from enum import Enum, IntEnum
+from enum import Enum
 from typing import Any, Generic, TypeVar, overload
 
 from kcli.errors import KcliError
+from kcli.protocol.config_kinds import ConfigType
 
 T = TypeVar("T")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
-
-
-class ConfigType(IntEnum):
-    """A configuration's type, numbered as in DescribeConfigs responses (KIP-569)."""
-
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from, numbered as in DescribeConfigs responses."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
 
 
 class UpdateMode(Enum):

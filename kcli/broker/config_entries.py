@@ -12,8 +12,9 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.broker_configs import BROKER_CONFIGS, broker_synonyms
-from kcli.broker.config_definition import ConfigDefinition, ConfigSource, InvalidConfig, UpdateMode
+from kcli.broker.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
 from kcli.broker.topic_configs import TOPIC_CONFIGS
+from kcli.protocol.config_kinds import ConfigSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -63,7 +64,7 @@ def new_topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> lis
     """Return the same as CreateTopics reports it: without synonyms, and with sources in other units too."""
     entries = []
     for entry in topic_entries(config, overrides):
-        source = ConfigSource.TOPIC
+        source = ConfigSource.DYNAMIC_TOPIC_CONFIG
         if entry.name not in overrides:
             source = _source_of_any(config, TOPIC_CONFIGS[entry.name])
         entries.append(ConfigEntry(entry.definition, entry.value, source))
@@ -85,7 +86,7 @@ def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
     for name, text in sorted(config.dynamic_default.items()):
         row = BROKER_CONFIGS[name]
         value = None if row.is_sensitive else text
-        source = ConfigSource.DYNAMIC_DEFAULT_BROKER
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
         entries.append(
             ConfigEntry(row, value, source, _read_only(row), (ConfigSynonym(name, value, source),))
         )
@@ -98,7 +99,7 @@ def _topic_entry(config: BrokerConfig, row: TopicConfig, overrides: Mapping[str,
     value = definition.to_text(config.topic_defaults[row.name])
     if row.name in overrides:
         value = _own_text(definition, overrides[row.name])
-        synonyms.insert(0, ConfigSynonym(row.name, value, ConfigSource.TOPIC))
+        synonyms.insert(0, ConfigSynonym(row.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
     return ConfigEntry(definition, value, _first_source(synonyms), synonyms=tuple(synonyms))
 
 
@@ -121,14 +122,14 @@ def _read_only(row: ConfigDefinition[Any]) -> bool:
 
 
 def _first_source(synonyms: list[ConfigSynonym] | tuple[ConfigSynonym, ...]) -> ConfigSource:
-    return synonyms[0].source if synonyms else ConfigSource.DEFAULT
+    return synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
 
 
 def _layers(config: BrokerConfig) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
     return (
-        (ConfigSource.DYNAMIC_BROKER, config.dynamic_broker),
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER, config.dynamic_default),
-        (ConfigSource.STATIC_BROKER, config.static),
+        (ConfigSource.DYNAMIC_BROKER_CONFIG, config.dynamic_broker),
+        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, config.dynamic_default),
+        (ConfigSource.STATIC_BROKER_CONFIG, config.static),
     )
 
 
@@ -145,11 +146,11 @@ def _all_synonyms(config: BrokerConfig, names: tuple[str, ...]) -> Iterator[Conf
     for name in names:
         default = BROKER_CONFIGS[name].default_text
         if default is not None:
-            yield ConfigSynonym(name, default, ConfigSource.DEFAULT)
+            yield ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG)
 
 
 def _source_of_any(config: BrokerConfig, row: TopicConfig) -> ConfigSource:
     for source, layer in _layers(config):
         if any(synonym.name in layer for synonym in row.synonyms):
             return source
-    return ConfigSource.DEFAULT
+    return ConfigSource.DEFAULT_CONFIG

@@ -7,7 +7,6 @@ whatever they left alone. Applying is pure, so replaying the log gives the image
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -19,6 +18,7 @@ from kcli.broker.registrations import (
     TopicImage,
 )
 from kcli.errors import KcliError
+from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -49,7 +49,6 @@ __all__ = [
     "EMPTY_IMAGE",
     "BrokerRegistration",
     "ConfigResource",
-    "ConfigResourceType",
     "Endpoint",
     "InvalidMetadata",
     "LeaderRecoveryState",
@@ -65,17 +64,6 @@ __all__ = [
 
 ConfigResource = tuple[int, str]
 """Type and name of what a configuration belongs to; the name of all brokers' default is empty."""
-
-
-class ConfigResourceType(IntEnum):
-    """What may have a configuration, numbered as on the wire."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 class MetadataBatch(NamedTuple):

@@ -14,8 +14,8 @@ from kcli.broker.controller.replication_control import UNASSIGNED_DIRECTORY
 from kcli.broker.encoded_metadata import EncodedMetadata
 from kcli.broker.fetch_data import FetchedPartition
 from kcli.broker.group_commit import GroupCommit
-from kcli.broker.metadata_image import ConfigResourceType
 from kcli.broker.partition import Partition
+from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import INTERNAL_TOPICS
 from kcli.protocol.uuids import ZERO_UUID

@@ -16,7 +16,6 @@ from kcli.broker.config_definition import (
     LONG_MAX,
     Check,
     ConfigDefinition,
-    ConfigType,
     InvalidConfig,
     UpdateMode,
     at_least,
@@ -24,6 +23,7 @@ from kcli.broker.config_definition import (
     between_or,
     one_of,
 )
+from kcli.protocol.config_kinds import ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from kcli.broker.config_definition import (
     ConfigDefinition,
-    ConfigType,
     InvalidConfig,
     at_least,
     between,
@@ -22,6 +21,7 @@ from kcli.broker.config_definition import (
     optional,
     words,
 )
+from kcli.protocol.config_kinds import ConfigType
 
 
 def definition(type: ConfigType) -> ConfigDefinition[object]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kcli.broker.config import BrokerConfig
-from kcli.broker.config_definition import ConfigDefinition, ConfigSource, ConfigType
+from kcli.broker.config_definition import ConfigDefinition
 from kcli.broker.config_entries import (
     ConfigEntry,
     broker_entries,
@@ -13,6 +13,7 @@ from kcli.broker.config_entries import (
     new_topic_entries,
     topic_entries,
 )
+from kcli.protocol.config_kinds import ConfigSource, ConfigType
 
 TOPIC, OWN, DEFAULTS, STATIC, BUILT_IN = 1, 2, 3, 4, 5
 
@@ -139,4 +140,4 @@ def test_a_new_topic_reports_sources_in_other_units_too() -> None:
 
 def test_a_password_is_sensitive() -> None:
     secret = ConfigDefinition("a.password", ConfigType.PASSWORD, None, "A password.")
-    assert ConfigEntry(secret, None, ConfigSource.STATIC_BROKER).is_sensitive
+    assert ConfigEntry(secret, None, ConfigSource.STATIC_BROKER_CONFIG).is_sensitive

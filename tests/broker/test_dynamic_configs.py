@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kcli.broker.broker_configs import SETTINGS
-from kcli.broker.config_definition import ConfigType, UpdateMode
+from kcli.broker.config_definition import UpdateMode
 from kcli.broker.controller.configuration_control import ConfigChange, ConfigOperation
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.metadata_image import ConfigResourceType
 from kcli.broker.topic_configs import TOPIC_CONFIGS
+from kcli.protocol.config_kinds import ConfigResourceType, ConfigType
 from kcli.storage.log_config import LogConfig
 from tests.support.running_cluster import running_cluster
 

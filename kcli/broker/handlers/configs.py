@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kcli.broker.config_definition import ConfigSource
 from kcli.broker.config_entries import broker_entries, default_broker_entries, topic_entries
 from kcli.broker.controller.configuration_control import ConfigChange, ConfigOperation
 from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.topics import topic_defaults
-from kcli.broker.metadata_image import ConfigResourceType
+from kcli.protocol.config_kinds import ConfigResourceType, ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
 from kcli.protocol.messages import incremental_alter_configs as incremental
@@ -223,7 +222,7 @@ def _described(
         config_type=entry.definition.type,
     )
     if version == 0:
-        described.is_default = entry.source is ConfigSource.DEFAULT
+        described.is_default = entry.source is ConfigSource.DEFAULT_CONFIG
     if request.include_synonyms:
         described.synonyms = [
             DescribeConfigsSynonym(name=each.name, value=each.value, source=each.source)

@@ -86,10 +86,7 @@ from kcli.client.admin.types import (
     ConfigEntry,
     ConfigOperation,
     ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
     ConfigSynonym,
-    ConfigType,
     FeatureRange,
     LogDirDescription,
     NewPartitions,
@@ -103,6 +100,7 @@ from kcli.client.admin.types import (
     TopicListing,
 )
 from kcli.client.metadata import Node, TopicPartition
+from kcli.protocol.config_kinds import ConfigResourceType, ConfigSource, ConfigType
 
 __all__ = [
     "CLASSIC",

@@ -9,12 +9,10 @@ from kcli.client.admin.types import (
     ConfigAlteration,
     ConfigEntry,
     ConfigResource,
-    ConfigResourceType,
-    ConfigSource,
     ConfigSynonym,
-    ConfigType,
 )
 from kcli.client.routing import ANY, CONTROLLER, Target
+from kcli.protocol.config_kinds import ConfigResourceType, ConfigSource, ConfigType
 from kcli.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

@@ -1,8 +1,4 @@
-"""What the admin calls take and give: frozen values without behaviour.
-
-Numbers of resource types, config sources and config types are the wire's (Kafka classes `ConfigResource`,
-`ConfigEntry`).
-"""
+"""What the admin calls take and give: frozen values without behaviour."""
 
 from __future__ import annotations
 
@@ -10,12 +6,14 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.protocol.config_kinds import ConfigSource, ConfigType
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kcli.client.metadata import Node
+    from kcli.protocol.config_kinds import ConfigResourceType
     from kcli.protocol.error_codes import KafkaError
 
 AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
@@ -101,51 +99,11 @@ class TopicDescription:
         return len(self.partitions[0].replicas) if self.partitions else 0
 
 
-class ConfigResourceType(IntEnum):
-    """What a configuration belongs to."""
-
-    UNKNOWN = 0
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
 class ConfigResource(NamedTuple):
     """A resource with configs. A broker's name is its id as text; "" is the default of all brokers."""
 
     type: ConfigResourceType
     name: str
-
-
-class ConfigSource(IntEnum):
-    """Where a value comes from."""
-
-    UNKNOWN = 0
-    DYNAMIC_TOPIC_CONFIG = 1
-    DYNAMIC_BROKER_CONFIG = 2
-    DYNAMIC_DEFAULT_BROKER_CONFIG = 3
-    STATIC_BROKER_CONFIG = 4
-    DEFAULT_CONFIG = 5
-    DYNAMIC_BROKER_LOGGER_CONFIG = 6
-    DYNAMIC_CLIENT_METRICS_CONFIG = 7
-    DYNAMIC_GROUP_CONFIG = 8
-
-
-class ConfigType(IntEnum):
-    """The type of a value."""
-
-    UNKNOWN = 0
-    BOOLEAN = 1
-    STRING = 2
-    INT = 3
-    SHORT = 4
-    LONG = 5
-    DOUBLE = 6
-    LIST = 7
-    CLASS = 8
-    PASSWORD = 9
 
 
 class ConfigOperation(IntEnum):
