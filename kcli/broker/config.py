@@ -18,12 +18,15 @@ from kcli.broker.config_definition import InvalidConfig
 from kcli.broker.group_settings import check_group_settings
 from kcli.broker.inert_configs import INERT_CONFIGS, is_inert, warning
 from kcli.broker.listener_config import ListenerConfig, parse_listeners, parse_protocol_map
-from kcli.broker.topic_configs import TOPIC_CONFIGS, TopicConfig, check_topic_configs, parse_topic_configs
+from kcli.broker.topic_configs import TOPIC_CONFIGS
+from kcli.broker.topic_overrides import check_topic_configs, parse_topic_configs
 from kcli.errors import UsageError
 from kcli.storage.log_config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kcli.broker.topic_config import TopicConfig
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 _LOG_CONFIG_FIELDS = frozenset(LogConfig.__dataclass_fields__)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kcli.broker.config import BrokerConfig
-    from kcli.broker.topic_configs import TopicConfig
+    from kcli.broker.topic_config import TopicConfig
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,23 @@
 """TOPIC_CONFIGS: every topic configuration, and the broker configurations that are their defaults.
 
-One row per topic configuration of Kafka 4.3 (classes `LogConfig` and `ServerTopicConfigSynonyms`). A row
-names the broker configurations that give a topic its default, most specific first; those that only differ
-in unit (`log.retention.hours`) carry a factor. `LOG_BROKER_CONFIGS` is derived from the same rows.
+One row per topic configuration of Kafka 4.3 (class `LogConfig`); `LOG_BROKER_CONFIGS` is derived from them.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config_definition import (
     INT_MAX,
     LONG_MAX,
-    Check,
     ConfigDefinition,
-    InvalidConfig,
-    UpdateMode,
     at_least,
     between,
     between_or,
     one_of,
 )
+from kcli.broker.topic_config import Synonym, TopicConfig, other_unit, topic_row
 from kcli.protocol.config_kinds import ConfigType
 
 if TYPE_CHECKING:
@@ -35,77 +30,17 @@ _MINUTE_MS = 60 * 1000
 _REPLICA = re.compile(r"\d+:\d+", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Synonym:
-    """A broker configuration that gives a topic configuration its default.
-
-    `factor` converts its unit to the topic's. `definition` is the broker's own row.
-    """
-
-    definition: ConfigDefinition[Any]
-    factor: int = 1
-
-    @property
-    def name(self) -> str:
-        return self.definition.name
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfig:
-    """A topic configuration and its broker synonyms, in order of precedence."""
-
-    definition: ConfigDefinition[Any]
-    synonyms: tuple[Synonym, ...] = ()
-
-    @property
-    def name(self) -> str:
-        return self.definition.name
-
-
 def _throttled_replicas(value: tuple[str, ...]) -> str | None:
     if value in {(), ("*",)} or all(_REPLICA.fullmatch(word) for word in value):
         return None
     return "must be `*` or a list of partition:broker pairs"
 
 
-def _topic(
-    name: str,
-    type: ConfigType,
-    default: object,
-    doc: str,
-    *,
-    broker: str | None = None,
-    check: Check | None = None,
-    others: tuple[Synonym, ...] = (),
-    has_broker_default: bool = True,
-) -> TopicConfig:
-    """Build a row. `broker` is the name of the main synonym, which has the same type and check.
-
-    When `others` give the value in another unit, the main synonym has no default of its own.
-    """
-    definition = ConfigDefinition(name, type, default, doc, check=check)
-    if broker is None:
-        return TopicConfig(definition, others)
-    main: ConfigDefinition[Any] = ConfigDefinition(
-        broker,
-        type,
-        default if has_broker_default and not others else None,
-        f"The default of the topic configuration `{name}`: {doc[0].lower()}{doc[1:]}",
-        check=check,
-        mode=UpdateMode.CLUSTER_WIDE,
-    )
-    return TopicConfig(definition, (Synonym(main), *others))
-
-
-def _other_unit(name: str, default: int | None, factor: int, doc: str, check: Check | None = None) -> Synonym:
-    return Synonym(ConfigDefinition(name, ConfigType.INT, default, doc, check=check), factor)
-
-
 _INT, _LONG, _BOOLEAN = ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN
 _STRING, _DOUBLE, _LIST = ConfigType.STRING, ConfigType.DOUBLE, ConfigType.LIST
 
 _SEGMENTS = (
-    _topic(
+    topic_row(
         "segment.bytes",
         _INT,
         1 << 30,
@@ -113,16 +48,16 @@ _SEGMENTS = (
         broker="log.segment.bytes",
         check=at_least(_MEBIBYTE),
     ),
-    _topic(
+    topic_row(
         "segment.ms",
         _LONG,
         _WEEK_MS,
         "Age at which a segment that is not empty is closed even though it is not full, in milliseconds.",
         broker="log.roll.ms",
         check=at_least(1),
-        others=(_other_unit("log.roll.hours", 168, _HOUR_MS, "`log.roll.ms` in hours.", at_least(1)),),
+        others=(other_unit("log.roll.hours", 168, _HOUR_MS, "`log.roll.ms` in hours.", at_least(1)),),
     ),
-    _topic(
+    topic_row(
         "segment.jitter.ms",
         _LONG,
         0,
@@ -130,10 +65,10 @@ _SEGMENTS = (
         broker="log.roll.jitter.ms",
         check=at_least(0),
         others=(
-            _other_unit("log.roll.jitter.hours", 0, _HOUR_MS, "`log.roll.jitter.ms` in hours.", at_least(0)),
+            other_unit("log.roll.jitter.hours", 0, _HOUR_MS, "`log.roll.jitter.ms` in hours.", at_least(0)),
         ),
     ),
-    _topic(
+    topic_row(
         "segment.index.bytes",
         _INT,
         10 << 20,
@@ -141,7 +76,7 @@ _SEGMENTS = (
         broker="log.index.size.max.bytes",
         check=at_least(4),
     ),
-    _topic(
+    topic_row(
         "index.interval.bytes",
         _INT,
         4096,
@@ -149,7 +84,7 @@ _SEGMENTS = (
         broker="log.index.interval.bytes",
         check=at_least(0),
     ),
-    _topic(
+    topic_row(
         "preallocate",
         _BOOLEAN,
         False,
@@ -159,7 +94,7 @@ _SEGMENTS = (
 )
 
 _FLUSH_AND_DELETE = (
-    _topic(
+    topic_row(
         "flush.messages",
         _LONG,
         LONG_MAX,
@@ -167,7 +102,7 @@ _FLUSH_AND_DELETE = (
         broker="log.flush.interval.messages",
         check=at_least(1),
     ),
-    _topic(
+    topic_row(
         "flush.ms",
         _LONG,
         LONG_MAX,
@@ -185,7 +120,7 @@ _FLUSH_AND_DELETE = (
             ),
         ),
     ),
-    _topic(
+    topic_row(
         "retention.ms",
         _LONG,
         _WEEK_MS,
@@ -193,18 +128,18 @@ _FLUSH_AND_DELETE = (
         broker="log.retention.ms",
         check=at_least(-1),
         others=(
-            _other_unit("log.retention.minutes", None, _MINUTE_MS, "`log.retention.ms` in minutes."),
-            _other_unit("log.retention.hours", 168, _HOUR_MS, "`log.retention.ms` in hours."),
+            other_unit("log.retention.minutes", None, _MINUTE_MS, "`log.retention.ms` in minutes."),
+            other_unit("log.retention.hours", 168, _HOUR_MS, "`log.retention.ms` in hours."),
         ),
     ),
-    _topic(
+    topic_row(
         "retention.bytes",
         _LONG,
         -1,
         "Size of a partition above which its oldest segments are deleted; -1 is without limit.",
         broker="log.retention.bytes",
     ),
-    _topic(
+    topic_row(
         "cleanup.policy",
         _LIST,
         ("delete",),
@@ -213,7 +148,7 @@ _FLUSH_AND_DELETE = (
         broker="log.cleanup.policy",
         check=one_of("compact", "delete"),
     ),
-    _topic(
+    topic_row(
         "file.delete.delay.ms",
         _LONG,
         60_000,
@@ -224,7 +159,7 @@ _FLUSH_AND_DELETE = (
 )
 
 _COMPACTION = (
-    _topic(
+    topic_row(
         "delete.retention.ms",
         _LONG,
         24 * _HOUR_MS,
@@ -232,7 +167,7 @@ _COMPACTION = (
         broker="log.cleaner.delete.retention.ms",
         check=at_least(0),
     ),
-    _topic(
+    topic_row(
         "min.cleanable.dirty.ratio",
         _DOUBLE,
         0.5,
@@ -240,7 +175,7 @@ _COMPACTION = (
         broker="log.cleaner.min.cleanable.ratio",
         check=between(0, 1),
     ),
-    _topic(
+    topic_row(
         "min.compaction.lag.ms",
         _LONG,
         0,
@@ -248,7 +183,7 @@ _COMPACTION = (
         broker="log.cleaner.min.compaction.lag.ms",
         check=at_least(0),
     ),
-    _topic(
+    topic_row(
         "max.compaction.lag.ms",
         _LONG,
         LONG_MAX,
@@ -259,7 +194,7 @@ _COMPACTION = (
 )
 
 _RECORDS = (
-    _topic(
+    topic_row(
         "max.message.bytes",
         _INT,
         1_048_588,
@@ -267,7 +202,7 @@ _RECORDS = (
         broker="message.max.bytes",
         check=at_least(0),
     ),
-    _topic(
+    topic_row(
         "compression.type",
         _STRING,
         "producer",
@@ -275,7 +210,7 @@ _RECORDS = (
         broker="compression.type",
         check=one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
-    _topic(
+    topic_row(
         "compression.gzip.level",
         _INT,
         -1,
@@ -283,7 +218,7 @@ _RECORDS = (
         broker="compression.gzip.level",
         check=between_or(1, 9, -1),
     ),
-    _topic(
+    topic_row(
         "compression.lz4.level",
         _INT,
         9,
@@ -291,7 +226,7 @@ _RECORDS = (
         broker="compression.lz4.level",
         check=between(1, 17),
     ),
-    _topic(
+    topic_row(
         "compression.zstd.level",
         _INT,
         3,
@@ -299,7 +234,7 @@ _RECORDS = (
         broker="compression.zstd.level",
         check=between(-131_072, 22),
     ),
-    _topic(
+    topic_row(
         "message.timestamp.type",
         _STRING,
         "CreateTime",
@@ -307,7 +242,7 @@ _RECORDS = (
         broker="log.message.timestamp.type",
         check=one_of("CreateTime", "LogAppendTime"),
     ),
-    _topic(
+    topic_row(
         "message.timestamp.before.max.ms",
         _LONG,
         LONG_MAX,
@@ -315,7 +250,7 @@ _RECORDS = (
         broker="log.message.timestamp.before.max.ms",
         check=at_least(0),
     ),
-    _topic(
+    topic_row(
         "message.timestamp.after.max.ms",
         _LONG,
         _HOUR_MS,
@@ -326,7 +261,7 @@ _RECORDS = (
 )
 
 _REPLICATION = (
-    _topic(
+    topic_row(
         "min.insync.replicas",
         _INT,
         1,
@@ -334,14 +269,14 @@ _REPLICATION = (
         broker="min.insync.replicas",
         check=at_least(1),
     ),
-    _topic(
+    topic_row(
         "unclean.leader.election.enable",
         _BOOLEAN,
         False,
         "Whether a replica that is not in sync may lead when no other can, at the price of lost records.",
         broker="unclean.leader.election.enable",
     ),
-    _topic(
+    topic_row(
         "leader.replication.throttled.replicas",
         _LIST,
         (),
@@ -349,7 +284,7 @@ _REPLICATION = (
         "No effect yet.",
         check=_throttled_replicas,
     ),
-    _topic(
+    topic_row(
         "follower.replication.throttled.replicas",
         _LIST,
         (),
@@ -361,26 +296,26 @@ _REPLICATION = (
 
 # Tiered storage is not offered: these only accept what leaves it off.
 _REMOTE_STORAGE = (
-    _topic(
+    topic_row(
         "remote.storage.enable",
         _BOOLEAN,
         False,
         "Whether old segments move to remote storage; only `false` is possible.",
         check=lambda value: "tiered storage is not available" if value else None,
     ),
-    _topic(
+    topic_row(
         "remote.log.copy.disable",
         _BOOLEAN,
         False,
         "Whether copying to remote storage is stopped; without effect while there is none.",
     ),
-    _topic(
+    topic_row(
         "remote.log.delete.on.disable",
         _BOOLEAN,
         False,
         "Whether switching remote storage off deletes what it holds; without effect while there is none.",
     ),
-    _topic(
+    topic_row(
         "local.retention.ms",
         _LONG,
         -2,
@@ -388,7 +323,7 @@ _REMOTE_STORAGE = (
         broker="log.local.retention.ms",
         check=at_least(-2),
     ),
-    _topic(
+    topic_row(
         "local.retention.bytes",
         _LONG,
         -2,
@@ -431,32 +366,3 @@ LOG_BROKER_CONFIGS: Mapping[str, ConfigDefinition[Any]] = {
     synonym.name: synonym.definition for config in TOPIC_CONFIGS.values() for synonym in config.synonyms
 }
 """The broker configurations that are topics' defaults, by name."""
-
-
-def topic_config(name: str) -> TopicConfig:
-    """Return the row of a name; raise `InvalidConfig` if there is none."""
-    try:
-        return TOPIC_CONFIGS[name]
-    except KeyError:
-        raise InvalidConfig(f"unknown topic config name: {name}") from None
-
-
-def parse_topic_configs(overrides: Mapping[str, str]) -> dict[str, Any]:
-    """Return the typed values of a topic's own configurations; raise `InvalidConfig` at the first bad one."""
-    return {name: topic_config(name).definition.parse(text) for name, text in overrides.items()}
-
-
-def check_topic_configs(overrides: Mapping[str, str], defaults: Mapping[str, Any]) -> None:
-    """Raise `InvalidConfig` unless these overrides are valid together with the broker's defaults.
-
-    `defaults` gives the typed values of topics that override nothing, by topic configuration name.
-    """
-    values = {**defaults, **parse_topic_configs(overrides)}
-    shortest, longest = (
-        values.get(name, TOPIC_CONFIGS[name].definition.default)
-        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
-    )
-    if shortest > longest:
-        raise InvalidConfig(
-            f"`min.compaction.lag.ms` ({shortest}) must not be above `max.compaction.lag.ms` ({longest})"
-        )

@@ -15,7 +15,8 @@ from kcli.broker.broker_configs import BROKER_CONFIGS, broker_config
 from kcli.broker.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
 from kcli.broker.controller.result import ControllerResult
 from kcli.broker.controller.topic_names import check_topic_name
-from kcli.broker.topic_configs import TOPIC_CONFIGS, check_topic_configs
+from kcli.broker.topic_configs import TOPIC_CONFIGS
+from kcli.broker.topic_overrides import check_topic_configs
 from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import ConfigRecord
