@@ -76,9 +76,9 @@ async def test_every_broker_lists_its_groups(autojump_clock: trio.testing.MockCl
         listings = await admin.list_groups(client)
         assert listings == admin.GroupListings(
             (
-                admin.GroupListing("a", "", "Empty", "Classic"),
                 admin.GroupListing("b", "consumer", "Stable", "Consumer"),
                 admin.GroupListing("c", "connect", "Empty", "Classic"),
+                admin.GroupListing("a", "", "Empty", "Classic"),
             )
         )
 

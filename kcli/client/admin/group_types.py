@@ -35,7 +35,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupListings:
-    """The groups of all brokers by name, and the brokers that did not tell theirs, with the reasons."""
+    """The groups of all brokers as they list them; and the brokers that did not tell theirs, and why."""
 
     groups: tuple[GroupListing, ...]
     errors: Mapping[int, KcliError] = field(default_factory=dict)

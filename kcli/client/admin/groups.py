@@ -41,7 +41,7 @@ async def list_groups(
     types: Collection[str] = (),
     timeout_ms: int | None = None,
 ) -> GroupListings:
-    """Return the groups of all brokers, of all states and types or of some, by name.
+    """Return the groups of all brokers, of all states and types or of some, in the order of the answers.
 
     A broker that cannot be asked, or is too old for a filter, is among the errors.
     """
@@ -78,7 +78,7 @@ def _merged(answers: Mapping[int, tuple[GroupListing, ...] | KcliError]) -> Grou
             errors[node_id] = answer
         else:
             groups.update({group.group_id: group for group in answer})
-    return GroupListings(tuple(groups[group_id] for group_id in sorted(groups)), errors)
+    return GroupListings(tuple(groups.values()), errors)
 
 
 def _needs_filter(types: Collection[str]) -> bool:
