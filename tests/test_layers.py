@@ -20,6 +20,7 @@ PURE_BROKER = (
     "kcli.broker.controller",
     "kcli.broker.coordinator",
     "kcli.broker.metadata_image",
+    "kcli.broker.metadata_replay",
     "kcli.broker.registrations",
     "kcli.broker.config_definition",
     "kcli.broker.topic_config",

@@ -26,8 +26,8 @@ from kcli.broker.broker import Broker
 from kcli.broker.config import BrokerConfig
 from kcli.broker.config_warnings import ConfigWarnings
 from kcli.broker.controller.controller import Controller
-from kcli.broker.metadata_image import replay
 from kcli.broker.metadata_log import MetadataLog
+from kcli.broker.metadata_replay import replay
 from kcli.broker.receive_buffers import ReceiveBuffers
 from kcli.broker.request_engine import RequestEngine
 from kcli.errors import KcliError, UsageError

@@ -22,7 +22,7 @@ import os
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.metadata_image import InvalidMetadata, MetadataBatch
+from kcli.broker.metadata_replay import InvalidMetadata, MetadataBatch
 from kcli.broker.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot, encode_snapshot
 from kcli.protocol.control_records import ControlRecordType, control_batch
 from kcli.protocol.error_codes import ErrorCode, KafkaError

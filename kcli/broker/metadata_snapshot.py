@@ -13,7 +13,7 @@ from itertools import islice
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.broker.metadata_image import MetadataBatch
+from kcli.broker.metadata_replay import MetadataBatch
 from kcli.errors import KcliError
 from kcli.protocol.control_records import ControlRecordType, control_batch, parse_control_key
 from kcli.protocol.metadata_records import (

@@ -10,13 +10,9 @@ import pytest
 
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.metadata_image import (
-    EMPTY_IMAGE,
-    InvalidMetadata,
-    MetadataImage,
-    replay,
-)
+from kcli.broker.metadata_image import EMPTY_IMAGE, MetadataImage
 from kcli.broker.metadata_log import MetadataLog, MetadataLogFailed
+from kcli.broker.metadata_replay import InvalidMetadata, replay
 from kcli.protocol.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,

@@ -13,8 +13,9 @@ from kcli.broker import metadata_log
 from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.metadata_image import EMPTY_IMAGE, InvalidMetadata, MetadataImage, apply, replay
+from kcli.broker.metadata_image import EMPTY_IMAGE, MetadataImage
 from kcli.broker.metadata_log import MetadataLog
+from kcli.broker.metadata_replay import InvalidMetadata, apply, replay
 from kcli.broker.metadata_snapshot import (
     InvalidSnapshot,
     SnapshotId,

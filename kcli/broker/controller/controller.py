@@ -16,7 +16,7 @@ from kcli.broker.controller import (
     producer_id_control,
     replication_control,
 )
-from kcli.broker.metadata_image import apply
+from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import random_uuid
 

@@ -6,7 +6,8 @@ import pytest
 
 from kcli.broker.controller.cluster_control import fence_broker, register_broker, unfence_broker
 from kcli.broker.controller.result import ControllerResult
-from kcli.broker.metadata_image import Endpoint, MetadataImage, apply
+from kcli.broker.metadata_image import Endpoint, MetadataImage
+from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import (
     BrokerEndpoint,

@@ -14,7 +14,8 @@ from kcli.broker.controller.configuration_control import (
     alter_configs,
     incremental_alter_configs,
 )
-from kcli.broker.metadata_image import ConfigResource, MetadataImage, apply
+from kcli.broker.metadata_image import ConfigResource, MetadataImage
+from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import ConfigRecord
 from tests.support.metadata import broker, image_of, with_topic

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
-from kcli.broker.metadata_image import MetadataBatch, MetadataDelta, MetadataImage, TopicImage, replay
+from kcli.broker.metadata_image import MetadataDelta, MetadataImage, TopicImage
+from kcli.broker.metadata_replay import MetadataBatch, replay
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.support.metadata import MemoryJournal, broker, running_controller, topic_id
 

@@ -19,7 +19,8 @@ from kcli.broker.controller.replication_control import (
     delete_topics,
 )
 from kcli.broker.controller.result import ControllerResult
-from kcli.broker.metadata_image import BrokerRegistration, MetadataImage, TopicImage, apply
+from kcli.broker.metadata_image import BrokerRegistration, MetadataImage, TopicImage
+from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tests.support.metadata import broker, directory_of, image_of, topic_id, with_topic
