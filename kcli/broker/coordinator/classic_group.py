@@ -96,7 +96,7 @@ class ClassicGroup:
     @property
     def rebalance_timeout_ms(self) -> int:
         """How long a rebalance waits for members: the longest that any of them asked for."""
-        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+        return max((0, *(member.rebalance_timeout_ms for member in self.members.values())))
 
     def supports(self, protocol_type: str, names: Collection[str]) -> bool:
         """True if someone offering these protocols could become, or stay, a member."""
@@ -152,7 +152,9 @@ class ClassicGroup:
         """
         if member.awaiting_join is not None:
             self.awaiting_joins -= 1
-        renamed = replace(member, member_id=new_id, awaiting_join=None, awaiting_sync=None, timer_ms=0)
+        renamed = replace(
+            member, member_id=new_id, awaiting_join=None, awaiting_sync=None, is_new=False, timer_ms=0
+        )
         self.members = {each.member_id: each for each in self._replaced(member, renamed)}
         if member.group_instance_id is not None:
             self.static_members[member.group_instance_id] = new_id

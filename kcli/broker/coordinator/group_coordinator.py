@@ -168,11 +168,10 @@ class GroupCoordinator:
             return [Reply(token, results)]
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
-            effects = [] if error is not None else self._dissolve(now, deleted)
             for result in results:
                 if error is not None and not result.error_code:
                     result.error_code = error.code
-            return [*effects, Reply(token, results)]
+            return [*self._dissolve(now, deleted), Reply(token, results)]
 
         return [Append(tuple(records), stored)]
 
