@@ -176,13 +176,7 @@ def fetch(**groups: Mapping[str | bytes, Sequence[int]] | None) -> OffsetFetchRe
 def fetched(topics: Any) -> dict[tuple[str | bytes, int], tuple[int, int]]:
     """The offsets and errors of a group in an OffsetFetch response."""
     return {
-        (
-            topic.name if getattr(topic, "topic_id", bytes(16)) == bytes(16) else topic.topic_id,
-            row.partition_index,
-        ): (
-            row.committed_offset,
-            row.error_code,
-        )
+        (topic.name or topic.topic_id, row.partition_index): (row.committed_offset, row.error_code)
         for topic in topics
         for row in topic.partitions
     }
