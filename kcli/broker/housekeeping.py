@@ -28,6 +28,13 @@ from kcli.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
+from kcli.storage.log_upkeep import (
+    apply_retention,
+    commit_deletions,
+    expire_producers,
+    flush_plans,
+    plan_deletions,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -125,7 +132,7 @@ class Housekeeping:
         return Job(name, interval_ms, interval_ms, run)
 
     async def _flush(self) -> None:
-        for log, plan in self._log_manager.flush_plans(self._wall_ms()):
+        for log, plan in flush_plans(self._log_manager, self._wall_ms()):
             try:
                 await self._replica_manager.group_commit.run(log, plan)
             except KafkaError as error:
@@ -133,17 +140,17 @@ class Housekeeping:
                 _log.error("%s", error.message)
 
     async def _delete_files(self) -> None:
-        plan = self._log_manager.plan_deletions(self._wall_ms())
+        plan = plan_deletions(self._log_manager, self._wall_ms())
         if plan is not None:
             await trio.to_thread.run_sync(plan.run)
-            self._log_manager.commit_deletions(plan)
+            commit_deletions(self._log_manager, plan)
 
     async def _apply_retention(self) -> None:
-        count = self._log_manager.delete_old_segments(self._wall_ms())
+        count = apply_retention(self._log_manager, self._wall_ms())
         if count:
             _log.info("retention deleted %d segments", count)
             for key in self._replica_manager.partitions:
                 self._replica_manager.purgatory.touch(key)
 
     async def _expire_producers(self) -> None:
-        self._log_manager.expire_producers(self._wall_ms())
+        expire_producers(self._log_manager, self._wall_ms())

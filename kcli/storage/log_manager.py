@@ -4,29 +4,20 @@ A start creates and locks the directories (`open`), then loads every log (`load`
 stop, with recovery by several threads after a crash. A directory with an I/O error goes offline with all
 its logs and stays so until the next start; the node goes on with the others.
 
-The periodic work is cut into synchronous pieces, each taking the time, which the broker's housekeeping calls.
-What is slow, fsyncs and unlinking, comes as plans, to be run in a thread (Kafka class `LogManager`).
+The periodic work on them is in `log_upkeep` (Kafka class `LogManager`).
 """
 
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import random_uuid
-from kcli.storage.checkpoints import (
-    LOG_START_OFFSET_CHECKPOINT,
-    RECOVERY_POINT_CHECKPOINT,
-    REPLICATION_OFFSET_CHECKPOINT,
-    CheckpointError,
-    read_offsets,
-    write_partition_metadata,
-)
-from kcli.storage.file_deletion import DeletionPlan, PendingDeletions
-from kcli.storage.flush_plan import plan_due_flush
+from kcli.storage.checkpoints import write_partition_metadata
+from kcli.storage.directory_loading import load_directory
+from kcli.storage.file_deletion import PendingDeletions
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_directory import LogDirectory
 from kcli.storage.log_loader import PRODUCER_ID_EXPIRATION_MS, load_log
@@ -36,32 +27,14 @@ from kcli.storage.log_paths import (
     replica_directory_name,
     suffixed_directory_name,
 )
-from kcli.storage.offset_checkpoints import CheckpointPlan, OffsetCheckpoints
-from kcli.storage.replica_scan import ReplicaScan
-from kcli.storage.retention import delete_old_segments
-from kcli.storage.worker_threads import run_all
+from kcli.storage.offset_checkpoints import CHECKPOINTS, CheckpointPlan, OffsetCheckpoints
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from kcli.storage.flush_plan import FlushPlan
     from kcli.storage.unified_log import UnifiedLog
 
 UNKNOWN_BROKER_EPOCH = -1
-
-
-def _log_start_to_keep(log: UnifiedLog) -> int | None:
-    """Return the log start, None if the name of the first segment tells it."""
-    offset = log.log_start_offset
-    return offset if offset > log.segments.first.base_offset else None
-
-
-CHECKPOINTS: dict[str, Callable[[UnifiedLog], int | None]] = {
-    RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
-    LOG_START_OFFSET_CHECKPOINT: _log_start_to_keep,
-    REPLICATION_OFFSET_CHECKPOINT: lambda log: log.high_watermark,
-}
-"""The kinds of offset checkpoint, by file name, and what they say of a log."""
 
 
 def _silent(message: str) -> None:
@@ -103,14 +76,14 @@ class LogManager:
         self._cluster_id = cluster_id
         self._config_for = config_for
         self._producer_id_expiration_ms = producer_id_expiration_ms
-        self._report = report
-        self._new_id = new_id
+        self.report = report
+        self.new_id = new_id
         self._random_below = random_below
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self._future_logs: dict[TopicPartition, UnifiedLog] = {}
         self._offline: set[TopicPartition] = set()
-        self._deletions = PendingDeletions()
-        self._checkpoints = OffsetCheckpoints(CHECKPOINTS)
+        self.deletions = PendingDeletions()
+        self.checkpoints = OffsetCheckpoints(CHECKPOINTS)
         self._last_failure = "none is configured"
 
     # --- start
@@ -127,7 +100,7 @@ class LogManager:
                         cluster_id=self._cluster_id,
                         node_id=self._node_id,
                         now_ms=now_ms,
-                        new_id=self._new_id,
+                        new_id=self.new_id,
                     )
                 except OSError as error:
                     self._take_offline(directory, f"cannot use log directory `{directory.path}`: {error}")
@@ -156,50 +129,12 @@ class LogManager:
         for directory in self.directories:
             if directory.is_online:
                 try:
-                    self._load_directory(directory, now_ms, keep)
+                    load_directory(self, directory, now_ms, keep)
                 except OSError as error:
                     self._take_offline(directory, f"cannot load log directory `{directory.path}`: {error}")
         self._check_directories()
 
-    def _load_directory(
-        self,
-        directory: LogDirectory,
-        now_ms: int,
-        keep: Callable[[TopicPartition, bytes | None], bool] | None,
-    ) -> None:
-        directory.take_clean_marker()
-        recovery_points = self._read_offsets(directory, RECOVERY_POINT_CHECKPOINT)
-        log_start_offsets = self._read_offsets(directory, LOG_START_OFFSET_CHECKPOINT)
-        high_watermarks = self._read_offsets(directory, REPLICATION_OFFSET_CHECKPOINT)
-
-        def job(path: str, topic_partition: TopicPartition, topic_id: bytes | None) -> None:
-            log = self._load_log(
-                path,
-                topic_partition,
-                topic_id,
-                now_ms=now_ms,
-                is_clean=directory.was_clean,
-                recovery_point=recovery_points.get(topic_partition, 0),
-                log_start_offset=log_start_offsets.get(topic_partition, 0),
-            )
-            log.set_high_watermark(high_watermarks.get(topic_partition, 0))
-            self._add(log)
-
-        scan = ReplicaScan(directory.path, self._report)
-        for path in scan.deleted:
-            self._deletions.add(path, now_ms=now_ms, delay_ms=self.default_config.file_delete_delay_ms)
-        if keep is not None:
-            scan.set_aside_unless(keep, self._new_id)
-        jobs = [partial(job, *replica) for replica in scan.replicas]
-        if jobs and not directory.was_clean:
-            self._report(f"recovering {len(jobs)} logs in `{directory.path}` after an unclean stop")
-        # A clean start reads next to nothing, and Python runs it on one core anyway.
-        run_all(jobs, 1 if directory.was_clean else self.recovery_threads)
-        entries = {*recovery_points, *log_start_offsets, *high_watermarks}
-        self._checkpoints.entries_expired(entries - self._logs.keys())
-        directory.is_loaded = True
-
-    def _load_log(
+    def load_log(
         self,
         path: str,
         topic_partition: TopicPartition,
@@ -211,6 +146,7 @@ class LogManager:
         log_start_offset: int = 0,
         config: LogConfig | None = None,
     ) -> UnifiedLog:
+        """Load one log from its directory. Raises `OSError`."""
         return load_log(
             path,
             topic_partition=topic_partition,
@@ -221,7 +157,7 @@ class LogManager:
             recovery_point=recovery_point,
             log_start_offset=log_start_offset,
             producer_id_expiration_ms=self._producer_id_expiration_ms,
-            report=self._report,
+            report=self.report,
             on_failure=self._log_failed,
             random_below=self._random_below,
         )
@@ -229,7 +165,8 @@ class LogManager:
     def _config_of(self, topic: str) -> LogConfig:
         return self.default_config if self._config_for is None else self._config_for(topic)
 
-    def _add(self, log: UnifiedLog) -> None:
+    def add(self, log: UnifiedLog) -> None:
+        """Take a loaded log in. Raises `KcliError` when there is one of its name."""
         logs = self._future_logs if log.is_future else self._logs
         other = logs.setdefault(log.topic_partition, log)
         if other is not log:
@@ -237,13 +174,6 @@ class LogManager:
                 f"{log.topic_partition} is found twice: `{other.directory}` and `{log.directory}`",
                 hint="delete the one that is out of date",
             )
-
-    def _read_offsets(self, directory: LogDirectory, name: str) -> dict[TopicPartition, int]:
-        try:
-            return read_offsets(f"{directory.path}/{name}")
-        except CheckpointError as error:
-            self._report(f"a checkpoint counts as empty: {error.message}")
-            return {}
 
     # --- logs
 
@@ -288,7 +218,7 @@ class LogManager:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} may be in a directory that is offline"
             )
-        for name in self._checkpoints.stale_files(topic_partition):
+        for name in self.checkpoints.stale_files(topic_partition):
             self.checkpoint(name)
         directory = self._directory_for_new_log(directory_id)
         path = f"{directory.path}/{replica_directory_name(topic_partition)}"
@@ -297,14 +227,12 @@ class LogManager:
             if topic_id is not None:
                 write_partition_metadata(path, topic_id)
             # A crash may have left a part of it behind.
-            log = self._load_log(
-                path, topic_partition, topic_id, now_ms=now_ms, is_clean=False, config=config
-            )
+            log = self.load_log(path, topic_partition, topic_id, now_ms=now_ms, is_clean=False, config=config)
         except OSError as error:
             message = f"cannot create {topic_partition} in `{directory.path}`: {error}"
             self._take_offline(directory, message)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
-        self._add(log)
+        self.add(log)
         return log
 
     def _settle_topic_id(self, log: UnifiedLog, topic_id: bytes | None) -> None:
@@ -342,12 +270,12 @@ class LogManager:
         log = self._logs.pop(topic_partition, None)
         if log is None:
             return False
-        self._checkpoints.entries_expired([topic_partition])
+        self.checkpoints.entries_expired([topic_partition])
         log.close_handlers()
         log.rename_directory(
-            suffixed_directory_name(topic_partition, DELETE_DIRECTORY_SUFFIX, self._new_id().hex())
+            suffixed_directory_name(topic_partition, DELETE_DIRECTORY_SUFFIX, self.new_id().hex())
         )
-        self._deletions.add(log.directory, now_ms=now_ms, delay_ms=log.config.file_delete_delay_ms)
+        self.deletions.add(log.directory, now_ms=now_ms, delay_ms=log.config.file_delete_delay_ms)
         return True
 
     def directory_of(self, log: UnifiedLog) -> LogDirectory:
@@ -369,7 +297,7 @@ class LogManager:
             return
         directory.is_online = False
         self._last_failure = message
-        self._report(f"{message}; the directory is offline")
+        self.report(f"{message}; the directory is offline")
         for logs in (self._logs, self._future_logs):
             for log in list(logs.values()):
                 if log.parent_directory == directory.path:
@@ -381,56 +309,13 @@ class LogManager:
         if self.on_directory_failure is not None:
             self.on_directory_failure(directory)
 
-    # --- periodic work
-
-    def delete_old_segments(self, now_ms: int) -> int:
-        """Apply retention to every log that is not only compacted; return how many segments went."""
-        return self._each(lambda log: delete_old_segments(log, now_ms))
-
-    def flush_plans(self, now_ms: int) -> list[tuple[UnifiedLog, FlushPlan]]:
-        """Return what to sync now: logs that rolled, or whose `flush.ms` or `flush.messages` is due.
-
-        Run each plan, in a thread, and call the log's `commit_flush`, or `failed` with its `OSError`.
-        """
-        plans: list[tuple[UnifiedLog, FlushPlan]] = []
-
-        def add_plan(log: UnifiedLog) -> int:
-            plan = plan_due_flush(log, now_ms)
-            if plan is not None:
-                plans.append((log, plan))
-            return 0
-
-        self._each(add_plan)
-        return plans
+    # --- settings and checkpoints
 
     def set_producer_id_expiration(self, expiration_ms: int) -> None:
         """Have every log, now and later, forget producers that have been silent for `expiration_ms`."""
         self._producer_id_expiration_ms = expiration_ms
         for log in (*self._logs.values(), *self._future_logs.values()):
             log.producer_state.producer_id_expiration_ms = expiration_ms
-
-    def expire_producers(self, now_ms: int) -> int:
-        """Forget the producers that have been silent too long; return how many."""
-        return sum(log.producer_state.remove_expired(now_ms) for log in self)
-
-    def plan_deletions(self, now_ms: int) -> DeletionPlan | None:
-        """Return what unlinks the files and directories that were marked deleted long enough ago, if any.
-
-        Run it, in a thread, then call `commit_deletions`.
-        """
-        due = self._deletions.take_due(now_ms)
-        for log in self:
-            due += log.take_due_deletions(now_ms)
-        return DeletionPlan(due) if due else None
-
-    def commit_deletions(self, plan: DeletionPlan) -> None:
-        """Take the directories offline where something could not be unlinked."""
-        for path, error in plan.failures:
-            self._path_failed(path, f"cannot delete `{path}`: {error}")
-
-    def write_indexes(self) -> None:
-        """Bring the index files up to date, for tools that look at the files of a running broker."""
-        self._each(lambda log: log.write_indexes())
 
     def checkpoint(self, name: str) -> None:
         """Write one kind of checkpoint, at once; see `CHECKPOINTS`."""
@@ -450,13 +335,13 @@ class LogManager:
             if offset is not None:
                 by_directory[log.parent_directory][log.topic_partition] = offset
         usable = [each.path for each in self.directories if each.is_online and each.is_loaded]
-        return self._checkpoints.plan(name, [(f"{path}/{name}", by_directory[path]) for path in usable])
+        return self.checkpoints.plan(name, [(f"{path}/{name}", by_directory[path]) for path in usable])
 
     def commit_checkpoint(self, plan: CheckpointPlan) -> None:
         """Take note that a checkpoint was written; the directories where it was not go offline."""
-        self._checkpoints.commit(plan)
+        self.checkpoints.commit(plan)
         for path, error in plan.failures:
-            self._path_failed(path, f"cannot write `{path}`: {error}")
+            self.path_failed(path, f"cannot write `{path}`: {error}")
 
     # --- stop
 
@@ -467,7 +352,7 @@ class LogManager:
         on the way goes offline, without a marker.
         """
         if clean:
-            self._each(lambda log: _close_log(log, now_ms), (*self, *self._future_logs.values()))
+            self.each(lambda log: _close_log(log, now_ms), (*self, *self._future_logs.values()))
             for name in CHECKPOINTS:
                 self.checkpoint(name)
             for directory in self.directories:
@@ -481,12 +366,13 @@ class LogManager:
         for directory in self.directories:
             directory.release()
 
-    def _path_failed(self, path: str, message: str) -> None:
+    def path_failed(self, path: str, message: str) -> None:
+        """Take the directory offline that a path is in."""
         for directory in self.directories:
             if path.startswith(f"{directory.path}/"):
                 self._take_offline(directory, message)
 
-    def _each(self, action: Callable[[UnifiedLog], int], logs: Sequence[UnifiedLog] | None = None) -> int:
+    def each(self, action: Callable[[UnifiedLog], int], logs: Sequence[UnifiedLog] | None = None) -> int:
         """Sum what an action gives for every log; one that fails has taken its directory offline."""
         total = 0
         for log in tuple(self) if logs is None else logs:

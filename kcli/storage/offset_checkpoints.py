@@ -14,12 +14,32 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
-from kcli.storage.checkpoints import write_offsets
+from kcli.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    write_offsets,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from kcli.storage.log_paths import TopicPartition
+    from kcli.storage.unified_log import UnifiedLog
+
+
+def _log_start_to_keep(log: UnifiedLog) -> int | None:
+    """Return the log start, None if the name of the first segment tells it."""
+    offset = log.log_start_offset
+    return offset if offset > log.segments.first.base_offset else None
+
+
+CHECKPOINTS: dict[str, Callable[[UnifiedLog], int | None]] = {
+    RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
+    LOG_START_OFFSET_CHECKPOINT: _log_start_to_keep,
+    REPLICATION_OFFSET_CHECKPOINT: lambda log: log.high_watermark,
+}
+"""The kinds of offset checkpoint, by file name, and what they say of a log."""
 
 
 class CheckpointPlan:

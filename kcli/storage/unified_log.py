@@ -341,14 +341,6 @@ class UnifiedLog:
             raise self.failed("rename", error) from error
         self.snapshots.directory = self.leader_epochs.directory = path
 
-    def write_indexes(self) -> int:
-        """Bring the index files of the active segment up to date; return 1. Raises `KafkaError`."""
-        try:
-            self.segments.active.indexes.write()
-        except OSError as error:
-            raise self.failed("write the indexes of", error) from error
-        return 1
-
     def close(self, *, now_ms: int) -> None:
         """Make everything durable, with finished indexes and a producer snapshot, and let go of the files.
 

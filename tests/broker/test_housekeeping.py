@@ -18,7 +18,9 @@ from kcli.storage.checkpoints import (
 )
 from kcli.storage.file_deletion import DeletionPlan
 from kcli.storage.flush_plan import FlushPlan
+from kcli.storage.log_manager import LogManager
 from kcli.storage.log_paths import TopicPartition
+from kcli.storage.log_upkeep import apply_retention
 from kcli.storage.offset_checkpoints import CheckpointPlan
 from tests.broker.node import START_MS, Node
 from tests.broker.records import batch
@@ -216,15 +218,14 @@ async def test_a_job_that_fails_is_logged_and_runs_again(
 ) -> None:
     node.create_topic("t", retention_ms="1000")
     calls: list[int] = []
-    delete_old_segments = node.log_manager.delete_old_segments
 
-    def fails_once(now_ms: int) -> int:
+    def fails_once(manager: LogManager, now_ms: int) -> int:
         calls.append(now_ms)
         if len(calls) == 1:
             raise RuntimeError("a bug")
-        return delete_old_segments(now_ms)
+        return apply_retention(manager, now_ms)
 
-    monkeypatch.setattr(node.log_manager, "delete_old_segments", fails_once)
+    monkeypatch.setattr("kcli.broker.housekeeping.apply_retention", fails_once)
     jobs = housekeeping(node)
     append(node, b"a")
     await tick(node, jobs, 30_000)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -18,103 +17,24 @@ from kcli.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
-    read_offsets,
     read_partition_metadata,
 )
-from kcli.storage.flush_plan import commit_flush, flush, plan_flush
-from kcli.storage.log_config import LogConfig
-from kcli.storage.log_directory import LogDirectory
-from kcli.storage.log_manager import CHECKPOINTS, LogManager
+from kcli.storage.flush_plan import flush, plan_flush
+from kcli.storage.log_manager import LogManager
 from kcli.storage.log_paths import TopicPartition
 from kcli.storage.log_read import Isolation
 from kcli.storage.log_segment import LogSegment
-from kcli.storage.unified_log import UnifiedLog
-from tests.storage.log_harness import NOW_MS, batch_of
+from kcli.storage.offset_checkpoints import CHECKPOINTS
+from tests.storage.log_harness import NOW_MS
+from tests.storage.node_logs import TOPIC_ID, NodeLogs, fill
 
 APACHE = Path(__file__).parent.parent / "golden" / "storage" / "apache-4.3.1"
-TOPIC_ID = random_uuid()
-SMALL = LogConfig(segment_bytes=1000, index_interval_bytes=100, file_delete_delay_ms=60_000)
-
-
-class Node:
-    """The logs of one node under a directory, through starts and stops."""
-
-    def __init__(self, root: Path, directories: int = 1) -> None:
-        self.paths = [root / f"d{number}" for number in range(directories)]
-        self.reports: list[str] = []
-        self.failed: list[LogDirectory] = []
-        self.manager = self._new_manager()
-
-    def _new_manager(self) -> LogManager:
-        return LogManager(
-            [str(path) for path in self.paths],
-            node_id=1,
-            cluster_id="cluster",
-            default_config=SMALL,
-            report=self.reports.append,
-            on_directory_failure=self.failed.append,
-        )
-
-    def start(self, keep: Callable[[TopicPartition, bytes | None], bool] | None = None) -> LogManager:
-        """Start, with a manager of its own."""
-        self.manager = self._new_manager()
-        self.manager.open(now_ms=NOW_MS)
-        self.manager.load(now_ms=NOW_MS, keep=keep)
-        return self.manager
-
-    def stop(self) -> None:
-        self.manager.close(now_ms=NOW_MS, broker_epoch=5)
-
-    def kill(self) -> None:
-        self.manager.close(clean=False, now_ms=NOW_MS)
-
-    def create(self, topic: str = "orders", partition: int = 0, **arguments: object) -> UnifiedLog:
-        return self.manager.get_or_create(topic, partition, TOPIC_ID, now_ms=NOW_MS, **arguments)  # type: ignore[arg-type]
-
-    def log(self, topic: str = "orders", partition: int = 0) -> UnifiedLog:
-        log = self.manager.get(topic, partition)
-        assert log is not None
-        return log
-
-    def delete_files(self, now_ms: int) -> int:
-        """Delete what was marked long enough ago; return how many files and directories."""
-        plan = self.manager.plan_deletions(now_ms)
-        if plan is None:
-            return 0
-        plan.run()
-        self.manager.commit_deletions(plan)
-        return len(plan.paths)
-
-    def offsets(self, name: str, directory: int = 0) -> dict[TopicPartition, int]:
-        return read_offsets(str(self.paths[directory] / name))
-
-
-def fill(log: UnifiedLog, count: int) -> None:
-    for _ in range(count):
-        log.append_as_leader(batch_of(b"x" * 50), leader_epoch=0, now_ms=NOW_MS)
-    log.advance_high_watermark(log.log_end_offset)
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Node:
-    """A started node with one directory."""
-    made = Node(tmp_path)
-    made.start()
-    return made
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Node:
-    """A started node with two directories."""
-    made = Node(tmp_path, 2)
-    made.start()
-    return made
 
 
 # --- start and stop
 
 
-def test_logs_are_there_after_a_restart(node: Node) -> None:
+def test_logs_are_there_after_a_restart(node: NodeLogs) -> None:
     fill(node.create(), 30)
     fill(node.create("a-b", 7), 3)
     node.stop()
@@ -136,7 +56,7 @@ def test_logs_are_there_after_a_restart(node: Node) -> None:
     assert node.reports == []
 
 
-def test_a_clean_stop_flushes_everything(node: Node) -> None:
+def test_a_clean_stop_flushes_everything(node: NodeLogs) -> None:
     fill(node.create(), 30)
     node.stop()
     assert node.offsets("recovery-point-offset-checkpoint") == {TopicPartition("orders", 0): 30}
@@ -145,7 +65,7 @@ def test_a_clean_stop_flushes_everything(node: Node) -> None:
     assert (node.paths[0] / ".kafka_cleanshutdown").read_text() == '{"version":0,"brokerEpoch":5}'
 
 
-def test_after_a_kill_every_log_is_recovered(node: Node) -> None:
+def test_after_a_kill_every_log_is_recovered(node: NodeLogs) -> None:
     for partition in range(10):
         fill(node.create(partition=partition), 20)
     node.kill()
@@ -157,7 +77,7 @@ def test_after_a_kill_every_log_is_recovered(node: Node) -> None:
     assert any("dropped" in report and "orders-3" in report for report in node.reports)
 
 
-def test_a_crash_while_loading_is_unclean(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_while_loading_is_unclean(node: NodeLogs, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(node.create(), 20)
     node.stop()
     with monkeypatch.context() as patch:
@@ -173,7 +93,7 @@ def test_a_crash_while_loading_is_unclean(node: Node, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("name", ["recovery-point", "log-start", "replication"])
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_torn_checkpoint_counts_as_empty(node: Node, name: str, is_clean: bool) -> None:
+def test_a_torn_checkpoint_counts_as_empty(node: NodeLogs, name: str, is_clean: bool) -> None:
     fill(node.create(), 20)
     node.stop()
     name += "-offset-checkpoint"
@@ -185,7 +105,7 @@ def test_a_torn_checkpoint_counts_as_empty(node: Node, name: str, is_clean: bool
     assert any("counts as empty" in report and name in report for report in node.reports)
 
 
-def test_the_log_start_survives(node: Node) -> None:
+def test_the_log_start_survives(node: NodeLogs) -> None:
     log = node.create()
     fill(log, 20)
     log.delete_records_before(3)
@@ -197,7 +117,7 @@ def test_the_log_start_survives(node: Node) -> None:
         assert node.log().log_start_offset == 3
 
 
-def test_a_clean_start_of_many_logs_reads_little(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clean_start_of_many_logs_reads_little(node: NodeLogs, monkeypatch: pytest.MonkeyPatch) -> None:
     for partition in range(100):
         fill(node.create(partition=partition), 10)
     node.stop()
@@ -217,7 +137,7 @@ def test_a_clean_start_of_many_logs_reads_little(node: Node, monkeypatch: pytest
     assert max(reads) <= 8192
 
 
-def test_replicas_of_others_are_set_aside(node: Node) -> None:
+def test_replicas_of_others_are_set_aside(node: NodeLogs) -> None:
     fill(node.create(), 3)
     node.create("gone", 1)
     node.stop()
@@ -238,7 +158,7 @@ def test_replicas_of_others_are_set_aside(node: Node) -> None:
     assert stray.exists()
 
 
-def test_other_directories_are_left_alone(node: Node) -> None:
+def test_other_directories_are_left_alone(node: NodeLogs) -> None:
     node.stop()
     for name in ("lost+found", "__cluster_metadata-0"):
         (node.paths[0] / name).mkdir()
@@ -248,7 +168,7 @@ def test_other_directories_are_left_alone(node: Node) -> None:
     assert (node.paths[0] / "__cluster_metadata-0").exists()
 
 
-def test_a_directory_of_apache_kafka_is_taken_over(node: Node) -> None:
+def test_a_directory_of_apache_kafka_is_taken_over(node: NodeLogs) -> None:
     node.stop()
     shutil.copytree(APACHE / "golden-topic-0", node.paths[0] / "golden-topic-0")
     node.start()
@@ -258,7 +178,7 @@ def test_a_directory_of_apache_kafka_is_taken_over(node: Node) -> None:
     assert log.read(400, 1000, isolation=Isolation.LOG_END).file_slice is not None
 
 
-def test_a_replica_found_twice_is_refused(pair: Node) -> None:
+def test_a_replica_found_twice_is_refused(pair: NodeLogs) -> None:
     log = pair.create()
     pair.stop()
     other = pair.paths[0] if Path(log.parent_directory) == pair.paths[1] else pair.paths[1]
@@ -267,14 +187,14 @@ def test_a_replica_found_twice_is_refused(pair: Node) -> None:
         pair.start()
 
 
-def test_a_second_node_on_a_directory_is_refused(node: Node) -> None:
-    other = Node(node.paths[0].parent)
+def test_a_second_node_on_a_directory_is_refused(node: NodeLogs) -> None:
+    other = NodeLogs(node.paths[0].parent)
     with pytest.raises(KcliError, match="in use by process"):
         other.start()
     assert node.create() is not None
 
 
-def test_copied_directories_are_told_apart(pair: Node) -> None:
+def test_copied_directories_are_told_apart(pair: NodeLogs) -> None:
     pair.stop()
     shutil.copy(pair.paths[0] / "meta.properties", pair.paths[1] / "meta.properties")
     with pytest.raises(KcliError, match=r"same directory\.id"):
@@ -286,7 +206,7 @@ def test_copied_directories_are_told_apart(pair: Node) -> None:
 # --- create and delete
 
 
-def test_a_log_is_made_once(node: Node) -> None:
+def test_a_log_is_made_once(node: NodeLogs) -> None:
     log = node.create()
     assert node.create() is log
     assert node.manager.get("orders", 0) is log
@@ -294,14 +214,14 @@ def test_a_log_is_made_once(node: Node) -> None:
     assert read_partition_metadata(log.directory) == TOPIC_ID
 
 
-def test_a_log_of_another_topic_of_that_name_is_not_handed_out(node: Node) -> None:
+def test_a_log_of_another_topic_of_that_name_is_not_handed_out(node: NodeLogs) -> None:
     node.create()
     with pytest.raises(KafkaError) as refused:
         node.manager.get_or_create("orders", 0, random_uuid(), now_ms=NOW_MS)
     assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
-def test_a_log_without_a_topic_id_gets_one(node: Node) -> None:
+def test_a_log_without_a_topic_id_gets_one(node: NodeLogs) -> None:
     log = node.manager.get_or_create("orders", 0, None, now_ms=NOW_MS)
     assert log.topic_id is None
     node.create()
@@ -309,14 +229,14 @@ def test_a_log_without_a_topic_id_gets_one(node: Node) -> None:
     assert read_partition_metadata(log.directory) == TOPIC_ID
 
 
-def test_new_logs_go_where_fewest_are(pair: Node) -> None:
+def test_new_logs_go_where_fewest_are(pair: NodeLogs) -> None:
     for partition in range(6):
         pair.create(partition=partition)
     counts = [len(list(path.glob("orders-*"))) for path in pair.paths]
     assert counts == [3, 3]
 
 
-def test_new_logs_go_where_they_are_assigned(pair: Node) -> None:
+def test_new_logs_go_where_they_are_assigned(pair: NodeLogs) -> None:
     target = pair.manager.directories[1]
     for partition in range(3):
         log = pair.create(partition=partition, directory_id=target.directory_id)
@@ -324,7 +244,7 @@ def test_new_logs_go_where_they_are_assigned(pair: Node) -> None:
         assert pair.manager.directory_of(log) is target
 
 
-def test_a_deleted_log_goes_after_the_delay(node: Node) -> None:
+def test_a_deleted_log_goes_after_the_delay(node: NodeLogs) -> None:
     log = node.create()
     fill(log, 30)
     part = log.read(0, 100, isolation=Isolation.LOG_END).file_slice
@@ -342,7 +262,7 @@ def test_a_deleted_log_goes_after_the_delay(node: Node) -> None:
     assert len(part.read()) > 0
 
 
-def test_a_topic_comes_back_under_its_name(node: Node) -> None:
+def test_a_topic_comes_back_under_its_name(node: NodeLogs) -> None:
     fill(node.create(), 30)
     node.manager.delete("orders", 0, now_ms=NOW_MS)
     log = node.manager.get_or_create("orders", 0, random_uuid(), now_ms=NOW_MS)
@@ -359,7 +279,7 @@ def checkpoint_all(manager: LogManager) -> None:
         manager.checkpoint(name)
 
 
-def test_deleting_writes_no_checkpoints(node: Node) -> None:
+def test_deleting_writes_no_checkpoints(node: NodeLogs) -> None:
     for partition in range(3):
         fill(node.create(partition=partition), 3)
     checkpoint_all(node.manager)
@@ -374,7 +294,7 @@ def test_deleting_writes_no_checkpoints(node: Node) -> None:
 
 @pytest.mark.parametrize("restarts", [False, True])
 def test_a_name_that_is_used_again_inherits_no_checkpoint(
-    node: Node, monkeypatch: pytest.MonkeyPatch, restarts: bool
+    node: NodeLogs, monkeypatch: pytest.MonkeyPatch, restarts: bool
 ) -> None:
     for partition in range(3):
         log = node.create(partition=partition)
@@ -408,7 +328,7 @@ def test_a_name_that_is_used_again_inherits_no_checkpoint(
     assert (log.recovery_point, log.log_start_offset, log.log_end_offset) == (0, 0, 3)
 
 
-def test_a_checkpoint_collected_before_a_deletion_does_not_come_after_it(node: Node) -> None:
+def test_a_checkpoint_collected_before_a_deletion_does_not_come_after_it(node: NodeLogs) -> None:
     log = node.create()
     fill(log, 30)
     log.advance_high_watermark(30)
@@ -423,7 +343,7 @@ def test_a_checkpoint_collected_before_a_deletion_does_not_come_after_it(node: N
     assert node.offsets(REPLICATION_OFFSET_CHECKPOINT) == {again.topic_partition: 0}
 
 
-def test_a_checkpoint_written_late_leaves_the_deleted_names_out_of_date(node: Node) -> None:
+def test_a_checkpoint_written_late_leaves_the_deleted_names_out_of_date(node: NodeLogs) -> None:
     log = node.create()
     late = node.manager.plan_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
     node.manager.delete("orders", 0, now_ms=NOW_MS)
@@ -434,27 +354,7 @@ def test_a_checkpoint_written_late_leaves_the_deleted_names_out_of_date(node: No
     assert node.offsets(REPLICATION_OFFSET_CHECKPOINT) == {}
 
 
-def test_a_clock_that_is_set_back_does_not_hold_up_deletion(node: Node) -> None:
-    node.create()
-    node.manager.delete("orders", 0, now_ms=NOW_MS)
-    assert node.delete_files(NOW_MS) == 0
-    assert node.delete_files(NOW_MS - 3_600_000) == 1
-
-
-def test_a_file_that_cannot_be_deleted_takes_the_directory_offline(
-    node: Node, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(path: str) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    node.create()
-    node.manager.delete("orders", 0, now_ms=NOW_MS)
-    monkeypatch.setattr(shutil, "rmtree", fail)
-    assert node.delete_files(NOW_MS + 60_000) == 1
-    assert node.manager.offline_dirs
-
-
-def test_a_restart_goes_on_deleting(node: Node) -> None:
+def test_a_restart_goes_on_deleting(node: NodeLogs) -> None:
     node.create()
     node.manager.delete("orders", 0, now_ms=NOW_MS)
     node.stop()
@@ -464,38 +364,6 @@ def test_a_restart_goes_on_deleting(node: Node) -> None:
     assert list(node.paths[0].glob("*-delete")) == []
 
 
-# --- periodic work
-
-
-def test_the_pieces_of_housekeeping(node: Node) -> None:
-    log = node.create(config=LogConfig(segment_bytes=1000, retention_bytes=500, file_delete_delay_ms=10))
-    fill(log, 30)
-    ((planned, plan),) = node.manager.flush_plans(NOW_MS)
-    assert planned is log
-    plan.run()
-    commit_flush(log, plan, now_ms=NOW_MS)
-    assert node.manager.flush_plans(NOW_MS) == []
-    node.manager.checkpoint(RECOVERY_POINT_CHECKPOINT)
-    assert node.offsets("recovery-point-offset-checkpoint")[log.topic_partition] == log.recovery_point > 0
-    node.manager.checkpoint(REPLICATION_OFFSET_CHECKPOINT)
-    assert node.offsets("replication-offset-checkpoint")[log.topic_partition] == 30
-    deleted = node.manager.delete_old_segments(NOW_MS)
-    assert deleted > 0
-    assert node.delete_files(NOW_MS + 10) > deleted
-    log.append_as_leader(batch_of(b"p", producer=(7, 0, 0)), leader_epoch=0, now_ms=NOW_MS)
-    assert node.manager.expire_producers(NOW_MS + 86_399_999) == 0
-    assert node.manager.expire_producers(NOW_MS + 86_400_000) == 1
-
-
-def test_index_files_can_be_brought_up_to_date(node: Node) -> None:
-    log = node.create(config=LogConfig(index_interval_bytes=100))
-    fill(log, 30)
-    index = Path(log.segments.active.indexes.offsets.path)
-    assert index.stat().st_size == 0
-    node.manager.write_indexes()
-    assert index.stat().st_size == 8 * len(log.segments.active.indexes.offsets) > 0
-
-
 # --- failures
 
 
@@ -503,7 +371,9 @@ def no_space(*_: object) -> int:
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
-def test_a_failed_directory_goes_offline_with_its_logs(pair: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_directory_goes_offline_with_its_logs(
+    pair: NodeLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for partition in range(4):
         fill(pair.create(partition=partition), 3)
     failing = pair.log(partition=0)
@@ -532,7 +402,7 @@ def test_a_failed_directory_goes_offline_with_its_logs(pair: Node, monkeypatch: 
 
 
 def test_a_directory_that_cannot_be_used_is_offline_from_the_start(tmp_path: Path) -> None:
-    node = Node(tmp_path, 2)
+    node = NodeLogs(tmp_path, 2)
     node.paths[0].write_text("a file in the way")
     node.start()
     assert [directory.path for directory in node.manager.offline_dirs] == [str(node.paths[0])]
@@ -541,13 +411,15 @@ def test_a_directory_that_cannot_be_used_is_offline_from_the_start(tmp_path: Pat
 
 
 def test_without_any_directory_there_is_no_start(tmp_path: Path) -> None:
-    node = Node(tmp_path)
+    node = NodeLogs(tmp_path)
     node.paths[0].write_text("a file in the way")
     with pytest.raises(KcliError, match="no log directory is left"):
         node.start()
 
 
-def test_a_directory_that_fails_at_the_stop_is_not_clean(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_directory_that_fails_at_the_stop_is_not_clean(
+    node: NodeLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(node.create(), 3)
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", no_space)
@@ -557,7 +429,7 @@ def test_a_directory_that_fails_at_the_stop_is_not_clean(node: Node, monkeypatch
     assert node.log().log_end_offset == 3
 
 
-def test_a_failed_fsync_takes_the_directory_offline(node: Node) -> None:
+def test_a_failed_fsync_takes_the_directory_offline(node: NodeLogs) -> None:
     log = node.create()
     fill(log, 3)
     plan = plan_flush(log)
@@ -568,7 +440,7 @@ def test_a_failed_fsync_takes_the_directory_offline(node: Node) -> None:
     assert node.manager.offline_dirs
 
 
-def test_checkpoints_of_a_full_disk_take_it_offline(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checkpoints_of_a_full_disk_take_it_offline(node: NodeLogs, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(node.create(), 3)
     monkeypatch.setattr(os, "write", no_space)
     node.manager.checkpoint(REPLICATION_OFFSET_CHECKPOINT)
