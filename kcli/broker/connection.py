@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Coroutine
-from struct import Struct
 from time import perf_counter
 from types import CoroutineType
 from typing import TYPE_CHECKING
@@ -25,6 +24,7 @@ from typing import TYPE_CHECKING
 import trio
 from trio.lowlevel import checkpoint, wait_readable
 
+from kcli.broker.inbox import CARRY_BYTES, Inbox, read_size
 from kcli.broker.outbox import TURN_BYTES, Outbox
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection
@@ -44,10 +44,7 @@ TIMED_ANSWERS = 4
 """Every so many small answers the time is looked at."""
 SHOWN_CHARACTERS = 300
 FLUSH_BYTES = 256 * 1024
-CARRY_BYTES = 4096
-"""An incomplete request up to this size is carried to the next receive; a larger one gets a buffer."""
 
-_SIZE = Struct(">i")
 _Stop = tuple["Answer", memoryview, int, int]
 """An answer that is not there at once (None: others should run first), and the requests behind it."""
 _log = logging.getLogger(__name__)
@@ -57,22 +54,17 @@ class Connection:
     """A socket, and what is unfinished on it."""
 
     __slots__ = (
-        "_buffers",
-        "_carry",
         "_closing",
         "_context",
         "_engine",
         "_error",
-        "_frame",
         "_hung_up",
-        "_max_request_bytes",
+        "_in",
         "_more",
-        "_need",
         "_operation",
         "_out",
         "_purgatory",
         "_reactor",
-        "_received",
         "_socket",
         "_stop",
         "_task",
@@ -96,12 +88,7 @@ class Connection:
         self._engine = engine
         self._context = context
         self._purgatory = purgatory
-        self._buffers = buffers
-        self._max_request_bytes = max_request_bytes
-        self._carry = b""
-        self._frame: memoryview | None = None
-        self._need = 0
-        self._received = 0
+        self._in = Inbox(sock, buffers, max_request_bytes)
         self._out = Outbox(sock)
         self._operation: DelayedOperation | None = None
         self._closing = False
@@ -140,8 +127,8 @@ class Connection:
             if self._reactor is not None:
                 self._reactor.remove(self)
             self._socket.close()
-            if self._frame is not None:
-                self._drop_frame()
+            if self._in.frame is not None:
+                self._in.drop_frame()
 
     def close(self) -> None:
         """Make `run` end soon; what is unfinished is given up."""
@@ -180,22 +167,23 @@ class Connection:
 
     def _serve_now(self) -> bool:
         """Receive once and answer; return whether that was all there is to do."""
-        if self._frame is not None or self._hung_up:
+        inbox = self._in
+        if inbox.frame is not None or self._hung_up:
             self._more = True
             return False
         try:
-            count = self._receive()
+            count = inbox.receive()
         except BlockingIOError:
             return True
         if count == 0:
             self._hung_up = True
             return False
         self.active = True
-        scratch = self._buffers.scratch
+        scratch = inbox.buffers.scratch
         # Before anything else: the kernel tells once only, and a full buffer may have left something behind.
         self._more = count >= len(scratch) - CARRY_BYTES
-        self._stop = self._handle_now(scratch, 0, len(self._carry) + count)
-        self._more = self._more or self._frame is not None
+        self._stop = self._handle_now(scratch, 0, len(inbox.carry) + count)
+        self._more = self._more or inbox.frame is not None
         if self._stop is not None or not self._out.send_now():
             return False
         return not self._more
@@ -206,6 +194,7 @@ class Connection:
             trio.lowlevel.reschedule(task)
 
     async def _serve(self) -> None:
+        inbox = self._in
         rounds = turn_bytes = 0
         while not self._closing:
             if not (self._more or self._hung_up):
@@ -214,28 +203,25 @@ class Connection:
                 continue
             self._more = False
             try:
-                count = self._receive()
+                count = inbox.receive()
             except BlockingIOError:
                 self._hung_up = False
                 continue
             if count == 0:
                 return
             self.active = True
-            if self._frame is None:
-                self._more = count >= len(self._buffers.scratch) - CARRY_BYTES
-                await self._handle_received(self._buffers.scratch, 0, len(self._carry) + count)
+            if inbox.frame is None:
+                scratch = inbox.buffers.scratch
+                self._more = count >= len(scratch) - CARRY_BYTES
+                await self._go_on(self._handle_now(scratch, 0, len(inbox.carry) + count))
             else:
                 self._more = True
-                self._received += count
-                self._buffers.held_bytes += count
-                if self._buffers.held_bytes > self._buffers.held_limit:
-                    raise CloseConnection(f"unfinished requests hold {self._buffers.held_bytes} bytes")
-                if self._received == self._need:
-                    await self._handle_frame(self._frame)
+                if inbox.filled(count):
+                    await self._handle_frame(inbox.frame)
             await self._out.send()
             rounds += 1
             turn_bytes += count
-            self._more = self._more or self._frame is not None
+            self._more = self._more or inbox.frame is not None
             if self._more and (rounds >= TURN_ROUNDS or turn_bytes >= TURN_BYTES):
                 await checkpoint()
                 rounds = turn_bytes = 0
@@ -260,23 +246,6 @@ class Connection:
         await self._go_on(stop)
         await self._out.send()
 
-    def _receive(self) -> int:
-        """Receive into the incomplete request's buffer, or into the scratch behind what is carried."""
-        frame = self._frame
-        if frame is not None:
-            received = self._received
-            return self._socket.recv_into(frame[received : min(self._need, received + TURN_BYTES)])
-        scratch = self._buffers.scratch
-        if not self._carry:
-            return self._socket.recv_into(scratch)
-        carried = len(self._carry)
-        scratch[:carried] = self._carry
-        return self._socket.recv_into(scratch[carried:])
-
-    async def _handle_received(self, view: memoryview, position: int, end: int) -> None:
-        """Handle the complete requests in `view[position:end]` and keep the rest for the next receive."""
-        await self._go_on(self._handle_now(view, position, end))
-
     async def _go_on(self, stop: _Stop | None) -> None:
         """Wait for what handling stopped at, and handle what is behind it."""
         while stop is not None:
@@ -293,14 +262,15 @@ class Connection:
 
         Stop at an answer that is not there at once, and where others should run first.
         """
-        self._carry = b""
-        feed, context, out = self._engine.feed, self._context, self._out
+        inbox, out = self._in, self._out
+        inbox.carry = b""
+        feed, context = self._engine.feed, self._context
         parts = out.parts
         started = 0.0
         while end - position >= 4:
-            size = _SIZE.unpack_from(view, position)[0]
-            if not 0 <= size <= self._max_request_bytes:
-                raise self._bad_size(size)
+            size = read_size(view, position)[0]
+            if not 0 <= size <= inbox.max_request_bytes:
+                raise inbox.bad_size(size)
             stop = position + 4 + size
             if stop > end:
                 break
@@ -319,59 +289,32 @@ class Connection:
                     return None
             elif answer is not None:
                 # From here on others may receive into the scratch.
-                return answer, *self._own(view, position, end)
+                return answer, *inbox.own(view, position, end)
             else:
                 continue
             now = perf_counter()
             if started == 0.0:
                 started = now
             if out.size_bytes > FLUSH_BYTES or now - started > TURN_SECONDS:
-                return None, *self._own(view, position, end)
+                return None, *inbox.own(view, position, end)
         if position < end:
-            self._keep(view, position, end)
+            inbox.keep(view, position, end)
         return None
-
-    def _own(self, view: memoryview, position: int, end: int) -> tuple[memoryview, int, int]:
-        """Return the rest of `view` where no other connection receives into it."""
-        if view is not self._buffers.scratch:
-            return view, position, end
-        return memoryview(bytearray(view[position:end])), 0, end - position
-
-    def _keep(self, view: memoryview, position: int, end: int) -> None:
-        """Keep an incomplete request until more of it comes."""
-        count = end - position
-        need = 4 + _SIZE.unpack_from(view, position)[0] if count >= 4 else 4
-        if need <= CARRY_BYTES:
-            self._carry = bytes(view[position:end])
-            return
-        frame = self._buffers.take(need)
-        frame[:count] = view[position:end]
-        self._frame, self._received, self._need = frame, count, need
-        self._buffers.held_bytes += count
 
     async def _handle_frame(self, frame: memoryview) -> None:
         """Handle the request that has filled a buffer of its own."""
-        answer = self._engine.feed(self._context, frame, 4, self._need)
+        inbox = self._in
+        answer = self._engine.feed(self._context, frame, 4, inbox.need)
         if isinstance(answer, Coroutine):
             # It may read the buffer until it ends; if it raises, a thread may do so even longer.
             await self._deliver(answer)
-            self._drop_frame()
-            self._buffers.give_back(frame)
+            inbox.drop_frame()
+            inbox.buffers.give_back(frame)
             return
-        self._drop_frame()
-        self._buffers.give_back(frame)
+        inbox.drop_frame()
+        inbox.buffers.give_back(frame)
         if answer is not None:
             await self._deliver(answer)
-
-    def _drop_frame(self) -> None:
-        self._frame = None
-        self._buffers.held_bytes -= self._received
-
-    def _bad_size(self, size: int) -> CloseConnection:
-        limit = self._max_request_bytes
-        if size < 0:
-            return CloseConnection(f"a request announces {size} bytes")
-        return CloseConnection(f"a request announces {size} bytes, `socket.request.max.bytes` is {limit}")
 
     # --- answering -------------------------------------------------------------------------------
 

@@ -1,0 +1,98 @@
+"""Inbox: requests on their way in: what a connection has received and not handled yet.
+
+Small requests go through the scratch buffer that all connections share; what is incomplete behind them is
+carried to the next receive. A larger request gets a buffer of its own as soon as its size is known, and is
+received straight into it (`ReceiveBuffers`).
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.broker.outbox import TURN_BYTES
+from kcli.broker.request_context import CloseConnection
+
+if TYPE_CHECKING:
+    import socket
+
+    from kcli.broker.receive_buffers import ReceiveBuffers
+
+CARRY_BYTES = 4096
+"""An incomplete request up to this size is carried to the next receive; a larger one gets a buffer."""
+
+_SIZE = Struct(">i")
+read_size = _SIZE.unpack_from
+
+
+class Inbox:
+    """What is incomplete: `carry`, or `frame`, which lacks all from byte `received` to byte `need`."""
+
+    __slots__ = ("_socket", "buffers", "carry", "frame", "max_request_bytes", "need", "received")
+
+    def __init__(self, sock: socket.socket, buffers: ReceiveBuffers, max_request_bytes: int) -> None:
+        self._socket = sock
+        self.buffers = buffers
+        self.max_request_bytes = max_request_bytes
+        self.carry = b""
+        self.frame: memoryview | None = None
+        self.need = 0
+        self.received = 0
+
+    def receive(self) -> int:
+        """Receive into the frame, or into the scratch behind what is carried; return how much there came.
+
+        Raises `OSError`, as a rule `BlockingIOError`.
+        """
+        frame = self.frame
+        if frame is not None:
+            received = self.received
+            return self._socket.recv_into(frame[received : min(self.need, received + TURN_BYTES)])
+        scratch = self.buffers.scratch
+        if not self.carry:
+            return self._socket.recv_into(scratch)
+        carried = len(self.carry)
+        scratch[:carried] = self.carry
+        return self._socket.recv_into(scratch[carried:])
+
+    def filled(self, count: int) -> bool:
+        """Take note of what was received into the frame; return whether that is whole.
+
+        Raises `CloseConnection` when all unfinished requests together hold too much.
+        """
+        buffers = self.buffers
+        self.received += count
+        buffers.held_bytes += count
+        if buffers.held_bytes > buffers.held_limit:
+            raise CloseConnection(f"unfinished requests hold {buffers.held_bytes} bytes")
+        return self.received == self.need
+
+    def keep(self, view: memoryview, position: int, end: int) -> None:
+        """Keep an incomplete request until more of it comes."""
+        count = end - position
+        need = 4 + read_size(view, position)[0] if count >= 4 else 4
+        if need <= CARRY_BYTES:
+            self.carry = bytes(view[position:end])
+            return
+        frame = self.buffers.take(need)
+        frame[:count] = view[position:end]
+        self.frame, self.received, self.need = frame, count, need
+        self.buffers.held_bytes += count
+
+    def drop_frame(self) -> None:
+        """Let go of the frame, which whoever handles it may still read."""
+        self.frame = None
+        self.buffers.held_bytes -= self.received
+
+    def own(self, view: memoryview, position: int, end: int) -> tuple[memoryview, int, int]:
+        """Return the rest of `view` where no other connection receives into it."""
+        if view is not self.buffers.scratch:
+            return view, position, end
+        return memoryview(bytearray(view[position:end])), 0, end - position
+
+    def bad_size(self, size: int) -> CloseConnection:
+        """Return what to raise for a request of a size that cannot be."""
+        limit = self.max_request_bytes
+        if size < 0:
+            return CloseConnection(f"a request announces {size} bytes")
+        return CloseConnection(f"a request announces {size} bytes, `socket.request.max.bytes` is {limit}")
