@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import trio
@@ -21,7 +21,7 @@ import trio
 from kcli.broker.coordinator.effects import Now
 from kcli.broker.coordinator.loading import load
 from kcli.broker.coordinator.shard import Shard
-from kcli.broker.coordinator.shard_host import Answer, ShardHost
+from kcli.broker.coordinator.shard_host import Answer, PendingAppend, ShardHost
 from kcli.broker.timer import monotonic_ms
 from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -213,6 +213,7 @@ class CoordinatorRuntime(Generic[S]):
             clock=self.now,
             codec=settings.codec,
             commit_timeout_ms=settings.commit_timeout_ms,
+            flush=partial(self._flush_soon, partition),
             sweep=self._sweep,
             sweep_interval_ms=settings.sweep_interval_ms,
         )
@@ -245,6 +246,20 @@ class CoordinatorRuntime(Generic[S]):
                 await trio.sleep_forever()
             finally:
                 self._nursery = None
+
+    def _flush_soon(self, partition: Partition, pending: PendingAppend) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(self._flush, partition, pending)
+
+    async def _flush(self, partition: Partition, pending: PendingAppend) -> None:
+        try:
+            await self._replica_manager.group_commit.flush(partition.log)
+        except KafkaError as error:
+            # Its directory has failed, and with it the partition: the shard will be closed.
+            _log.error("%s", error.message)
+            return
+        pending.is_flushed = True
+        self._purgatory.touch(partition.key)
 
     async def _load(self, host: ShardHost[S]) -> None:
         await load(host, decode=self._decode, page_bytes=self._settings.load_buffer_bytes)

@@ -97,9 +97,12 @@ class ShardTimer(TimerTask):
 
 
 class PendingAppend(DelayedOperation):
-    """A batch that is written and not committed yet, and who waits for it."""
+    """A batch that is written and not committed yet, and who waits for it.
 
-    __slots__ = ("_host", "required_offset", "then")
+    `is_flushed` is false while `flush.messages` wants it on the disk first.
+    """
+
+    __slots__ = ("_host", "is_flushed", "required_offset", "then")
 
     def __init__(
         self,
@@ -111,8 +114,11 @@ class PendingAppend(DelayedOperation):
         self._host = host
         self.required_offset = required_offset
         self.then = then
+        self.is_flushed = True
 
     def try_complete(self, key: Hashable) -> bool:
+        if not self.is_flushed or not self._host.is_next(self):
+            return False
         code = self._host.partition.replication_error(self.required_offset)
         if code is None:
             return False
@@ -132,6 +138,7 @@ class ShardHost(Generic[S]):
         "_clock",
         "_codec",
         "_commit_timeout_ms",
+        "_flush",
         "_pending",
         "_purgatory",
         "_sweep",
@@ -152,6 +159,7 @@ class ShardHost(Generic[S]):
         clock: Callable[[], Now],
         codec: Codec,
         commit_timeout_ms: int,
+        flush: Callable[[PendingAppend], None],
         sweep: Callable[[S, Now], list[Effect]],
         sweep_interval_ms: int,
     ) -> None:
@@ -163,6 +171,7 @@ class ShardHost(Generic[S]):
         self._clock = clock
         self._codec = codec
         self._commit_timeout_ms = commit_timeout_ms
+        self._flush = flush
         self._sweep = sweep
         self._sweep_interval_ms = sweep_interval_ms
         self._timers: dict[Hashable, ShardTimer] = {}
@@ -188,9 +197,15 @@ class ShardHost(Generic[S]):
             else:
                 self.perform(self.shard.expire(now, timer.key), now)
 
+    def is_next(self, pending: PendingAppend) -> bool:
+        """Return whether no batch before `pending` waits: what was written first is settled first."""
+        return next(iter(self._pending)) is pending
+
     def settle(self, pending: PendingAppend, code: ErrorCode) -> None:
         """Tell who waits for a batch how its replication ended."""
         if self._pending.pop(pending, False) is None:
+            if self._pending:
+                self._purgatory.touch(self.partition.key)
             now = self._clock()
             self.perform(pending.then(now, _error(code)), now)
 
@@ -253,14 +268,18 @@ class ShardHost(Generic[S]):
             self.shard.replay(record.key, record.value)
         if then is None:
             return
-        code = self.partition.replication_error(required_offset)
-        if code is None or self._pending:
-            # Behind those that wait already: what is settled first was written first.
-            pending = PendingAppend(self, required_offset, then)
-            self._pending[pending] = None
-            self._purgatory.park(pending, [self.partition.key], self._commit_timeout_ms)
-        else:
+        partition = self.partition
+        code = partition.replication_error(required_offset)
+        must_flush = partition.must_flush
+        if code is not None and not must_flush and not self._pending:
             self.perform(then(now, _error(code)), now)
+            return
+        pending = PendingAppend(self, required_offset, then)
+        self._pending[pending] = None
+        self._purgatory.park(pending, [partition.key], self._commit_timeout_ms)
+        if must_flush:
+            pending.is_flushed = False
+            self._flush(pending)
 
     def _write(self, records: tuple[CoordinatorRecord, ...], now: Now) -> int:
         """Write records as one batch; return the offset behind it. Raises `KafkaError`."""
