@@ -27,6 +27,7 @@ PURE_BROKER = (
     "kcli.broker.topic_configs",
     "kcli.broker.topic_overrides",
     "kcli.broker.broker_configs",
+    "kcli.broker.group_configs",
     "kcli.broker.group_settings",
     "kcli.broker.inert_configs",
     "kcli.broker.authorizer",

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.broker_configs import BROKER_CONFIGS, broker_synonyms
 from kcli.broker.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
+from kcli.broker.coordinator.group_config import of_group
+from kcli.broker.group_configs import GROUP_CONFIGS, group_config_value
+from kcli.broker.group_settings import group_config
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.protocol.config_kinds import ConfigSource
 
@@ -90,6 +93,19 @@ def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
         entries.append(
             ConfigEntry(row, value, source, _read_only(row), (ConfigSynonym(name, value, source),))
         )
+    return entries
+
+
+def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+    """Return every configuration of a group, by name, as this broker sees it."""
+    effective = of_group(group_config(config), overrides)
+    entries = []
+    for name, row in sorted(GROUP_CONFIGS.items()):
+        value = row.to_text(group_config_value(name, effective))
+        synonyms: tuple[ConfigSynonym, ...] = ()
+        if name in overrides:
+            synonyms = (ConfigSynonym(name, value, ConfigSource.DYNAMIC_GROUP_CONFIG),)
+        entries.append(ConfigEntry(row, value, _first_source(synonyms), synonyms=synonyms))
     return entries
 
 

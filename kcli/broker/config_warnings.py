@@ -42,6 +42,6 @@ class ConfigWarnings:
 
 def _owner(resource: ConfigResource) -> str:
     kind, name = resource
-    if kind == ConfigResourceType.TOPIC:
-        return f"topic `{name}`"
+    if kind in {ConfigResourceType.TOPIC, ConfigResourceType.GROUP}:
+        return f"{'topic' if kind == ConfigResourceType.TOPIC else 'group'} `{name}`"
     return f"node {name}" if name else "all nodes"

@@ -1,7 +1,7 @@
-"""GroupSettings: the broker configurations of the group coordinator, and what they amount to for its shards.
+"""GroupSettings: the broker configurations of the group coordinator, and what they are for its shards.
 
-Names, types and defaults are Kafka's (class `GroupCoordinatorConfig`), but for the initial rebalance delay:
-three seconds protect a fleet that starts, and only delay a developer.
+Names, types and defaults are Kafka's (class `GroupCoordinatorConfig`), but for the initial rebalance delay
+and the assignment interval: they protect a fleet that starts, and only delay a developer.
 """
 
 from __future__ import annotations
@@ -78,6 +78,13 @@ class GroupSettings:
         ASSIGNORS,
         "Assignors that members may choose from; the first is for those who do not.",
         check=one_of(*ASSIGNORS),
+    )
+    # Kafka waits a while, which would only delay a developer.
+    group_consumer_assignment_interval_ms = integer(
+        "group.consumer.assignment.interval.ms",
+        0,
+        "How long after an assignment the next one of a group is computed at the earliest.",
+        check=at_least(0),
     )
     group_consumer_migration_policy = string(
         "group.consumer.migration.policy",
@@ -158,6 +165,7 @@ def group_config(settings: GroupSettings) -> GroupConfig:
         consumer_max_heartbeat_interval_ms=settings.group_consumer_max_heartbeat_interval_ms,
         consumer_max_size=settings.group_consumer_max_size,
         consumer_assignors=settings.group_consumer_assignors,
+        consumer_assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
         migration_policy=settings.group_consumer_migration_policy.lower(),
         regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
     )

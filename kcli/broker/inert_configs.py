@@ -27,7 +27,7 @@ _OF_KAFKA_4_3 = """
     delegation.token.expiry.time.ms delegation.token.max.lifetime.ms delegation.token.secret.key
     delete.records.purgatory.purge.interval.requests early.start.listeners
     fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
-    follower.replication.throttled.rate group.consumer.assignment.interval.ms
+    follower.replication.throttled.rate
     group.consumer.max.assignment.interval.ms group.consumer.min.assignment.interval.ms
     group.coordinator.append.linger.ms
     group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes

@@ -1,4 +1,4 @@
-"""Configurations of topics and brokers: what may be set, and the records that set it.
+"""Configurations of topics, brokers and groups: what may be set, and the records that set it.
 
 A resource changes as a whole or not at all. Only its own values are checked here against each other and
 against the defaults of the node that received the request; what is not configurable at all, or not while a
@@ -15,6 +15,8 @@ from kcli.broker.broker_configs import BROKER_CONFIGS, broker_config
 from kcli.broker.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
 from kcli.broker.controller.result import ControllerResult
 from kcli.broker.controller.topic_names import check_topic_name
+from kcli.broker.coordinator.group_config import GroupConfig
+from kcli.broker.group_configs import GROUP_CONFIGS, check_group_configs
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.broker.topic_overrides import check_topic_configs
 from kcli.protocol.config_kinds import ConfigResourceType
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
     from kcli.broker.metadata_image import ConfigResource, MetadataImage
     from kcli.protocol.metadata_records import MetadataRecord
+
+
+_GROUPS = GroupConfig()
 
 
 class ConfigOperation(IntEnum):
@@ -63,10 +68,11 @@ def incremental_alter_configs(
     changes: Sequence[tuple[ConfigResource, Sequence[ConfigChange]]],
     *,
     defaults: Mapping[str, Any],
+    groups: GroupConfig = _GROUPS,
 ) -> ControllerResult[list[KafkaError | None]]:
     """Change single values of resources; the response has an error or None for each, in order.
 
-    `defaults` is the typed configuration of a topic without overrides.
+    `defaults` is the typed configuration of a topic without overrides, `groups` that of a group.
     """
     records: list[MetadataRecord] = []
     outcomes: list[KafkaError | None] = []
@@ -75,7 +81,7 @@ def incremental_alter_configs(
             _check_resource(image, resource)
             current = image.configs.get(resource, {})
             values = _operate(resource, current, operations)
-            _check_values(resource, values, {each.name for each in operations}, defaults)
+            _check_values(resource, values, {each.name for each in operations}, defaults, groups)
         except KafkaError as error:
             outcomes.append(error)
             continue
@@ -89,6 +95,7 @@ def alter_configs(
     changes: Sequence[tuple[ConfigResource, Mapping[str, str]]],
     *,
     defaults: Mapping[str, Any],
+    groups: GroupConfig = _GROUPS,
 ) -> ControllerResult[list[KafkaError | None]]:
     """Replace whole configurations, in the old way: a value not given is deleted."""
     records: list[MetadataRecord] = []
@@ -96,7 +103,7 @@ def alter_configs(
     for resource, values in changes:
         try:
             _check_resource(image, resource)
-            _check_values(resource, values, values.keys(), defaults)
+            _check_values(resource, values, values.keys(), defaults, groups)
         except KafkaError as error:
             outcomes.append(error)
             continue
@@ -117,6 +124,9 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
         case ConfigResourceType.BROKER:
             if name and not (name.isascii() and name.isdigit()):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"not a node id: `{name}`")
+        case ConfigResourceType.GROUP:
+            if not name:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no configuration in common")
         case _:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {type} have no configuration")
 
@@ -160,6 +170,8 @@ def _definition(resource: ConfigResource, name: str) -> ConfigDefinition[Any]:
     try:
         if resource[0] == ConfigResourceType.TOPIC:
             return TOPIC_CONFIGS[name].definition
+        if resource[0] == ConfigResourceType.GROUP:
+            return GROUP_CONFIGS[name]
         return BROKER_CONFIGS[name]
     except KeyError:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"unknown config name: {name}") from None
@@ -170,9 +182,12 @@ def _check_values(
     values: Mapping[str, str],
     changed: Collection[str],
     defaults: Mapping[str, Any],
+    groups: GroupConfig,
 ) -> None:
     if resource[0] == ConfigResourceType.TOPIC:
         _check_topic(values, defaults)
+    elif resource[0] == ConfigResourceType.GROUP:
+        _check_group(values, groups)
     else:
         _check_broker(values, changed, is_default=not resource[1])
 
@@ -180,6 +195,13 @@ def _check_values(
 def _check_topic(values: Mapping[str, str], defaults: Mapping[str, Any]) -> None:
     try:
         check_topic_configs(values, defaults)
+    except InvalidConfig as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
+
+
+def _check_group(values: Mapping[str, str], groups: GroupConfig) -> None:
+    try:
+        check_group_configs(values, groups)
     except InvalidConfig as error:
         raise KafkaError(ErrorCode.INVALID_CONFIG, error.message) from error
 

@@ -199,7 +199,9 @@ class Controller:
         """Change single values of resources; return for each None or why not."""
         return self._commit_unless(
             validate_only,
-            configuration_control.incremental_alter_configs(self.image, changes, defaults=defaults.configs),
+            configuration_control.incremental_alter_configs(
+                self.image, changes, defaults=defaults.configs, groups=defaults.groups
+            ),
         )
 
     def alter_configs(
@@ -212,7 +214,9 @@ class Controller:
         """Replace the configurations of resources; return for each None or why not."""
         return self._commit_unless(
             validate_only,
-            configuration_control.alter_configs(self.image, changes, defaults=defaults.configs),
+            configuration_control.alter_configs(
+                self.image, changes, defaults=defaults.configs, groups=defaults.groups
+            ),
         )
 
     def _commit_unless(self, validate_only: bool, result: ControllerResult[R]) -> R:

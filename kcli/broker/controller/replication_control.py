@@ -13,6 +13,7 @@ from kcli.broker.controller.configuration_control import topic_config_records
 from kcli.broker.controller.replica_placer import Candidate, growth_start, place_replicas
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
 from kcli.broker.controller.topic_names import check_topic_name, collision_key
+from kcli.broker.coordinator.group_config import GroupConfig
 from kcli.broker.metadata_image import PartitionRegistration, TopicImage
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import METADATA_TOPIC
@@ -62,12 +63,13 @@ class NewPartitions:
 class TopicDefaults:
     """What the node that received a request gives topics: its configuration decides, not the controller's.
 
-    `configs` has the typed configuration of a topic without overrides.
+    `configs` has the typed configuration of a topic without overrides, `groups` that of a group.
     """
 
     partitions: int = 1
     replication_factor: int = 1
     configs: Mapping[str, Any] = field(default_factory=dict)
+    groups: GroupConfig = field(default_factory=GroupConfig)
 
 
 def create_topics(

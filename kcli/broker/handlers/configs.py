@@ -1,7 +1,8 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
 
-* Topics and brokers have configurations; the broker of an empty name is the default of all brokers. Other
-  types (loggers, client metrics, groups) are INVALID_REQUEST: there is nothing of that kind here.
+* Topics, brokers and groups have configurations; the broker of an empty name is the default of all brokers.
+  Other types (loggers, client metrics) are INVALID_REQUEST: there is nothing of that kind here.
+* A group need not exist to be configured; one of an empty name is INVALID_REQUEST.
 * A broker answers for itself only; another's id is INVALID_REQUEST, as in Kafka.
 * DescribeConfigs version 0 says only whether a value is the default; sources and synonyms come with 1,
   types and documentation with 3. The values of passwords are null.
@@ -15,7 +16,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kcli.broker.config_entries import broker_entries, default_broker_entries, topic_entries
+from kcli.broker.config_entries import (
+    broker_entries,
+    default_broker_entries,
+    group_entries,
+    topic_entries,
+)
 from kcli.broker.controller.configuration_control import ConfigChange, ConfigOperation
 from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.topics import topic_defaults
@@ -167,6 +173,9 @@ def list_config_resources(
     names = {
         ConfigResourceType.TOPIC: sorted(image.topics),
         ConfigResourceType.BROKER: [str(node_id) for node_id in sorted(image.brokers)],
+        ConfigResourceType.GROUP: sorted(
+            name for type, name in image.configs if type == ConfigResourceType.GROUP
+        ),
     }
     return ListConfigResourcesResponse(
         config_resources=[
@@ -198,6 +207,10 @@ def _entries(resource: DescribeConfigsResource, broker: Broker) -> list[ConfigEn
         case ConfigResourceType.BROKER:
             _check_is_this_broker(name, broker)
             return broker_entries(broker.config)
+        case ConfigResourceType.GROUP if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no configuration in common")
+        case ConfigResourceType.GROUP:
+            return group_entries(broker.config, broker.image.config(ConfigResourceType.GROUP, name))
     raise KafkaError(
         ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no configuration"
     )

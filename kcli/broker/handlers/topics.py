@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from kcli.broker.config_entries import new_topic_entries
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
+from kcli.broker.group_settings import group_config
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
@@ -44,6 +45,7 @@ def topic_defaults(config: BrokerConfig) -> TopicDefaults:
         partitions=config.num_partitions,
         replication_factor=config.default_replication_factor,
         configs=config.topic_defaults,
+        groups=group_config(config),
     )
 
 

@@ -14,6 +14,7 @@ from kcli.broker.controller.configuration_control import (
     alter_configs,
     incremental_alter_configs,
 )
+from kcli.broker.coordinator.group_config import GroupConfig
 from kcli.broker.metadata_image import ConfigResource, MetadataImage
 from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -21,7 +22,7 @@ from kcli.protocol.metadata_records import ConfigRecord
 from tests.support.metadata import broker, image_of, with_topic
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation
-TOPIC, BROKER, DEFAULT_BROKER = (2, "a"), (4, "1"), (4, "")
+TOPIC, BROKER, DEFAULT_BROKER, GROUP = (2, "a"), (4, "1"), (4, ""), (32, "g")
 DEFAULTS = BrokerConfig.from_properties({}).topic_defaults
 
 
@@ -92,7 +93,14 @@ def test_operations(before: dict[str, str], changes: list[ConfigChange], expecte
         (DEFAULT_BROKER, ConfigChange("log.retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
         ((4, "x"), ConfigChange("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
         ((8, "1"), ConfigChange("root", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
-        ((32, "g"), ConfigChange("a", SET, "b"), ErrorCode.INVALID_REQUEST),
+        ((32, ""), ConfigChange("consumer.session.timeout.ms", SET, "45000"), ErrorCode.INVALID_REQUEST),
+        (GROUP, ConfigChange("a", SET, "b"), ErrorCode.INVALID_CONFIG),
+        (GROUP, ConfigChange("a", APPEND, "b"), ErrorCode.INVALID_CONFIG),
+        (GROUP, ConfigChange("consumer.session.timeout.ms", SET, "x"), ErrorCode.INVALID_CONFIG),
+        (GROUP, ConfigChange("consumer.session.timeout.ms", SET, "44999"), ErrorCode.INVALID_CONFIG),
+        (GROUP, ConfigChange("consumer.session.timeout.ms", SET, "60001"), ErrorCode.INVALID_CONFIG),
+        (GROUP, ConfigChange("consumer.heartbeat.interval.ms", SET, "4999"), ErrorCode.INVALID_CONFIG),
+        (GROUP, ConfigChange("consumer.heartbeat.interval.ms", SET, "15001"), ErrorCode.INVALID_CONFIG),
         ((99, "g"), ConfigChange("a", SET, "b"), ErrorCode.INVALID_REQUEST),
     ],
 )
@@ -154,3 +162,19 @@ def test_altering_in_the_old_way_refused(
     assert error is not None
     assert error.code is code
     assert result.records == ()
+
+
+def test_a_group_must_be_silent_for_longer_than_between_two_heartbeats() -> None:
+    limits = GroupConfig(consumer_min_session_timeout_ms=1, consumer_min_heartbeat_interval_ms=1)
+    changes = [
+        ConfigChange("consumer.session.timeout.ms", SET, "10000"),
+        ConfigChange("consumer.heartbeat.interval.ms", SET, "10000"),
+    ]
+    image = image_with(TOPIC)
+    result = incremental_alter_configs(image, [(GROUP, changes)], defaults={}, groups=limits)
+    (error,) = result.response
+    assert error is not None
+    assert error.code is ErrorCode.INVALID_CONFIG
+    changes[1] = ConfigChange("consumer.heartbeat.interval.ms", SET, "9999")
+    result = incremental_alter_configs(image, [(GROUP, changes)], defaults={}, groups=limits)
+    assert (result.response, len(result.records)) == ([None], 2)

@@ -9,6 +9,7 @@ import pytest
 
 from kcli.broker.config import BrokerConfig
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
+from kcli.broker.coordinator.group_config import GroupConfig, of_group
 from kcli.broker.handlers.configs import (
     alter_configs,
     describe_configs,
@@ -161,6 +162,25 @@ def test_a_broker_and_the_default_of_brokers() -> None:
     assert node.config.log_config({}).retention_ms == 7
 
 
+def test_a_group_has_its_own_pace() -> None:
+    node = Node()
+    session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+    assert [(each.name, each.value, each.config_source) for each in node.describe(GROUP, "g").configs] == [
+        (interval, "5000", 5),
+        (session, "45000", 5),
+    ]
+    assert node.alter(GROUP, "g", (session, SET, "50000")) == 0
+    (own,) = node.describe(GROUP, "g", session, include_synonyms=True).configs
+    assert (own.value, own.config_source, own.read_only) == ("50000", 8, False)
+    assert [(each.name, each.value, each.source) for each in own.synonyms] == [(session, "50000", 8)]
+    request = ListConfigResourcesRequest(resource_types=[GROUP])
+    (listed,) = list_config_resources(request, node.context(1)).config_resources
+    assert (listed.resource_type, listed.resource_name) == (GROUP, "g")
+    assert of_group(GroupConfig(), node.image.config(GROUP, "g")).consumer_session_timeout_ms == 50_000
+    assert node.replace(GROUP, "g") == 0
+    assert [each.value for each in node.describe(GROUP, "g").configs] == ["5000", "45000"]
+
+
 @pytest.mark.parametrize(
     ("type", "name", "code"),
     [
@@ -171,7 +191,7 @@ def test_a_broker_and_the_default_of_brokers() -> None:
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
         (BROKER, "-1", ErrorCode.INVALID_REQUEST),
         (LOGGER, "1", ErrorCode.INVALID_REQUEST),
-        (GROUP, "g", ErrorCode.INVALID_REQUEST),
+        (GROUP, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
