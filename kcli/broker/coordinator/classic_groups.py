@@ -62,16 +62,16 @@ class ClassicGroups:
     # --- life --------------------------------------------------------------------------------------
 
     def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
-        """Apply a group's record.
+        """Apply a group's record: none any more, or the group as it stands there.
 
-        While the shard is loading it is all there is of the group. Later it is one that this group wrote: of
-        that only the assignments are news.
+        Once the shard has loaded, it is a classic group itself that wrote the record, or one that has just
+        become classic. The former knows it all but the assignments.
         """
         group = self._groups.get(key.group)
         live = group if self._is_live and isinstance(group, ClassicGroup) else None
         if value is None:
-            if live is None or live.state is ClassicGroupState.EMPTY:
-                self._groups.pop(key.group, None)
+            if isinstance(group, ClassicGroup):
+                del self._groups[key.group]
         elif live is None:
             self._groups[key.group] = group_from_record(key.group, value)
         elif live.generation == value.generation and live.state is ClassicGroupState.COMPLETING_REBALANCE:

@@ -314,4 +314,4 @@ def stored_generations(world: VirtualCoordinator) -> dict[str, int]:
 
 
 TestClassicGroups = ClassicGroupsMachine.TestCase
-TestClassicGroups.settings = settings(max_examples=120, stateful_step_count=80, deadline=None)
+TestClassicGroups.settings = settings(max_examples=250, stateful_step_count=80, deadline=None)
