@@ -247,9 +247,8 @@ def _returned(
     waits = member.awaiting_join is attempt.token and group.members.get(member.member_id) is member
     if not waits or group.state is not ClassicGroupState.STABLE:
         return []
-    token = group.take_join(member)
-    if token is None:
-        return []
+    token = attempt.token
+    group.take_join(member)
     if error is not None:
         effects = end_session(group, member.member_id)
         group.offer(member, former)

@@ -31,9 +31,6 @@ class OffsetStore:
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, TopicOffsets]] = {}
 
-    def __contains__(self, group_id: str) -> bool:
-        return group_id in self._groups
-
     def __iter__(self) -> Iterator[str]:
         """Yield the ids of the groups that have offsets."""
         return iter(self._groups)
