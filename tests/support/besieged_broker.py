@@ -3,6 +3,8 @@
 What an attack may cost is one connection. `strike` sends bytes and reads what comes back, in bounded time;
 `check` makes sure that the next client is served, that nothing was written without an answer that says so,
 that no handler failed unexpectedly and that memory stayed below its bound.
+
+What is written for groups is left out: their coordinator writes by itself, too, when a session ends.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.headers import decode_response, parse_request_header
+from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC
 from kcli.protocol.messages.alter_configs import AlterConfigsRequest
 from kcli.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kcli.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -26,10 +29,13 @@ from kcli.protocol.messages.create_topics import (
 from kcli.protocol.messages.delete_records import DeleteRecordsRequest
 from kcli.protocol.messages.delete_topics import DeleteTopicsRequest
 from kcli.protocol.messages.fetch import FetchRequest
+from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kcli.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
+from kcli.protocol.messages.join_group import JoinGroupRequest
 from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.messages.produce import ProduceRequest
+from kcli.protocol.messages.sync_group import SyncGroupRequest
 from kcli.protocol.schema import DecodeError, codec, message_info
 from kcli.protocol.schema_fields import fields_of
 from tests.support.raw_client import RawClient
@@ -59,6 +65,7 @@ _WRITERS = {
 }
 _PRODUCE = message_info(ProduceRequest).key
 _FETCH = message_info(FetchRequest).key
+_REBALANCE = {message_info(JoinGroupRequest).key, message_info(SyncGroupRequest).key}
 _API_VERSIONS = message_info(ApiVersionsRequest).key
 
 
@@ -115,6 +122,7 @@ class BesiegedBroker:
         self._witness = RawClient(broker.bootstrap)
         self._log_read = 0
         self._files: dict[str, int] = {}
+        assert self.ask(FindCoordinatorRequest(key="group"), 0).error_code == ErrorCode.NONE
         self.settle()
 
     def close(self) -> None:
@@ -142,7 +150,7 @@ class BesiegedBroker:
     def delete_topics_but(self, kept: set[str]) -> None:
         """Delete what attacks created."""
         topics = self.ask(MetadataRequest(topics=None), 9).topics
-        names = [topic.name for topic in topics if topic.name not in kept]
+        names = [topic.name for topic in topics if topic.name not in kept and not topic.is_internal]
         if names:
             self.ask(DeleteTopicsRequest(topic_names=names, timeout_ms=5000), 5)
             self.settle()
@@ -153,7 +161,7 @@ class BesiegedBroker:
         """Send bytes on a connection of their own and end it; what was answered, decoded.
 
         Every answer must belong to a request of the stream, in order. The broker has to answer or close
-        within the bound; only a fetch that asks for a long wait is left alone.
+        within the bound; only a fetch that asks for a long wait is left alone, and what waits for members.
         """
         requests = list(sent_requests(stream))
         with RawClient(self.bootstrap, timeout=self.answer_seconds) as client:
@@ -207,7 +215,7 @@ class BesiegedBroker:
         with os.scandir(self.broker.node_directory) as entries:
             directories = [entry.path for entry in entries if entry.is_dir()]
         for directory in directories:
-            if directory.endswith("-delete"):
+            if directory.endswith("-delete") or os.path.basename(directory).startswith(GROUP_METADATA_TOPIC):
                 continue
             sizes[directory] = 0
             with os.scandir(directory) as entries:
@@ -218,6 +226,8 @@ class BesiegedBroker:
 
 
 def _waits(request: Sent) -> bool:
+    if request.key in _REBALANCE:
+        return request.body() is not None
     if request.key != _FETCH:
         return False
     body = request.body()
