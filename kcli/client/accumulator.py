@@ -17,8 +17,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kcli.client.delivery import Delivery, DeliveryRun
 from kcli.client.metadata import TopicPartition
-from kcli.client.producer_batch import Delivery, ProducerBatch
+from kcli.client.producer_batch import ProducerBatch
 from kcli.protocol.compression import Codec
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
 
@@ -94,6 +95,16 @@ class Accumulator:
         index = batch.count
         batch.count = index + 1
         return Delivery(batch, index, timestamp)
+
+    def append_values(
+        self, topic: str, partition: int, timestamp: int, values: Sequence[bytes], start: int
+    ) -> DeliveryRun | None:
+        """Append the values from number `start` on that fit into the last batch of a queue; None if none."""
+        queues = self.topics.get(topic)
+        queue = queues.get(partition) if queues is not None else None
+        if not queue or queue[-1].builder is None or queue[-1].drain_number >= 0:
+            return None
+        return queue[-1].append_values(timestamp, values, start)
 
     def open_batch(self, topic: str, partition: int, now: float, reserved: int) -> ProducerBatch:
         """Add an empty batch to the end of a queue; its memory is the caller's reservation."""

@@ -1,17 +1,16 @@
-"""ProducerBatch: records of one partition on their way, and Delivery, one record's share in the outcome.
+"""ProducerBatch: records of one partition on their way.
 
-A batch is open while it takes records, closed once drained, and settled once, with an offset or an error. No
-record has a task, an event or a callback list of its own: a `Delivery` is the batch and an index into it. A
+A batch is open while it takes records, closed once drained, and settled once, with an offset or an error. A
 batch that the broker finds too large is split; its deliveries then follow the part their record went to.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import trio
 
-from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.client.delivery import Delivery, DeliveryRun
 from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, set_producer_state
 
 if TYPE_CHECKING:
@@ -19,19 +18,13 @@ if TYPE_CHECKING:
 
     from kcli.client.metadata import TopicPartition
     from kcli.protocol.compression import Codec
+    from kcli.protocol.error_codes import KafkaError
 
-    Callbacks: TypeAlias = list[tuple["Delivery", Callable[["Delivery"], None]]]
+    Callbacks: TypeAlias = list[tuple[Any, Callable[[Any], None]]]
 
 NO_SEQUENCE = -1
 
-
-class RecordMetadata(NamedTuple):
-    """Where a record went. `offset` is -1 under acks=0; `timestamp` is the log's if it sets its own."""
-
-    topic: str
-    partition: int
-    offset: int
-    timestamp: int
+Delivered = TypeVar("Delivered", Delivery, DeliveryRun)
 
 
 class ProducerBatch:
@@ -105,7 +98,18 @@ class ProducerBatch:
         self.count = index + 1
         return Delivery(self, index, timestamp)
 
-    def add_callback(self, delivery: Delivery, callback: Callable[[Delivery], None]) -> None:
+    def append_values(self, timestamp: int, values: Sequence[bytes], start: int) -> DeliveryRun | None:
+        """Add values from number `start` on to an open batch while they fit; None if not even the first."""
+        builder = self.builder
+        assert builder is not None
+        index = self.count
+        count = builder.append_values(timestamp, values, start, self.limit)
+        if not count:
+            return None
+        self.count = index + count
+        return DeliveryRun(self, index, count, timestamp)
+
+    def add_callback(self, delivery: Delivered, callback: Callable[[Delivered], None]) -> None:
         """Have a callback run in append order when the batch settles."""
         self._callbacks.append((delivery, callback))
 
@@ -205,63 +209,3 @@ class ProducerBatch:
         if self._done is None:
             self._done = trio.Event()
         await self._done.wait()
-
-
-class Delivery:
-    """One record's way to the log: wait for it, or look."""
-
-    __slots__ = ("_batch", "_index", "_timestamp")
-
-    def __init__(self, batch: ProducerBatch, index: int, timestamp: int) -> None:
-        self._batch = batch
-        self._index = index
-        self._timestamp = timestamp
-
-    def on_settled(self, callback: Callable[[Delivery], None]) -> None:
-        """Have `callback(delivery)` run, in order of sending, when the record is delivered or failed.
-
-        It runs in the sender's task and must not raise: an exception ends the producer.
-        """
-        batch = self._batch
-        if batch.parts is not None:
-            batch, _ = batch.part_of(self._index)
-        if batch.is_settled:
-            callback(self)
-        else:
-            batch.add_callback(self, callback)
-
-    @property
-    def is_settled(self) -> bool:
-        """Return whether the outcome is known."""
-        return self._batch.part_of(self._index)[0].is_settled
-
-    @property
-    def error(self) -> KafkaError | None:
-        """Return what went wrong, None if nothing did (yet)."""
-        batch, index = self._batch.part_of(self._index)
-        if batch.error is None or not batch.record_errors:
-            return batch.error
-        if index in batch.record_errors:
-            return KafkaError(batch.error.code, batch.record_errors[index])
-        # The broker refuses a batch as a whole and names the records to blame (KIP-467).
-        return KafkaError(
-            ErrorCode.INVALID_RECORD, "another record of the same batch was refused, and with it this one"
-        )
-
-    def result(self) -> RecordMetadata:
-        """Return where the record went; raise the error it failed with. It must be settled."""
-        error = self.error
-        if error is not None:
-            raise error
-        batch, index = self._batch.part_of(self._index)
-        offset = batch.base_offset + index if batch.base_offset >= 0 else -1
-        timestamp = self._timestamp if batch.log_append_time < 0 else batch.log_append_time
-        return RecordMetadata(batch.partition.topic, batch.partition.partition, offset, timestamp)
-
-    async def wait(self) -> RecordMetadata:
-        """Wait for the outcome and return it, or raise it."""
-        while True:
-            batch, _ = self._batch.part_of(self._index)
-            await batch.wait()
-            if batch.is_settled:
-                return self.result()

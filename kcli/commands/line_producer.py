@@ -17,8 +17,8 @@ from kcli.errors import Interrupted, KcliError
 if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.config import ProducerConfig
+    from kcli.client.delivery import Delivery, DeliveryRun
     from kcli.client.producer import Producer
-    from kcli.client.producer_batch import Delivery
     from kcli.commands.line_input import Input
     from kcli.commands.line_reader import LineReader, ReaderFormat
     from kcli.commands.progress import Advance
@@ -72,6 +72,14 @@ class Tally:
             self.delivered += 1
         else:
             self.fail(error)
+
+    def settle_run(self, run: DeliveryRun) -> None:
+        """Count records whose outcome is known."""
+        if run.is_delivered:
+            self.delivered += run.count
+        else:
+            for delivery in run:
+                self.settle(delivery)
 
     def fail(self, error: KcliError) -> None:
         """Count a record that was not delivered."""
@@ -174,6 +182,9 @@ class LineSender:
         """Send some lines; a record that the producer refuses is counted, and the others go on."""
         from kcli.protocol.error_codes import KafkaError
 
+        if self.reader.format.is_plain and not self.target.sync:
+            await self.send_values(lines)
+            return
         send, settle, (topic, partition, sync) = self.producer.send, self.tally.settle, self.target
         for key, value, headers in self.reader.records(lines):
             try:
@@ -184,3 +195,19 @@ class LineSender:
                 self.tally.fail(error)
             else:
                 delivery.on_settled(settle)
+
+    async def send_values(self, lines: list[bytes]) -> None:
+        """Send lines that are values as they stand."""
+        from kcli.protocol.error_codes import KafkaError
+
+        topic, partition, _ = self.target
+        position = 0
+        while position < len(lines):
+            try:
+                run = await self.producer.send_values(topic, lines, position, partition=partition)
+            except KafkaError as error:
+                self.tally.fail(error)
+                position += 1
+            else:
+                position += run.count
+                run.on_settled(self.tally.settle_run)

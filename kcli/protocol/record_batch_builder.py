@@ -28,6 +28,8 @@ from kcli.protocol.varints import SMALL_VARINT_LIMIT, SMALL_VARINTS, encode_vari
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+MIN_RECORD_BYTES = 7
+
 
 class RecordBatchBuilder:
     """Collects records and builds their batch.
@@ -149,6 +151,49 @@ class RecordBatchBuilder:
         self._last_offset_delta = delta
         self.count += 1
         return self.base_offset + delta
+
+    def append_values(self, timestamp: int, values: Sequence[bytes], start: int, limit: int) -> int:
+        """Add records of values only, from number `start` on, as many as keep the batch within `limit` bytes.
+
+        Return how many. All have the one `timestamp`; `ValueError` if that is below -1 (none).
+        """
+        if timestamp < NO_TIMESTAMP:
+            raise ValueError(f"negative timestamp: {timestamp}")
+        base_timestamp = timestamp if not self.count else self._base_timestamp
+        before = b"\x00" + encode_varint(wrap_int64(timestamp - base_timestamp))
+        room = max(limit - len(self._buffer), 0)
+        first = delta = self._last_offset_delta + 1
+        small, small_limit = SMALL_VARINTS, SMALL_VARINT_LIMIT
+        parts: list[bytes] = []
+        # What stands around a value depends on its length and on that of the offset before it.
+        frames: dict[int, tuple[bytes, bytes, int]] = {}
+        width = 0
+        for value in values[start : start + room // MIN_RECORD_BYTES + 1]:
+            offset = small[delta << 1] if delta < small_limit else encode_varint(delta)
+            if len(offset) != width:
+                width = len(offset)
+                frames.clear()
+            length = len(value)
+            frame = frames.get(length)
+            if frame is None:
+                key_and_length = b"\x01" + encode_varint(length)
+                size = len(before) + width + len(key_and_length) + length + 1
+                head = encode_varint(size) + before
+                frame = frames[length] = head, key_and_length, size + len(head) - len(before)
+            head, key_and_length, size = frame
+            room -= size
+            if room < 0:
+                break
+            parts += (head, offset, key_and_length, value, b"\x00")
+            delta += 1
+        count = delta - first
+        if count:
+            self._buffer += b"".join(parts)
+            self._base_timestamp = base_timestamp
+            self._max_timestamp = max(self._max_timestamp, timestamp)
+            self._last_offset_delta = delta - 1
+            self.count += count
+        return count
 
     def build(self, *, last_offset: int | None = None) -> bytearray:
         """The finished batch. Its last offset is that of the last record unless a later one is given.

@@ -11,10 +11,10 @@ import trio
 from kcli.client.accumulator import Accumulator
 from kcli.client.client import Client
 from kcli.client.config import ClientConfig, ProducerConfig
+from kcli.client.delivery import Delivery, DeliveryRun
 from kcli.client.memory_budget import MemoryBudget
 from kcli.client.metadata import ClusterMetadata, Node, PartitionMetadata, TopicMetadata
 from kcli.client.producer import Producer, ProducerClosed
-from kcli.client.producer_batch import Delivery
 from kcli.client.sequences import Sequences
 from kcli.errors import UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -67,6 +67,64 @@ async def test_records_arrive_in_order_with_their_offsets(autojump_clock: trio.t
         assert [result.offset for result in results] == list(range(5000))
         assert brokers.topics["orders"][0].values() == values(5000)
         assert producer.budget.available == producer.budget.total
+
+
+async def send_in_runs(producer: Producer, records: list[bytes], **arguments: Any) -> list[DeliveryRun]:
+    runs: list[DeliveryRun] = []
+    position = 0
+    while position < len(records):
+        runs.append(await producer.send_values("orders", records, position, **arguments))
+        position += runs[-1].count
+    return runs
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4"])
+async def test_values_in_runs_arrive_as_one_by_one(
+    codec: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    config = ProducerConfig(compression_type=codec, linger_ms=5)
+    async with fake_cluster(topics=TOPICS) as (brokers, client), Producer(client, config) as producer:
+        runs = await send_in_runs(producer, values(5000))
+        assert len(runs) < 50
+        settled: list[DeliveryRun] = []
+        for run in runs:
+            run.on_settled(settled.append)
+        await producer.flush()
+        assert settled == runs
+        assert all(run.is_delivered for run in runs)
+        assert [delivery.result().offset for run in runs for delivery in run] == list(range(5000))
+        assert brokers.topics["orders"][0].values() == values(5000)
+        assert producer.budget.available == producer.budget.total
+
+
+async def test_values_in_runs_spread_over_the_partitions(autojump_clock: trio.testing.MockClock) -> None:
+    config = ProducerConfig(linger_ms=5, batch_size=1000)
+    async with fake_cluster(topics={"orders": 3}) as (brokers, client), Producer(client, config) as producer:
+        await send_in_runs(producer, values(3000))
+        await producer.flush()
+        counts = [len(partition.values()) for partition in brokers.topics["orders"]]
+        assert sum(counts) == 3000
+        assert min(counts) > 0
+        await send_in_runs(producer, values(10), partition=2)
+        await producer.flush()
+        assert len(brokers.topics["orders"][2].values()) == counts[2] + 10
+
+
+async def test_a_value_that_is_too_large_stands_alone(autojump_clock: trio.testing.MockClock) -> None:
+    async with fake_cluster(topics=TOPICS) as (brokers, client), Producer(client) as producer:
+        records = [b"a", b"b", bytes(1_048_576), b"c"]
+        first = await producer.send_values("orders", records)
+        second = await producer.send_values("orders", records, first.count)
+        assert (first.count, second.count) == (1, 1)
+        with pytest.raises(KafkaError) as raised:
+            await producer.send_values("orders", records, 2)
+        assert raised.value.code is ErrorCode.MESSAGE_TOO_LARGE
+        await producer.send_values("orders", records, 3)
+        await producer.flush()
+        assert brokers.topics["orders"][0].values() == [b"a", b"b", b"c"]
+        await producer.close()
+        with pytest.raises(ProducerClosed):
+            await producer.send_values("orders", records)
 
 
 async def test_leaving_the_block_delivers_everything(autojump_clock: trio.testing.MockClock) -> None:
@@ -271,6 +329,26 @@ async def test_a_batch_that_is_too_large_is_split_and_arrives_whole(
         assert [delivery.result().offset for delivery in deliveries] == list(range(20_000))
         assert called == [7]
         assert producer.budget.available == producer.budget.total
+
+
+async def test_a_run_in_a_batch_that_is_split_becomes_one_per_part(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    config = ProducerConfig(batch_size=100_000, linger_ms=50)
+    settled: list[DeliveryRun] = []
+    async with fake_cluster(topics=TOPICS) as (brokers, client), Producer(client, config) as producer:
+        brokers.script(ProduceRequest, produced(10), produced(10))
+        runs = await send_in_runs(producer, values(4000))
+        runs[1].on_settled(settled.append)
+        await producer.flush()
+        offsets = [delivery.result().offset for run in settled for delivery in run]
+        assert offsets == list(range(1, 4000))
+        assert len(settled) > 1
+        assert runs[1].is_delivered
+        late: list[DeliveryRun] = []
+        runs[1].on_settled(late.append)
+        assert [run.count for run in late] == [run.count for run in settled]
+        assert brokers.topics["orders"][0].values() == values(4000)
 
 
 async def test_one_record_that_is_too_large_fails(autojump_clock: trio.testing.MockClock) -> None:

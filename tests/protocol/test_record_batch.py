@@ -110,6 +110,34 @@ def test_large_numbers_take_the_slow_path() -> None:
     ]
 
 
+@given(
+    st.lists(st.tuples(st.integers(0, 9000), st.integers(-1, 2**40)), max_size=3),
+    st.lists(st.lists(st.binary(max_size=80) | st.integers(0, 5000).map(bytes), max_size=150), max_size=3),
+    st.integers(0, 20_000),
+)
+def test_values_in_a_row_are_the_records_that_one_by_one_they_would_be(
+    before: list[tuple[int, int]], runs: list[list[bytes]], limit: int
+) -> None:
+    together, single = RecordBatchBuilder(), RecordBatchBuilder()
+    for size, timestamp in before:
+        for builder in (together, single):
+            builder.append(timestamp, None, bytes(size))
+    for number, values in enumerate(runs):
+        taken = 0
+        while count := together.append_values(TIMESTAMP + number, values, taken, limit):
+            taken += count
+        for value in values[:taken]:
+            single.append(TIMESTAMP + number, None, value)
+        assert together.estimated_size == single.estimated_size
+        assert not taken or together.estimated_size <= limit
+        if taken < len(values):
+            left = RecordBatchBuilder()
+            left.append(TIMESTAMP, None, values[taken])
+            assert together.estimated_size + left.estimated_size - HEADER_SIZE + 12 > limit
+    assert together.count == single.count
+    assert together.build() == single.build()
+
+
 def test_offsets_must_increase() -> None:
     builder = RecordBatchBuilder(base_offset=10)
     assert builder.append(0, None, None, offset=12) == 12
