@@ -47,11 +47,13 @@ def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -
 
 def failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
     """Answer every key with the same error."""
-    response = FindCoordinatorResponse(
+    if request.coordinator_keys:
+        return FindCoordinatorResponse(
+            coordinators=[_not_found(key, error) for key in request.coordinator_keys]
+        )
+    return FindCoordinatorResponse(
         error_code=error.code, error_message=error.message, node_id=-1, host="", port=-1
     )
-    response.coordinators = [_not_found(key, error) for key in request.coordinator_keys]
-    return response
 
 
 def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinator:

@@ -11,6 +11,7 @@ import trio.testing
 
 from kcli.broker.controller.configuration_control import ConfigChange, ConfigOperation
 from kcli.broker.controller.replication_control import TopicDefaults
+from kcli.broker.coordinator.runtime import CoordinatorRuntime
 from kcli.protocol.consumer_protocol import Subscription, encode_subscription
 from kcli.protocol.error_codes import ErrorCode
 from tests.broker.handlers import group_requests as ask
@@ -136,6 +137,18 @@ async def test_coordinators_that_there_are_not(
         assert OFFSETS not in node.image.topics
 
 
+async def test_the_wish_for_transactions_is_told_in_the_log_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        for _ in range(3):
+            await client.ask(ask.find("id", "other", key_type=1), 4)
+    (line,) = caplog.messages
+    assert line == (
+        "client `test` from 127.0.0.1 asks for a transaction coordinator: kcli has no transactions yet"
+    )
+
+
 async def test_a_partition_without_a_leader_has_no_coordinator(tmp_path: Path) -> None:
     async with group_node(tmp_path) as (node, client):
         member = await stable(client)
@@ -234,6 +247,43 @@ async def test_offsets_without_a_name_are_kept_under_it(tmp_path: Path) -> None:
         assert ask.fetched(response.topics) == {(TOPIC, 0): (7, 0)}
         assert [each.group_id for each in (await client.ask(ask.list_groups(), 2)).groups] == [""]
         assert codes(await client.ask(ask.delete(""), 1)) == {0}
+
+
+FAILING = [
+    (request, version)
+    for request, versions in [
+        (ask.join(), range(10)),
+        (ask.sync(member="m"), range(6)),
+        (ask.heartbeat(member="m"), range(5)),
+        (ask.leave(GROUP, "m"), range(3, 6)),
+        (ask.leave_alone(GROUP, "m"), range(3)),
+        (ask.list_groups(), range(6)),
+        (ask.describe(GROUP), range(7)),
+        (ask.delete(GROUP), range(3)),
+        (ask.commit({(TOPIC, 0): 1}), range(10)),
+        (ask.fetch_one({TOPIC: [0]}), range(8)),
+        (ask.fetch(**{GROUP: {TOPIC: [0]}}), range(8, 11)),
+        (ask.delete_offsets({TOPIC: [0]}), range(1)),
+        (ask.find_one(), range(4)),
+        (ask.find(GROUP), range(4, 7)),
+    ]
+    for version in versions
+]
+
+
+@pytest.mark.parametrize(("request_", "version"), FAILING, ids=name_of)
+async def test_what_nobody_foresaw_is_told_in_every_version(
+    request_: object, version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("a bug")
+
+    for name in ("ask", "shard", "shards"):
+        monkeypatch.setattr(CoordinatorRuntime, name, fail)
+    monkeypatch.setattr("kcli.broker.handlers.coordinators.group_metadata_topic", fail)
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic(TOPIC)
+        assert codes(await client.ask(request_, version)) - {0} == {ErrorCode.UNKNOWN_SERVER_ERROR}
 
 
 # --- joining
@@ -505,6 +555,19 @@ async def test_the_offsets_of_a_deleted_topic_are_gone(tmp_path: Path) -> None:
         node.controller.delete_topics([node.image.topics[TOPIC].topic_id])
         node.create_topic(TOPIC, PARTITIONS)
         assert ask.fetched((await client.ask(ask.fetch_one({TOPIC: [0]}), 7)).topics) == {(TOPIC, 0): (-1, 0)}
+
+
+async def test_offsets_that_nobody_needs_are_forgotten(tmp_path: Path) -> None:
+    settings = {"offsets_retention_minutes": "60", "offsets_retention_check_interval_ms": "5"}
+    async with group_node(tmp_path, **settings) as (node, client):
+        await client.ask(ask.commit({(TOPIC, 0): 1}), 7)
+        await trio.sleep(0.02)
+        assert len((await client.ask(ask.list_groups(), 4)).groups) == 1
+        node.now_ms += 3_600_000
+        while (await client.ask(ask.list_groups(), 4)).groups:
+            pass
+        topics = (await client.ask(ask.fetch_one({TOPIC: [0]}), 7)).topics
+        assert ask.fetched(topics) == {(TOPIC, 0): (-1, 0)}
 
 
 # --- groups as a whole
