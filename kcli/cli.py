@@ -22,6 +22,10 @@ COMMANDS = {
     "configs": ("kcli.commands.configs", "Describe and alter the configuration of topics and brokers."),
     "produce": ("kcli.commands.produce", "Send lines of files or standard input to a topic."),
     "consume": ("kcli.commands.consume", "Print the records of a topic."),
+    "consumer-groups": (
+        "kcli.commands.consumer_groups",
+        "List, describe, reset, copy and delete consumer groups and their offsets.",
+    ),
     "get-offsets": ("kcli.commands.get_offsets", "Print partition offsets: earliest, latest or by time."),
     "delete-records": ("kcli.commands.delete_records", "Delete the records below given offsets."),
     "log-dirs": ("kcli.commands.log_dirs", "Describe the log directories of brokers."),

@@ -1,13 +1,13 @@
 """`kcli completion`: shell completion scripts, and the names that only a cluster knows.
 
 A script hands the words of the command line back to `kcli`, which answers with the candidates; the
-environment variables are those of Typer's completion. Topic names come from the cluster that the words
-name, within `TIME_LIMIT_S`, and any failure means no candidates: completion never prints an error.
+environment variables are those of Typer's completion. Names of topics and groups come from the cluster that
+the words name, within `TIME_LIMIT_S`, and any failure means no candidates: completion never prints an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +18,8 @@ from kcli.commands.runner import command
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from kcli.client.client import Client
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -74,20 +76,33 @@ async def completion(shell: Annotated[Shell, typer.Argument(help="The shell", sh
 
 def topic_names(parameters: Mapping[str, Any], incomplete: str) -> list[str]:
     """Return the cluster's topics that begin with `incomplete`: none if it does not answer in time."""
+    return names_beginning_with(incomplete, fetch_topic_names, parameters)
+
+
+def group_names(parameters: Mapping[str, Any], incomplete: str) -> list[str]:
+    """Return the consumer groups that begin with `incomplete`: none if no broker answers in time."""
+    return names_beginning_with(incomplete, fetch_group_names, parameters)
+
+
+def names_beginning_with(
+    incomplete: str, fetch: Callable[[Client], Awaitable[list[str]]], parameters: Mapping[str, Any]
+) -> list[str]:
+    """Return those names that begin with `incomplete`."""
     import trio
 
     try:
-        names = trio.run(fetch_topic_names, parameters)
+        names = trio.run(ask_cluster, fetch, parameters)
     except* Exception:
         names = []
     return [name for name in names if name.startswith(incomplete)]
 
 
-async def fetch_topic_names(parameters: Mapping[str, Any]) -> list[str]:
-    """Ask the cluster that the command line names for its topics."""
+async def ask_cluster(
+    fetch: Callable[[Client], Awaitable[list[str]]], parameters: Mapping[str, Any]
+) -> list[str]:
+    """Ask the cluster that the command line names, within the time limit."""
     import trio
 
-    from kcli.client import admin
     from kcli.commands.session import open_client
 
     command_config: Path | None = parameters.get("command_config")
@@ -97,5 +112,20 @@ async def fetch_topic_names(parameters: Mapping[str, Any]) -> list[str]:
             command_config,
             parameters.get("command_property"),
         ) as client:
-            return [listing.name for listing in await admin.list_topics(client)]
+            return await fetch(client)
     return []
+
+
+async def fetch_topic_names(client: Client) -> list[str]:
+    """Return the names of the cluster's topics."""
+    from kcli.client import admin
+
+    return [listing.name for listing in await admin.list_topics(client)]
+
+
+async def fetch_group_names(client: Client) -> list[str]:
+    """Return the names of the cluster's consumer groups."""
+    from kcli.commands.group_lookup import list_consumer_groups
+
+    groups, _ = await list_consumer_groups(client)
+    return [group.group_id for group in groups]

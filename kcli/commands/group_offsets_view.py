@@ -142,6 +142,8 @@ class TotalsView(NamedTuple):
     def lines(self) -> Iterator[str]:
         """Return a heading, a line for each group and, of several groups, one for all."""
         rows = self._rows()
+        if not rows:
+            return
         names = ["GROUP", "STATE", "#MEMBERS", "#PARTITIONS", "LAG"]
         widths = [widest(15, (str(row[0]) for row in rows)), 20, 10, 12, 0]
         if self.time_lag:

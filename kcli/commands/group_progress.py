@@ -12,8 +12,9 @@ from kcli.commands.group_facts import GroupFacts, PartitionFacts
 from kcli.commands.group_findings import Finding, Level, named, records
 from kcli.commands.group_lag import MINUTE_MS, duration_text
 
+QUIET_MS = 10_000
 SILENT_MS = MINUTE_MS
-"""A consumer commits more often than this: every five seconds unless it was told otherwise."""
+"""A consumer commits every five seconds unless it was told otherwise: one may be quiet, but not silent."""
 
 
 def out_of_range(facts: GroupFacts) -> Iterator[Finding]:
@@ -67,6 +68,8 @@ def stuck(facts: GroupFacts) -> Iterator[Finding]:
             continue
         silences = [silence for entry in behind if (silence := silent_for(entry, facts)) is not None]
         lasting = min(silences) if silences else facts.apart_ms
+        if lasting < QUIET_MS:
+            continue
         level = Level.PROBLEM if lasting >= SILENT_MS else Level.NOTE
         where = named(entry.partition for entry in behind)
         waiting = records(sum(entry.lag for entry in behind))

@@ -15,6 +15,7 @@ from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table as RichTable
 
 
 class Result(Protocol):
@@ -97,26 +98,32 @@ def plain(value: object) -> object:
 
 
 def print_tables(tables: Iterable[Table]) -> None:
-    """Print tables with rich, one after the other."""
+    """Print tables with rich, one after the other, each below its title."""
+    from rich.text import Text
+
+    screen = console()
+    for table in tables:
+        if table.title is not None:
+            screen.print(Text(table.title, style="bold"), soft_wrap=True)
+        screen.print(rich_table(table))
+
+
+def console() -> Console:
+    """Return rich's view of stdout; a table in a file or a pipe is as wide as its cells."""
     import os
 
     from rich.console import Console
 
-    # A table in a file or a pipe is as wide as its cells.
     width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 1_000
-    console = Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
-    for table in tables:
-        print_table(console, table)
+    return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
-def print_table(console: Console, table: Table) -> None:
-    """Print one table: a title, a header, and rows without vertical lines."""
+def rich_table(table: Table) -> RichTable:
+    """Return a table for rich: a header, and rows without vertical lines."""
     from rich import box
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    if table.title is not None:
-        console.print(Text(table.title, style="bold"), soft_wrap=True)
     shown = RichTable(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
     for index, name in enumerate(table.columns):
         cells = [row[index] for row in table.rows if row[index] is not None]
@@ -124,7 +131,7 @@ def print_table(console: Console, table: Table) -> None:
         shown.add_column(name, justify="right" if numeric else "left", overflow="fold")
     for row in table.rows:
         shown.add_row(*(Text(cell_text(cell)) for cell in row))
-    console.print(shown)
+    return shown
 
 
 def cell_text(cell: object) -> str:

@@ -58,7 +58,7 @@ class ResetView(NamedTuple):
                         )
                         for row in plan.rows
                     ],
-                    f"{plan.group}  {'done' if self.executed else 'dry run'}",
+                    f"{plan.group}  {'executed' if self.executed else 'dry run'}",
                 )
 
 

@@ -11,10 +11,12 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise
+from typing import Annotated, Any, get_origin
 
 import typer
+from typer.core import TyperCommand
 
 from kcli.commands.options import Output, OutputFormat, Verbose
 from kcli.errors import Interrupted, KcliError
@@ -22,11 +24,14 @@ from kcli.errors import Interrupted, KcliError
 Body = Callable[..., Awaitable[Any]]
 
 
-def command(app: typer.Typer, name: str, *, example: str) -> Callable[[Body], Body]:
+def command(
+    app: typer.Typer, name: str, *, example: str, optional_values: Sequence[str] = ()
+) -> Callable[[Body], Body]:
     """Register an async function as the command `name` of `app`; its help ends with `example`.
 
     The function returns a result (see `kcli.commands.output`) or None when it printed its own. A function
-    with a parameter `output` or `verbose` is also told what was asked for.
+    with a parameter `output` or `verbose` is also told what was asked for, and may say in its annotation
+    what else that means to it. Options among `optional_values` may stand without a value, which is then "".
     """
 
     def register(body: Body) -> Body:
@@ -39,16 +44,34 @@ def command(app: typer.Typer, name: str, *, example: str) -> Callable[[Body], Bo
             run(lambda: body(**arguments), output=output, verbose=verbose)
 
         add_common_options(run_command, body)
-        app.command(name, epilog=f"Example: {example}")(run_command)
+        cls = taking_optional_values(optional_values) if optional_values else None
+        app.command(name, cls=cls, epilog=f"Example: {example}")(run_command)
         return body
 
     return register
 
 
+def taking_optional_values(names: Sequence[str]) -> type[TyperCommand]:
+    """Return a class of commands whose options `names` need no value: none begins with a dash."""
+
+    class OptionalValues(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  # Typer's own click
+            filled = []
+            for argument, following in pairwise([*args, "-"]):
+                is_alone = argument in names and following.startswith("-")
+                filled.append(f"{argument}=" if is_alone else argument)
+            return super().parse_args(ctx, filled)
+
+    return OptionalValues
+
+
 def add_common_options(run_command: Callable[..., None], body: Body) -> None:
     """Give a command `--output` and `--verbose` besides the options of its own signature."""
-    added = {"output": (Output, None), "verbose": (Verbose, False)}
+    added: dict[str, tuple[Any, Any]] = {"output": (Output, None), "verbose": (Verbose, False)}
     signature = inspect.signature(body, eval_str=True)
+    for name, (_, default) in added.items():
+        if name in signature.parameters and get_origin(signature.parameters[name].annotation) is Annotated:
+            added[name] = (signature.parameters[name].annotation, default)
     own = [parameter for name, parameter in signature.parameters.items() if name not in added]
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from kcli.client import admin
 from tests.commands.fake_cluster import FakeCluster
+from tests.commands.fake_groups import FakeGroups
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
 
@@ -21,6 +23,17 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     monkeypatch.setattr("kcli.commands.session.open_client", fake.open_client)
     for name in vars(FakeCluster):
         if not name.startswith("_") and name not in ("add", "open_client"):
+            monkeypatch.setattr(f"kcli.client.admin.{name}", getattr(fake, name))
+    return fake
+
+
+@pytest.fixture
+def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
+    """A cluster without topics and consumer groups."""
+    fake = FakeGroups()
+    monkeypatch.setattr("kcli.commands.session.open_client", fake.open_client)
+    for name in {name for cls in (FakeCluster, FakeGroups) for name in vars(cls)}:
+        if not name.startswith("_") and hasattr(admin, name):
             monkeypatch.setattr(f"kcli.client.admin.{name}", getattr(fake, name))
     return fake
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kcli.commands.completion import SCRIPTS
-from tests.commands.fake_cluster import FakeCluster
+from tests.commands.fake_groups import FakeGroups
 from tests.conftest import Finished
 
 ROOT = Path(__file__).parent.parent.parent
@@ -56,17 +56,22 @@ def complete(kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch) -> 
         ("kcli topics describe or", ["orders", "orders-2"]),
         ("kcli configs describe --topic cl", ["clicks"]),
         ("kcli consume nothing", []),
+        ("kcli consumer-groups re", ["reset-offsets", "remove-members"]),
+        ("kcli consumer-groups describe bil", ["billing", "billing-test"]),
+        ("kcli consumer-groups reset-offsets --group au", ["audit"]),
     ],
 )
 def test_bash_is_told_the_candidates(
     line: str,
     expected: list[str],
     complete: Complete,
-    cluster: FakeCluster,
+    groups: FakeGroups,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     for name in ("orders", "orders-2", "clicks"):
-        cluster.add(name, [1])
+        groups.add(name, [1])
+    for name in ("billing", "billing-test", "audit"):
+        groups.add_group(name)
     complete(line)
     assert capfd.readouterr().out.split() == expected
 

@@ -15,6 +15,16 @@ VERBS = {
     "broker": ("start", "stop", "status"),
     "topics": ("create", "list", "describe", "alter", "delete"),
     "configs": ("describe", "alter"),
+    "consumer-groups": (
+        "list",
+        "describe",
+        "reset-offsets",
+        "delete",
+        "delete-offsets",
+        "members",
+        "remove-members",
+        "clone",
+    ),
     "log-dirs": ("describe",),
     "cluster": ("id", "nodes", "api-versions"),
 }

@@ -1,0 +1,171 @@
+"""The views of `describe`: which one was chosen, and taking it from a cluster or from files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kcli.assignors.members import java_order
+from kcli.commands.group_explain_view import ExplainView
+from kcli.commands.group_head import GroupHead, StatesView
+from kcli.commands.group_history import GroupHistory
+from kcli.commands.group_history_view import GroupEvents, HistoryView, history_row
+from kcli.commands.group_members_view import MembersView
+from kcli.commands.group_offsets_view import OffsetsView, TotalsView
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.client import Client
+
+Description = OffsetsView | TotalsView | MembersView | StatesView | ExplainView | HistoryView
+
+
+class View(Enum):
+    """What is shown of groups; the values are the options' names."""
+
+    OFFSETS = "--offsets"
+    MEMBERS = "--members"
+    STATE = "--state"
+    TOTAL_LAG = "--total-lag"
+    EXPLAIN = "--explain"
+    HISTORY = "--history"
+
+    def check(self, *, time_lag: bool, watch: bool, offline: bool) -> None:
+        """Refuse what this view has no place for."""
+        if time_lag and self not in (View.OFFSETS, View.TOTAL_LAG):
+            raise UsageError(f"`--time-lag` and `{self.value}` exclude each other")
+        if watch and self in (View.EXPLAIN, View.HISTORY):
+            raise UsageError(f"`--watch` and `{self.value}` exclude each other")
+        if not offline:
+            return
+        for option, is_given in (
+            ("--time-lag", time_lag),
+            ("--watch", watch),
+            (self.value, self is View.EXPLAIN),
+        ):
+            if is_given:
+                raise UsageError(f"`{option}` needs a broker, it cannot be used with `--log-dir`")
+
+
+def chosen_view(flags: dict[View, bool]) -> View:
+    """Return the one view whose flag is set, the offsets if none is."""
+    chosen = [view for view, is_set in flags.items() if is_set]
+    if len(chosen) > 1:
+        raise UsageError(f"`{chosen[0].value}` and `{chosen[1].value}` exclude each other")
+    return chosen[0] if chosen else View.OFFSETS
+
+
+def notes(description: Description) -> Iterator[str]:
+    """Yield what Kafka's tool says on stderr about the states of groups."""
+    heads: list[GroupHead] = []
+    match description:
+        case StatesView():
+            heads = list(description.groups)
+        case OffsetsView() | MembersView():
+            heads = [group.head for group in description.groups]
+    for head in heads:
+        note = head.note()
+        if note is not None:
+            yield note
+
+
+async def describe_live(
+    client: Client,
+    names: Sequence[str],
+    view: View,
+    *,
+    verbose: bool = False,
+    time_lag: bool = False,
+    apart_ms: int = 0,
+    timeout_ms: int | None = None,
+) -> Description:
+    """Ask the cluster for groups, all of them if none is named."""
+    from kcli.commands import group_lookup
+
+    if not names:
+        listed, unlisted = await group_lookup.list_consumer_groups(client, timeout_ms=timeout_ms)
+        names = [group.group_id for group in listed]
+    else:
+        unlisted = []
+    if view is View.EXPLAIN:
+        from kcli.commands.group_inquiry import explain_groups
+
+        explained = await explain_groups(client, names, apart_ms, timeout_ms)
+        return explained._replace(failures=[*unlisted, *explained.failures])
+    if view is View.HISTORY:
+        from kcli.commands.group_records import read_histories
+
+        histories, damaged = await read_histories(client, names, with_commits=True, timeout_ms=timeout_ms)
+        return history_view(histories, names, [*unlisted, *damaged])
+    found = await group_lookup.describe(client, names, timeout_ms)
+    failures = [*unlisted, *found.failures]
+    if view is View.STATE:
+        return StatesView([group_lookup.head_of(group) for group in found.groups], verbose, failures)
+    if view is View.MEMBERS:
+        return MembersView([group_lookup.members_of(group) for group in found.groups], verbose, failures)
+    groups, unknown = await group_lookup.offsets_of(client, found.groups, timeout_ms)
+    failures += unknown
+    if time_lag:
+        now_ms = time.time_ns() // 1_000_000
+        groups = await group_lookup.add_time_lag(client, groups, now_ms, timeout_ms)
+    if view is View.TOTAL_LAG:
+        return TotalsView(groups, time_lag, failures)
+    return OffsetsView(groups, verbose, time_lag, failures)
+
+
+def describe_files(
+    directories: Sequence[Path], names: Sequence[str], view: View, *, verbose: bool = False
+) -> Description:
+    """Read groups, all of them if none is named, from the files of a broker."""
+    from kcli.commands import group_offline
+    from kcli.commands.group_files import GroupFiles
+    from kcli.commands.group_lookup import CONSUMER_PROTOCOL_TYPES, unknown_group
+
+    files = GroupFiles(directories)
+    wanted = set(names)
+    every = files.groups(with_events=lambda name: view is View.HISTORY and (not wanted or name in wanted))
+    if view is View.HISTORY:
+        return history_view(every, names or every, files.failures, " --log-dir DIR")
+    failures = files.failures + [
+        unknown_group(name, " --log-dir DIR") for name in names if name not in every or not every[name].exists
+    ]
+    groups = [
+        every[name]
+        for name in sorted(wanted or every, key=java_order)
+        if name in every
+        and every[name].exists
+        and (wanted or group_offline.protocol_type(every[name]) in CONSUMER_PROTOCOL_TYPES)
+    ]
+    match view:
+        case View.STATE:
+            return StatesView([group_offline.head_of(group) for group in groups], verbose, failures)
+        case View.MEMBERS:
+            members = [group_offline.members_of(group, files.topic_name) for group in groups]
+            return MembersView(members, verbose, failures)
+    ranges = files.ranges(group_offline.partitions_of(groups, files.topic_name))
+    offsets = [group_offline.offsets_of(group, files.topic_name, ranges) for group in groups]
+    if view is View.TOTAL_LAG:
+        return TotalsView(offsets, failures=failures)
+    return OffsetsView(offsets, verbose, failures=failures)
+
+
+def history_view(
+    histories: dict[str, GroupHistory],
+    names: Collection[str],
+    failures: Sequence[KcliError],
+    option: str = "",
+) -> HistoryView:
+    """Return the history of groups; one without a record is an error."""
+    from kcli.commands.group_lookup import unknown_group
+
+    ordered = sorted(names, key=java_order)
+    empty = [name for name in ordered if name not in histories or not histories[name].events]
+    groups = [
+        GroupEvents(name, [history_row(event) for event in histories[name].events])
+        for name in ordered
+        if name not in empty
+    ]
+    return HistoryView(groups, [*failures, *(unknown_group(name, option) for name in empty)])

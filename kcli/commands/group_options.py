@@ -1,0 +1,74 @@
+"""The application `kcli consumer-groups`, and the options that several of its verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kcli.errors import UsageError
+
+app = typer.Typer(
+    name="consumer-groups",
+    help="List, describe, reset, copy and delete consumer groups and their offsets.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+DEFAULT_TIMEOUT_MS = 5000
+
+
+def complete_group(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a group from the cluster, see `kcli.commands.completion`."""
+    from kcli.commands.completion import group_names
+
+    return group_names(context.params, incomplete)
+
+
+GroupArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="GROUP", help="The group", autocompletion=complete_group, show_default=False),
+]
+GroupArguments = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="GROUP...", help="The groups", autocompletion=complete_group, show_default=False),
+]
+GroupOption = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="GROUP", hidden=True, autocompletion=complete_group),
+]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups of the cluster")]
+TimeoutMs = Annotated[
+    int, typer.Option("--timeout", min=1, metavar="MS", help="How long to wait for the answer of a broker")
+]
+LogDir = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--log-dir",
+        metavar="DIR",
+        help="Read a broker's log directory, or a data directory of kcli, and ask no broker (repeatable)",
+        show_default=False,
+    ),
+]
+
+
+def chosen_groups(
+    arguments: Sequence[str] | None, options: Sequence[str] | None, *, all_groups: bool = False
+) -> list[str]:
+    """Return the groups given as arguments and with Kafka's `--group`, each once; none if all are meant."""
+    names = list(dict.fromkeys([*(arguments or ()), *(options or ())]))
+    if all_groups and names:
+        raise UsageError("`--all-groups` excludes the names of groups")
+    if not all_groups and not names:
+        raise UsageError("missing argument `GROUP`")
+    return names
+
+
+def one_group(argument: str | None, options: Sequence[str] | None) -> str:
+    """Return the one group given as an argument or with Kafka's `--group`."""
+    names = chosen_groups(None if argument is None else [argument], options)
+    if len(names) > 1:
+        raise UsageError(f"one group at a time: {', '.join(names)}")
+    return names[0]

@@ -1,0 +1,142 @@
+"""`--watch`: a result taken again and again, in place on a terminal and one below the other elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol
+
+import trio
+import typer
+
+from kcli.commands.interrupts import interruptible
+from kcli.commands.options import OutputFormat
+from kcli.commands.output import (
+    Table,
+    Tabular,
+    chosen_format,
+    console,
+    print_error,
+    print_result,
+    rich_table,
+)
+from kcli.errors import Interrupted, KcliError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from rich.console import ConsoleRenderable
+    from rich.live import Live
+
+
+class Watched(Protocol):
+    """A result about groups, with the errors of the parts that failed."""
+
+    @property
+    def groups(self) -> Sequence[object]:
+        """Return what there is of the groups."""
+        ...
+
+    @property
+    def failures(self) -> Iterable[KcliError]:
+        """Return the errors."""
+        ...
+
+    def lines(self) -> Iterable[str]:
+        """Return the result as text."""
+        ...
+
+
+async def watch(
+    take: Callable[[], Awaitable[Watched]],
+    seconds: float,
+    output: OutputFormat | None,
+    time_text: Callable[[], str] = lambda: time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+) -> None:
+    """Show what `take` returns every `seconds` until the user interrupts, which ends with exit code 130.
+
+    An error of the first look ends it, those of later ones are shown and may pass.
+    """
+    async with interruptible() as scope:
+        with scope:
+            if chosen_format(output) is OutputFormat.TABLE and sys.stdout.isatty():
+                await watch_in_place(take, seconds, time_text)
+            else:
+                await watch_below(take, seconds, output, time_text)
+    if scope.cancel_called:
+        raise typer.Exit(Interrupted.exit_code)
+
+
+async def watch_below(
+    take: Callable[[], Awaitable[Watched]],
+    seconds: float,
+    output: OutputFormat | None,
+    time_text: Callable[[], str],
+) -> None:
+    """Print one result after the other; all but JSON begin with a line that tells the time."""
+    is_first = True
+    while True:
+        result = await look(take, is_first=is_first)
+        if result is not None:
+            if chosen_format(output) is not OutputFormat.JSON:
+                print(time_text() if is_first else f"\n{time_text()}")
+            print_result(result, output)
+        is_first = False
+        await trio.sleep(seconds)
+
+
+async def look(take: Callable[[], Awaitable[Watched]], *, is_first: bool) -> Watched | None:
+    """Take a result and print its errors; one that fails as a whole is None, unless it is the first."""
+    try:
+        result = await take()
+    except KcliError as error:
+        if is_first:
+            raise
+        print_error(error)
+        return None
+    for each in result.failures:
+        if is_first and not result.groups:
+            raise each
+        print_error(each)
+    return result
+
+
+async def watch_in_place(
+    take: Callable[[], Awaitable[Watched]], seconds: float, time_text: Callable[[], str]
+) -> None:
+    """Show the tables of the latest result."""
+    from rich.live import Live
+
+    first = await look(take, is_first=True)
+    with Live(console=console(), auto_refresh=False) as live:
+        show(live, first, time_text())
+        while True:
+            await trio.sleep(seconds)
+            try:
+                result = await take()
+            except KcliError as passing:
+                live.console.print(f"error: {passing.message}", markup=False)
+                continue
+            show(live, result, time_text())
+
+
+def show(live: Live, result: Watched | None, heading: str) -> None:
+    """Replace what is on the screen."""
+    from rich.console import Group
+    from rich.text import Text
+
+    tables: Iterable[Table] = result.tables() if isinstance(result, Tabular) else ()
+    parts = [part for table in tables for part in titled(table)]
+    failures = () if result is None else result.failures
+    errors = [Text(f"error: {each.message}") for each in failures]
+    live.update(Group(Text(heading, style="dim"), *parts, *errors), refresh=True)
+
+
+def titled(table: Table) -> Iterator[ConsoleRenderable]:
+    """Yield the title of a table and the table."""
+    from rich.text import Text
+
+    if table.title is not None:
+        yield Text(table.title, style="bold")
+    yield rich_table(table)
