@@ -11,8 +11,9 @@ import logging
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.broker.group_settings import group_topic_configs
 from kcli.protocol.error_codes import KafkaError
-from kcli.protocol.internal_topics import METADATA_TOPIC
+from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC, METADATA_TOPIC
 from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
 from kcli.storage.log_paths import parse_replica_directory
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kcli.broker.broker import Broker
+    from kcli.broker.config import BrokerConfig
     from kcli.broker.controller.controller import Controller
     from kcli.broker.metadata_image import MetadataImage
 
@@ -62,14 +64,26 @@ def _topic_id(directory: str) -> bytes | None:
         return None
 
 
-def adopt(controller: Controller, node_id: int, log_dirs: Iterable[str]) -> None:
-    """Register every unknown topic in the directories of a node, which becomes its only replica."""
+def adopt(controller: Controller, config: BrokerConfig, log_dirs: Iterable[str]) -> None:
+    """Register every unknown topic in the directories of a node, which becomes its only replica.
+
+    The topic of groups and offsets gets its own configuration, for without it retention would empty it, and
+    no fewer partitions than a new one: its groups are looked for by their number.
+    """
     for topic in unknown_topics(log_dirs, controller.image):
+        partitions, configs = topic.partitions, dict[str, str]()
+        if topic.name == GROUP_METADATA_TOPIC:
+            partitions = max(partitions, config.offsets_topic_num_partitions)
+            configs = group_topic_configs(config)
         try:
             controller.adopt_topic(
-                name=topic.name, topic_id=topic.topic_id, partitions=topic.partitions, node_id=node_id
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=partitions,
+                node_id=config.node_id,
+                configs=configs,
             )
-            _log.info("adopted topic `%s` with %d partitions", topic.name, topic.partitions)
+            _log.info("adopted topic `%s` with %d partitions", topic.name, partitions)
         except KafkaError as error:
             _log.warning("cannot adopt topic `%s`: %s", topic.name, error.message)
 

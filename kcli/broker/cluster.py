@@ -196,7 +196,7 @@ class Cluster:
         for broker, log_dirs in zip(self.brokers, directories, strict=True):
             broker.register(controller)
             if self.options.adopt:
-                adopt(controller, broker.node_id, log_dirs)
+                adopt(controller, broker.config, log_dirs)
         for broker in self.brokers:
             await broker.load()
             if self.options.adopt:

@@ -13,7 +13,7 @@ from uuid import uuid4
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.coordinator.group_coordinator import GroupCoordinator
 from kcli.broker.coordinator.runtime import CoordinatorRuntime, CoordinatorSettings
-from kcli.broker.group_settings import group_config
+from kcli.broker.group_settings import group_config, group_topic_configs
 from kcli.protocol.compression import Codec
 from kcli.protocol.coordinator_records import decode_record
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -65,11 +65,7 @@ def group_metadata_topic(broker: Broker) -> TopicImage:
         GROUP_METADATA_TOPIC,
         config.offsets_topic_num_partitions,
         max(min(config.offsets_topic_replication_factor, replicas), 1),
-        configs={
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        },
+        configs=group_topic_configs(config),
     )
     (outcome,) = controller.create_topics([wanted], defaults=TopicDefaults(configs=config.topic_defaults))
     if isinstance(outcome, KafkaError):

@@ -171,6 +171,15 @@ def group_config(settings: GroupSettings) -> GroupConfig:
     )
 
 
+def group_topic_configs(settings: GroupSettings) -> dict[str, str]:
+    """Return the configuration of `__consumer_offsets`, unlike what other topics get."""
+    return {
+        "cleanup.policy": "compact",
+        "compression.type": "producer",
+        "segment.bytes": str(settings.offsets_topic_segment_bytes),
+    }
+
+
 def check_group_settings(settings: GroupSettings) -> None:
     """Raise `InvalidConfig` for values that are impossible together."""
     for lower, higher in _ORDERED:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,8 @@ import pytest
 import trio
 
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.group_partition import partition_for
+from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.handlers import group_requests as ask
 from tests.broker.node import Client
@@ -86,6 +89,22 @@ async def test_a_cluster_that_starts_again_knows_its_groups(kill: bool, tmp_path
         for number, name in enumerate(NAMES):
             async with connected(cluster, before[name]) as coordinator:
                 assert await when_loaded(coordinator, name) == {(TOPIC, 0): (number, 0)}
+
+
+async def test_groups_of_another_cluster_can_be_adopted(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path / "from") as cluster, connected(cluster) as client:
+        await create_topic(client)
+        await coordinators(client)
+        await client.ask(ask.commit({(TOPIC, 0): 7}, "group-1"), 8)
+    source, target = tmp_path / "from" / "node-1", tmp_path / "to" / "node-1"
+    partition = partition_for("group-1", 50)
+    for name in (f"{GROUP_METADATA_TOPIC}-{partition}", f"{TOPIC}-0"):
+        shutil.copytree(source / name, target / name)
+    async with running_cluster(tmp_path / "to", adopt=True) as cluster, connected(cluster) as client:
+        assert await when_loaded(client, "group-1") == {(TOPIC, 0): (7, 0)}
+        image = cluster.brokers[0].image
+        assert len(image.topics[GROUP_METADATA_TOPIC].partitions) == 50
+        assert image.topic_config(GROUP_METADATA_TOPIC)["cleanup.policy"] == "compact"
 
 
 async def test_a_stop_lets_nobody_wait(tmp_path: Path) -> None:

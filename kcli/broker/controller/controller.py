@@ -179,11 +179,24 @@ class Controller:
         """Grow topics; return for each how many partitions were added, or why none."""
         return self._commit_unless(validate_only, replication_control.create_partitions(self.image, wanted))
 
-    def adopt_topic(self, *, name: str, topic_id: bytes, partitions: int, node_id: int) -> TopicImage:
+    def adopt_topic(
+        self,
+        *,
+        name: str,
+        topic_id: bytes,
+        partitions: int,
+        node_id: int,
+        configs: Mapping[str, str],
+    ) -> TopicImage:
         """Register a topic whose data already lies in a node's directories."""
         return self.commit(
             replication_control.adopt_topic(
-                self.image, name=name, topic_id=topic_id, partitions=partitions, node_id=node_id
+                self.image,
+                name=name,
+                topic_id=topic_id,
+                partitions=partitions,
+                node_id=node_id,
+                configs=configs,
             )
         )
 

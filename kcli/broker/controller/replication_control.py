@@ -143,7 +143,13 @@ def create_partitions(
 
 
 def adopt_topic(
-    image: MetadataImage, *, name: str, topic_id: bytes, partitions: int, node_id: int
+    image: MetadataImage,
+    *,
+    name: str,
+    topic_id: bytes,
+    partitions: int,
+    node_id: int,
+    configs: Mapping[str, str] | None = None,
 ) -> ControllerResult[TopicImage]:
     """Register a topic whose data lies in a node's directories, under the id that is written there.
 
@@ -156,7 +162,8 @@ def adopt_topic(
     replicas = [_new_partition(image, (node_id,)) for _ in range(partitions)]
     topic = TopicImage(name, topic_id, tuple(replicas))
     _check_batch_size(1 + partitions)
-    return ControllerResult(tuple(_topic_records(topic, ())), topic)
+    own = topic_config_records(name, configs or {}, defaults={})
+    return ControllerResult(tuple(_topic_records(topic, own)), topic)
 
 
 def _decide_topic(
