@@ -1,12 +1,18 @@
-"""Fixtures of the interop tests: brokers of both kinds, Apache Kafka's tools, and a place for tables."""
+"""Fixtures of the interop tests: brokers of both kinds, Apache Kafka's tools, and a place for tables.
+
+`KCLI_GROUP_BROKERS=apache,kcli` runs the tests of consumer groups against the original too.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.apache_kafka import ApacheKafka, KafkaTools
+from tests.support.group_members import MemberPrograms, Members
+from tests.support.group_tool import GroupTool
 from tests.support.kcli_broker import KcliBroker
 from tests.support.toolchain import need
 
@@ -15,6 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 TABLES = pytest.StashKey[list[str]]()
+GROUP_BROKERS = os.environ.get("KCLI_GROUP_BROKERS", "kcli").split(",")
+GROUP_SETTINGS = {
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.min.heartbeat.interval.ms": "500",
+}
+"""Of both kinds of broker: where the broker sets the pace of a group, no test waits a minute for it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -45,7 +59,7 @@ def kafka_tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]
 @pytest.fixture(scope="session")
 def apache_kafka(tmp_path_factory: pytest.TempPathFactory, kafka_tool: KafkaTools) -> Iterator[ApacheKafka]:
     """A running Apache Kafka broker, one for all tests: clean up topics you create."""
-    broker = ApacheKafka(tmp_path_factory.mktemp("apache-kafka"), kafka_tool)
+    broker = ApacheKafka(tmp_path_factory.mktemp("apache-kafka"), kafka_tool, settings=GROUP_SETTINGS)
     broker.start()
     yield broker
     broker.stop()
@@ -54,7 +68,7 @@ def apache_kafka(tmp_path_factory: pytest.TempPathFactory, kafka_tool: KafkaTool
 @pytest.fixture(scope="session")
 def kcli_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
     """A running kcli broker, one for all tests."""
-    broker = KcliBroker(tmp_path_factory.mktemp("kcli-broker"))
+    broker = KcliBroker(tmp_path_factory.mktemp("kcli-broker"), settings=GROUP_SETTINGS)
     broker.start()
     yield broker
     assert broker.stop() == 0
@@ -81,3 +95,64 @@ def new_kcli_broker(tmp_path: Path) -> Iterator[Callable[..., KcliBroker]]:
     yield make
     for broker in brokers:
         broker.close()
+
+
+@pytest.fixture(scope="session")
+def member_programs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MemberPrograms]:
+    """Group members of every client, kept between tests."""
+    programs = MemberPrograms(tmp_path_factory.mktemp("members"))
+    yield programs
+    programs.close()
+
+
+@pytest.fixture
+def members(member_programs: MemberPrograms) -> Iterator[Members]:
+    """The group members of one test; they leave at its end."""
+    found = Members(member_programs)
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session", params=GROUP_BROKERS)
+def group_broker(request: pytest.FixtureRequest) -> KcliBroker | ApacheKafka:
+    """A running broker of each kind that is asked for, one for all tests: groups have names of their own."""
+    found: KcliBroker | ApacheKafka = request.getfixturevalue(
+        {"kcli": "kcli_broker", "apache": "apache_kafka"}[request.param]
+    )
+    return found
+
+
+@pytest.fixture(params=GROUP_BROKERS)
+def own_group_broker(
+    request: pytest.FixtureRequest, tmp_path: Path, kafka_tool: KafkaTools
+) -> Iterator[KcliBroker | ApacheKafka]:
+    """A running broker of the test's own, to be stopped, killed and started again."""
+    broker = (
+        KcliBroker(tmp_path, settings=GROUP_SETTINGS)
+        if request.param == "kcli"
+        else ApacheKafka(tmp_path, kafka_tool, settings=GROUP_SETTINGS)
+    )
+    broker.start()
+    yield broker
+    broker.kill()
+
+
+@pytest.fixture
+def end_broker(own_group_broker: KcliBroker | ApacheKafka) -> Callable[[str], None]:
+    """Stop the test's own broker, `clean` or `killed`."""
+
+    def end(how: str) -> None:
+        if how == "clean":
+            own_group_broker.stop()
+        elif isinstance(own_group_broker, ApacheKafka):
+            pytest.skip("Apache Kafka on one node forgets members and offsets when it is killed")
+        else:
+            own_group_broker.kill()
+
+    return end
+
+
+@pytest.fixture
+def group_tool(kafka_tool: KafkaTools, group_broker: KcliBroker | ApacheKafka) -> GroupTool:
+    """Apache Kafka's kafka-consumer-groups against the broker."""
+    return GroupTool(kafka_tool, group_broker.bootstrap)

@@ -36,6 +36,7 @@ TOOLS = {
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
     # The tool itself always joins a group; see the class.
     "kafka-consumer-perf-test": "AssignedConsumerPerformance",
+    "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
@@ -194,6 +195,16 @@ class ApacheKafka:
         """The running JVM."""
         assert self._process is not None
         return self._process
+
+    @property
+    def node_directory(self) -> Path:
+        """Where its logs are."""
+        return self.data
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self.process.kill()
+        self._process = None
 
     def stop(self) -> None:
         """Clean shutdown."""

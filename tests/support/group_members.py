@@ -22,7 +22,7 @@ from tests.support.processes import ChildProcess
 from tests.support.toolchain import INTEROP, go_program, java_classes, node_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
 READY_SECONDS = 60.0
@@ -150,11 +150,12 @@ class MemberPrograms:
                 program.child.kill()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Member:
     """A program as a member of a group."""
 
     name: str
+    """Its client id too."""
     program: Program
     members: Members
     owned: set[int] = field(default_factory=set)
@@ -165,7 +166,7 @@ class Member:
 
     def join(self, **options: str | int) -> None:
         """Send the command; returns before the member has joined."""
-        wanted = {"client": self.name.replace(" ", "-"), **self.members.options(options)}
+        wanted = {"client": self.name, **self.members.options(options)}
         words = JoinOptions.parse(f"{name}={value}" for name, value in wanted.items()).words()
         with self.members.changed:
             self.inside, self.assignments = True, 0
@@ -180,15 +181,19 @@ class Member:
         """Send the command."""
         self.program.child.write_line("leave")
 
-    def kill(self) -> None:
-        """SIGKILL the program; the group does not hear of it."""
-        self.program.child.kill()
+    def kill(self) -> float:
+        """SIGKILL the program; the group does not hear of it. When that was."""
         with self.members.changed:
             self.inside = False
+        at = time.monotonic()
+        self.program.child.kill()
+        return at
 
-    def freeze(self) -> None:
-        """SIGSTOP: the member is silent, its connections stay."""
+    def freeze(self) -> float:
+        """SIGSTOP: the member is silent, its connections stay. When that was."""
+        at = time.monotonic()
         os.kill(self.program.child.pid, signal.SIGSTOP)
+        return at
 
     def thaw(self) -> None:
         """SIGCONT."""
@@ -207,6 +212,10 @@ class Member:
                 case "left" | "failed" | "ended":
                     self.owned.clear()
                     self.inside = False
+                case "records":
+                    (partition,) = event.partitions
+                    reached = self.members.reached
+                    reached[partition] = max(event.offsets[-1] + 1, reached.get(partition, 0))
             self.members.events.append(event)
             self.members.changed.notify_all()
 
@@ -219,6 +228,8 @@ class Members:
         self._defaults = defaults
         self.changed = threading.Condition(threading.RLock())
         self.events: list[Event] = []
+        self.reached: dict[int, int] = {}
+        """Behind the highest offset of each partition that a member consumed."""
         self.all: list[Member] = []
 
     def options(self, given: dict[str, str | int]) -> dict[str, str | int]:
@@ -234,7 +245,8 @@ class Members:
         found = []
         for kind, program in zip(kinds, self._programs.take(kinds), strict=True):
             number = sum(each.program.kind == kind for each in self.all) + 1
-            member = Member(kind if number == 1 else f"{kind} {number}", program, self)
+            name = kind.replace(" ", "-")
+            member = Member(name if number == 1 else f"{name}-{number}", program, self)
             program.hear = member.hear
             self.all.append(member)
             found.append(member)
@@ -275,6 +287,14 @@ class Members:
                 assert left > 0, f"not in {timeout} s: {what}\n{self.story()}"
                 self.changed.wait(left)
             return time.monotonic()
+
+    def consume_up_to(self, ends: Mapping[int, int], timeout: float) -> None:
+        """Wait until every partition is consumed to its end."""
+        self.wait_until(
+            lambda: all(self.reached.get(partition, 0) >= end for partition, end in ends.items()),
+            timeout,
+            f"everything is consumed, up to {ends}",
+        )
 
     def of(self, *kinds: str, since: float = 0.0, member: str = "") -> Iterator[Event]:
         """The events of some kinds, in order."""

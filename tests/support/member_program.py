@@ -16,7 +16,7 @@ Events are JSON objects, one a line; `event` names the kind:
     revoked     `partitions` were given up in order: their positions are committed
     lost        `partitions` were taken away
     records     of `partition`, with their `offsets` and `values`
-    committed   `offsets` by partition
+    committed   `offsets` by partition; not of a client that does not say whether a commit was taken
     refused     a commit was refused: `reason`; the member goes on
     failed      the membership ended with an error: `reason`
     left        the membership ended in order

@@ -70,7 +70,10 @@ async function join(options) {
     owned = [...(payload.memberAssignment[topic] || [])].sort((a, b) => a - b)
     print('assigned', { partitions: owned })
   })
-  consumer.on(consumer.events.CRASH, ({ payload }) => print('failed', { reason: String(payload.error) }))
+  consumer.on(consumer.events.CRASH, ({ payload }) => {
+    // After most errors the library starts again by itself.
+    print(payload.restart ? 'refused' : 'failed', { reason: String(payload.error) })
+  })
   await consumer.connect()
   await consumer.subscribe({ topics: [topic], fromBeginning: true })
   await consumer.run({

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.support.member_program import (
     COMMIT_SECONDS,
@@ -107,7 +107,7 @@ class Membership:
         message = self.consumer.poll(POLL_SECONDS)
         while message is not None:
             error = message.error()
-            if error is not None and error.fatal():
+            if error is not None and (error.fatal() or error.code() == KafkaError._FATAL):
                 raise KafkaException(error)
             if error is None:
                 self.polled.append(message)

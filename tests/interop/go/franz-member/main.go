@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -76,8 +77,7 @@ func (m *membership) poll(client *kgo.Client, due *time.Time) error {
 	cancel()
 	defer client.AllowRebalance()
 	for _, failed := range fetches.Errors() {
-		var session *kgo.ErrGroupSession
-		if errors.As(failed.Err, &session) {
+		if errors.Is(failed.Err, kerr.FencedInstanceID) || errors.Is(failed.Err, kerr.UnreleasedInstanceID) {
 			return failed.Err
 		}
 	}

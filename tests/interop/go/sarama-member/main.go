@@ -24,6 +24,7 @@ func settings(options members.Options) *sarama.Config {
 	config.Consumer.Retry.Backoff = 50 * time.Millisecond
 	config.Consumer.Return.Errors = true
 	config.Metadata.Retry.Backoff = 50 * time.Millisecond
+	config.Metadata.Retry.Max = 600
 	config.Consumer.Group.InstanceId = options["instance"]
 	config.Consumer.Group.Session.Timeout = options.Milliseconds("session")
 	config.Consumer.Group.Heartbeat.Interval = options.Milliseconds("heartbeat")
@@ -125,7 +126,8 @@ func (c *consumption) print(message *sarama.ConsumerMessage) {
 	members.Records(c.claim.Partition(), offsets, values)
 }
 
-// commit commits what is marked of every claim; errors come by the group's channel.
+// commit commits what is marked of every claim. It prints nothing: errors come by the group's channel, success
+// does not show.
 func (c *consumption) commit() {
 	if c.position == c.committed {
 		return
@@ -134,5 +136,4 @@ func (c *consumption) commit() {
 	defer c.handler.committing.Unlock()
 	c.session.Commit()
 	c.committed = c.position
-	members.Committed(map[int32]int64{c.claim.Partition(): c.position}, nil)
 }

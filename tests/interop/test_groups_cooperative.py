@@ -1,0 +1,89 @@
+"""Cooperative rebalances with every client that has them: partitions that do not move never stop."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.group_ledger import Ledger
+from tests.support.producing import create_topic
+from tests.support.steady_load import SteadyLoad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.apache_kafka import ApacheKafka
+    from tests.support.group_members import Members
+    from tests.support.kcli_broker import KcliBroker
+
+pytestmark = pytest.mark.interop
+
+KINDS = ("librdkafka", "Java", "franz-go", "sarama", "kafka-python")
+PARTITIONS = 12
+RECORDS_PER_SECOND = 600
+SETTLE_SECONDS = 30
+PAUSE_SECONDS = 1.0
+
+
+class Kept:
+    """What members keep over one change of the group, and whether it went on meanwhile."""
+
+    def __init__(self, members: Members, what: str) -> None:
+        self.members = members
+        self.what = what
+        self.before = {member: set(member.owned) for member in members.inside}
+        self.started = time.monotonic()
+        self.longest: tuple[float, str] = (0.0, "")
+
+    def check(self) -> None:
+        """Wait until the group is settled again, and look back."""
+        ended = self.members.settle(PARTITIONS, SETTLE_SECONDS, self.what)
+        ledger = Ledger(self.members.events)
+        for member, owned in self.before.items():
+            kept = owned & member.owned
+            for event in self.members.of("revoked", "lost", since=self.started, member=member.name):
+                given = kept & set(event.partitions)
+                assert event.at > ended or not given, f"{self.what}: {member.name} gave up {given} and got it"
+            for partition in kept:
+                pause = ledger.longest_pause(partition, self.started, ended)
+                self.longest = max(self.longest, (pause, f"{member.name} while {self.what}"))
+
+
+def test_partitions_that_do_not_move_never_stop(
+    group_broker: KcliBroker | ApacheKafka, members: Members, show: Callable[[str], None]
+) -> None:
+    create_topic(group_broker.bootstrap, "cooperative", PARTITIONS)
+    members.common(
+        bootstrap=group_broker.bootstrap,
+        topic="cooperative",
+        group="cooperative",
+        assignor="cooperative-sticky",
+    )
+    crew = members.enlist(*KINDS)
+    changes = []
+    with SteadyLoad(group_broker.bootstrap, "cooperative", PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
+        crew[0].join()
+        members.settle(PARTITIONS, SETTLE_SECONDS)
+        for member in crew[1:]:
+            changes.append(Kept(members, f"{member.name} joins"))
+            member.join()
+            changes[-1].check()
+        for member in crew[:-1]:
+            changes.append(Kept(members, f"{member.name} leaves"))
+            member.leave()
+            changes[-1].check()
+        ends = load.stop()
+        members.consume_up_to(ends, SETTLE_SECONDS)
+    crew[-1].leave()
+    ledger = Ledger(members.events)
+    assert ledger.missing(ends) == {}
+    assert ledger.wrong_values() == []
+    assert list(members.of("lost", "failed")) == []
+    longest, where = max(change.longest for change in changes)
+    show(
+        f"cooperative-sticky, {len(changes)} changes of the group: partitions that stayed where they were "
+        f"paused at most {longest:.2f} s ({where})"
+    )
+    assert longest < PAUSE_SECONDS, where
