@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-async def load(host: ShardHost[Any], *, decode: Decode, page_bytes: int) -> None:
-    """Replay all of the log and let the shard begin, unless it is closed by then."""
+async def load(host: ShardHost[Any], *, decode: Decode, page_bytes: int) -> bool:
+    """Replay all of the log; return whether the shard may begin, which one that is closed by now may not."""
     log = host.partition.log
     name = str(log.topic_partition)
     replay = LogReplay(
@@ -39,17 +39,17 @@ async def load(host: ShardHost[Any], *, decode: Decode, page_bytes: int) -> None
             for _ in _page(log, replay, page_bytes):
                 await trio.lowlevel.checkpoint()
                 if host.is_closed:
-                    return
+                    return False
         except (KafkaError, OSError) as error:
             # Its directory has failed, and with it the partition: the shard will be closed.
             _log.error("cannot read %s: %s", name, error)
-            return
+            return False
         await trio.lowlevel.checkpoint()
         if host.is_closed:
-            return
+            return False
     seconds = trio.current_time() - started
     _log.info("%s: read %d records in %.3f s", name, replay.records, seconds)
-    host.begin()
+    return True
 
 
 def _page(log: UnifiedLog, replay: LogReplay, page_bytes: int) -> Iterator[None]:

@@ -176,8 +176,7 @@ class CoordinatorRuntime(Generic[S]):
             return
         for host in list(self._hosts.values()):
             if host.is_loaded:
-                now = self.now()
-                host.perform(host.shard.image_changed(now, delta), now)
+                self._try(host, partial(host.tell, delta))
 
     def directory_failed(self) -> None:
         """Close, soon, the shards whose partitions have gone offline.
@@ -218,19 +217,29 @@ class CoordinatorRuntime(Generic[S]):
             sweep_interval_ms=settings.sweep_interval_ms,
         )
         if partition.log.log_start_offset == partition.log.log_end_offset:
-            host.begin()  # Nothing to read: a new topic answers the first request.
+            self._begin(host)  # Nothing to read: a new topic answers the first request.
         elif self._nursery is None:
             self._to_load[host] = None
         else:
             self._nursery.start_soon(self._load, host)
 
+    def _begin(self, host: ShardHost[S]) -> None:
+        if not self._try(host, host.begin):
+            del self._hosts[host.partition.index]
+            self._close(host)
+
     def _close(self, host: ShardHost[S]) -> None:
         self._to_load.pop(host, None)
+        self._try(host, host.close)
+
+    def _try(self, host: ShardHost[S], call: Callable[[], None]) -> bool:
+        """Call something that concerns one shard: if it fails, the node and the other shards go on."""
         try:
-            host.close()
+            call()
         except Exception:
-            # One shard that cannot end must not keep the node from following the metadata.
-            _log.exception("the shard of %s-%d did not end in order", *host.partition.key)
+            _log.exception("the coordinator of %s-%d failed", *host.partition.key)
+            return False
+        return True
 
     # --- life ------------------------------------------------------------------------------------
 
@@ -262,7 +271,8 @@ class CoordinatorRuntime(Generic[S]):
         self._purgatory.touch(partition.key)
 
     async def _load(self, host: ShardHost[S]) -> None:
-        await load(host, decode=self._decode, page_bytes=self._settings.load_buffer_bytes)
+        if await load(host, decode=self._decode, page_bytes=self._settings.load_buffer_bytes):
+            self._begin(host)
 
     def stop(self) -> None:
         """Refuse what comes from now on, and answer what is parked."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from kcli.broker.coordinator.effects import CoordinatorRecord, Effect, Now
+    from kcli.broker.metadata_image import MetadataDelta
     from kcli.broker.partition import Partition
     from kcli.broker.purgatory import Purgatory
     from kcli.protocol.compression import Codec
@@ -185,6 +186,11 @@ class ShardHost(Generic[S]):
         now = self._clock()
         self.perform(self.shard.loaded(now), now)
         self._schedule(_SWEEP, self._sweep_interval_ms + self.partition.index * SWEEP_GAP_MS, now)
+
+    def tell(self, delta: MetadataDelta) -> None:
+        """Tell the shard of a change of the metadata."""
+        now = self._clock()
+        self.perform(self.shard.image_changed(now, delta), now)
 
     def expire(self, timer: ShardTimer) -> None:
         """Tell the shard of a timer, unless it was cancelled since it fell due."""

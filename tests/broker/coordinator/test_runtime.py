@@ -17,7 +17,7 @@ from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record_batch import iter_batches
 from kcli.storage.log_read import Isolation
-from tests.broker.coordinator.notebook import OTHER_NODE, NotebookNode, notebook_node, record
+from tests.broker.coordinator.notebook import OTHER_NODE, Notebook, NotebookNode, notebook_node, record
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -338,6 +338,41 @@ async def test_reading_all_shards_tells_that_one_is_loading(autojump_clock: Cloc
         )
         await trio.testing.wait_all_tasks_blocked()
         assert [each.numbers for each in node.runtime.shards()] == [{}, {"a": 1}, {}]
+
+
+@pytest.mark.parametrize("method", ["loaded", "unloaded", "image_changed"])
+async def test_a_shard_that_fails_harms_nobody_else(
+    method: str,
+    autojump_clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with notebook_node(tmp_path) as node:
+        node.create(partitions=2)
+        node.put(record("a", 1))
+        failing = shard(node)
+        original = getattr(Notebook, method)
+
+        def fail(notebook: Notebook, *arguments: Any) -> Any:
+            if notebook is failing or (method == "loaded" and notebook.numbers):
+                raise RuntimeError("a bug")
+            return original(notebook, *arguments)
+
+        monkeypatch.setattr(Notebook, method, fail)
+        node.node.create_topic("other")
+        controller = node.node.controller
+        controller.fence_broker(node_id=node.node.node_id, epoch=node.node.epoch)
+        controller.unfence_broker(node_id=node.node.node_id, epoch=node.node.epoch)
+        await trio.testing.wait_all_tasks_blocked()
+        assert "the coordinator of __notebook-0 failed" in caplog.text
+        assert node.put(record("b", 1), index=1) == "stored"
+        if method == "loaded":
+            with pytest.raises(KafkaError) as refused:
+                shard(node)
+            assert refused.value.code == ErrorCode.NOT_COORDINATOR
+        else:
+            assert shard(node).numbers == {"a": 1}
 
 
 async def test_stopping_answers_everybody_and_takes_nothing_more(
