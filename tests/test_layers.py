@@ -57,7 +57,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             (*PURE, "kcli.protocol", "kcli.storage", "kcli.broker"),
             {"trio"},
         )
-        for module in ("runtime", "shard_host", "loading")
+        for module in ("runtime", "shard_host", "waiting", "loading")
     },
     "kcli.commands": ((*PURE, "kcli.protocol", "kcli.client", "kcli.commands"), {"typer", "rich", "trio"}),
     "kcli.commands.broker": ((*PURE, "kcli.broker", "kcli.commands"), {"typer", "trio"}),

@@ -21,7 +21,8 @@ import trio
 from kcli.broker.coordinator.effects import Now
 from kcli.broker.coordinator.loading import load
 from kcli.broker.coordinator.shard import Shard
-from kcli.broker.coordinator.shard_host import Answer, PendingAppend, ShardHost
+from kcli.broker.coordinator.shard_host import ShardHost
+from kcli.broker.coordinator.waiting import Answer, PendingAppend
 from kcli.broker.timer import monotonic_ms
 from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError

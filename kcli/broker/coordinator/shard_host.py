@@ -8,15 +8,12 @@ performs nothing but replies: what its shard still wants written fails with NOT_
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
-import trio
-
-from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule, Token
+from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule
 from kcli.broker.coordinator.shard import Shard
+from kcli.broker.coordinator.waiting import Answer, PendingAppend, ShardTimer
 from kcli.broker.partition import ACKS_ALL
-from kcli.broker.purgatory import DelayedOperation
-from kcli.broker.timer import TimerTask
 from kcli.protocol.coordinator_records import encode_key, encode_value
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record_batch import RecordBatchBuilder
@@ -53,83 +50,6 @@ _COORDINATOR_ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 """What clients of a coordinator are told of a partition's errors (`CoordinatorOperationExceptionHelper`)."""
-
-
-class Answer(DelayedOperation, Token):
-    """Whoever waits for the answer to one request. It is there at once, or a connection parks on it.
-
-    Nothing limits the wait: a shard answers every token. A client that goes away is forgotten, and its
-    answer with it.
-    """
-
-    __slots__ = ("_shape", "response")
-
-    def __init__(self, shape: Callable[[Any], Any] | None) -> None:
-        super().__init__()
-        self._shape = shape
-        self.response: Any = None
-
-    def give(self, response: object) -> None:
-        """Take the answer; all but the first are too late."""
-        if self.ended:
-            return
-        self.ended = True
-        self.response = response
-        task, self.task = self.task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
-
-    def finish(self) -> Any:  # noqa: ANN401 - whatever the shard replied
-        return self.response if self._shape is None else self._shape(self.response)
-
-
-class ShardTimer(TimerTask):
-    """One timer of a shard."""
-
-    __slots__ = ("_host", "key")
-
-    def __init__(self, host: ShardHost[Any], key: Hashable) -> None:
-        super().__init__()
-        self._host = host
-        self.key = key
-
-    def fall_due(self) -> None:
-        self._host.expire(self)
-
-
-class PendingAppend(DelayedOperation):
-    """A batch that is written and not committed yet, and who waits for it.
-
-    `is_flushed` is false while `flush.messages` wants it on the disk first.
-    """
-
-    __slots__ = ("_host", "is_flushed", "required_offset", "then")
-
-    def __init__(
-        self,
-        host: ShardHost[Any],
-        required_offset: int,
-        then: Callable[[Now, KafkaError | None], list[Effect]],
-    ) -> None:
-        super().__init__()
-        self._host = host
-        self.required_offset = required_offset
-        self.then = then
-        self.is_flushed = True
-
-    def try_complete(self, key: Hashable) -> bool:
-        if not self.is_flushed or not self._host.is_next(self):
-            return False
-        code = self._host.partition.replication_error(self.required_offset)
-        if code is None:
-            return False
-        self._host.settle(self, code)
-        return True
-
-    def fall_due(self) -> None:
-        if not self.ended:
-            super().fall_due()
-            self._host.settle(self, ErrorCode.REQUEST_TIMED_OUT)
 
 
 class ShardHost(Generic[S]):

@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.coordinator.client_info import ClientInfo
-from kcli.broker.coordinator.shard_host import Answer
+from kcli.broker.coordinator.waiting import Answer
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from kcli.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse

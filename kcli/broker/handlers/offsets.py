@@ -39,7 +39,7 @@ from kcli.protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
-    from kcli.broker.coordinator.shard_host import Answer
+    from kcli.broker.coordinator.waiting import Answer
     from kcli.broker.metadata_image import TopicImage
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest

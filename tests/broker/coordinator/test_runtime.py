@@ -12,7 +12,7 @@ import trio.testing
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule
 from kcli.broker.coordinator.runtime import CoordinatorSettings
-from kcli.broker.coordinator.shard_host import Answer
+from kcli.broker.coordinator.waiting import Answer
 from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record_batch import iter_batches
