@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterable
 
     from kcli.broker.fetch_data import FetchedPartition, FetchPartition
+    from kcli.broker.handlers.fetch import Fetched
     from kcli.broker.partition import Partition
     from kcli.broker.replica_manager import ReplicaManager
-    from kcli.protocol.messages.fetch import FetchResponse
     from kcli.storage.log_read import Isolation
 
 
@@ -45,7 +45,7 @@ class DelayedFetch(DelayedOperation):
         *,
         min_bytes: int,
         isolation: Isolation,
-        respond: Callable[[], FetchResponse | Coroutine[None, None, FetchResponse]],
+        respond: Callable[[], Fetched | Coroutine[None, None, Fetched]],
     ) -> None:
         super().__init__()
         self._replica_manager = replica_manager
@@ -92,5 +92,5 @@ class DelayedFetch(DelayedOperation):
         # A slice cannot span segments, so more than the rest of an older one will never come.
         return self._readable >= self._min_bytes or not ends_here
 
-    def finish(self) -> FetchResponse | Coroutine[None, None, FetchResponse]:
+    def finish(self) -> Fetched | Coroutine[None, None, Fetched]:
         return self._respond()

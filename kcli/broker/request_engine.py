@@ -2,7 +2,7 @@
 
 `feed` decodes a frame, calls the API's handler and encodes what it returns. A handler returns
 
-* a response object, or the bytes of a response body: answered at once;
+* a response object, or the bytes of a response body, or its parts, some of them in files: answered at once;
 * None: there is nothing to answer (Produce with acks=0);
 * a `DelayedOperation` it has parked: `finish` makes the answer when it has ended;
 * a coroutine: whoever drives the engine awaits it and gets the answer.
@@ -151,10 +151,11 @@ class RequestEngine:
             return result
         if type(result) is bytes:
             return entry.frame.pack(entry.header_size + len(result), correlation_id) + result
-        parts = entry.encode(result)
+        is_body = type(result) is list
+        parts: list[Any] = result if is_body else entry.encode(result)  # type: ignore[assignment]
         size = entry.header_size + sum(map(len, parts))
         parts.insert(0, entry.frame.pack(size, correlation_id))
-        return parts if entry.api.sends_files else b"".join(parts)
+        return parts if is_body or entry.api.sends_files else b"".join(parts)
 
     def _failure(self, entry: _Version, request: object, context: RequestContext, error: Exception) -> Answer:
         """Return the error response for what a handler raised."""

@@ -243,25 +243,46 @@ class FileRecords:
         lets the entry at `position` end at, raise `CorruptIndex` when it is not there. Raises `CorruptRecord`
         and `OSError`.
         """
-        chunk = self.read(position, _SEARCH_BYTES)
-        if bounds is not None:
-            _check_bounds(chunk, self.size - position, *bounds)
-        at, end = 0, len(chunk)
+        unpack, file_size = _BATCH_HEAD.unpack_from, self.size
+        is_batch = True
         # Batches, nearly all there is, are walked in line.
-        while at + _BATCH_HEAD_SIZE <= end:
-            base_offset, length, magic, last_offset_delta = _BATCH_HEAD.unpack_from(chunk, at)
-            if magic != 2 or length < _MIN_ENTRY_SIZES[2]:
+        while is_batch and position + _BATCH_HEAD_SIZE <= file_size:
+            chunk = self.read(position, _SEARCH_BYTES)
+            at, end = 0, len(chunk)
+            while at + _BATCH_HEAD_SIZE <= end:
+                base_offset, length, magic, last_offset_delta = unpack(chunk, at)
+                if magic != 2 or length < _MIN_ENTRY_SIZES[2]:
+                    is_batch = False
+                    break
+                size, last_offset = LOG_OVERHEAD + length, base_offset + last_offset_delta
+                if bounds is not None:
+                    _check_bounds(position + size <= file_size, base_offset, last_offset, bounds)
+                    bounds = None
+                if last_offset >= target:
+                    if position + at + size > file_size:
+                        return None
+                    return EntryPosition(position + at, size, base_offset, last_offset)
+                at += size
+            if not at:
                 break
-            size = LOG_OVERHEAD + length
-            if base_offset + last_offset_delta >= target:
-                if position + at + size > self.size:
-                    return None
-                return EntryPosition(position + at, size, base_offset, base_offset + last_offset_delta)
-            at += size
-        for entry in self.entries(position + at):
+            position += at
+        if bounds is not None:
+            self._check_entry(position, bounds)
+        for entry in self.entries(position):
             if entry.last_offset >= target:
                 return entry
         return None
+
+    def _check_entry(self, position: int, bounds: tuple[int, int]) -> None:
+        """Raise `CorruptIndex` unless an entry begins at a position, with offsets within bounds."""
+        try:
+            entry = next(self.entries(position), None)
+        except CorruptRecord:
+            entry = None
+        if entry is None:
+            _check_bounds(False, 0, 0, bounds)
+        else:
+            _check_bounds(True, entry.base_offset, entry.last_offset, bounds)
 
     def scan(self, position: int = 0, end: int | None = None) -> Iterator[tuple[int, bytes]]:
         """Read runs of whole entries, about 1 MiB each, as (position, bytes).
@@ -308,16 +329,11 @@ class FileRecords:
         self.file = None
 
 
-def _check_bounds(chunk: bytes, available: int, low: int, high: int) -> None:
-    """Raise `CorruptIndex` unless a chunk begins with a whole entry that ends between two offsets."""
-    try:
-        if len(chunk) >= _MIN_HEADER_SIZE:
-            _, size, base_offset, last_offset = parse_entry(chunk, 0, 0)
-            if size <= available and low <= base_offset <= last_offset <= high:
-                return
-    except CorruptRecord:
-        pass
-    raise CorruptIndex(f"the index puts offset {high} where no batch ends with it")
+def _check_bounds(is_whole: bool, base_offset: int, last_offset: int, bounds: tuple[int, int]) -> None:
+    """Raise `CorruptIndex` unless what an index points to is whole and has its offsets within bounds."""
+    low, high = bounds
+    if not is_whole or not low <= base_offset <= last_offset <= high:
+        raise CorruptIndex(f"the index puts offset {high} where no batch ends with it")
 
 
 def _whole_entries(run: bytes) -> int:

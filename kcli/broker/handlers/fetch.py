@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kcli.broker.delayed_fetch import DelayedFetch
 from kcli.broker.fetch_data import FetchPartition, PartitionKey, partition_key
@@ -22,6 +22,7 @@ from kcli.broker.handlers.fetch_conversion import (
     convert_row,
     convert_rows,
 )
+from kcli.broker.handlers.fetch_wire import UNKNOWN, encode_rows, is_plain
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import (
     AbortedTransaction,
@@ -44,14 +45,15 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.fetch import FetchRequest
 
 _ISOLATIONS = {0: Isolation.HIGH_WATERMARK, 1: Isolation.TXN_COMMITTED}
-_UNKNOWN = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""Answered without asking a log: the list of aborted transactions is empty then, not null."""
 _NO_BYTES = b""
+
+Fetched = FetchResponse | bytes | list[Any]
+"""A response, or the body of one, in parts where some of it is in files."""
 
 
 def fetch(
     request: FetchRequest, context: RequestContext
-) -> FetchResponse | DelayedFetch | Coroutine[None, None, FetchResponse]:
+) -> Fetched | DelayedFetch | Coroutine[None, None, Fetched]:
     """Answer with what there is, now or when enough has come."""
     return _Fetch(request, context).start()
 
@@ -95,7 +97,7 @@ class _Fetch:
         self._isolation = self._isolation_of(request.isolation_level)
         self._session = self._open_session(request)
 
-    def start(self) -> FetchResponse | DelayedFetch | Coroutine[None, None, FetchResponse]:
+    def start(self) -> Fetched | DelayedFetch | Coroutine[None, None, Fetched]:
         session = self._session
         if session.error != ErrorCode.NONE:
             return FetchResponse(error_code=session.error, responses=[])
@@ -175,12 +177,10 @@ class _Fetch:
             size += row.size
         return size >= self._min_bytes
 
-    def _read_and_respond(self) -> FetchResponse | Coroutine[None, None, FetchResponse]:
+    def _read_and_respond(self) -> Fetched | Coroutine[None, None, Fetched]:
         return self._convert_and_respond(self._read())
 
-    def _convert_and_respond(
-        self, rows: list[FetchedPartition]
-    ) -> FetchResponse | Coroutine[None, None, FetchResponse]:
+    def _convert_and_respond(self, rows: list[FetchedPartition]) -> Fetched | Coroutine[None, None, Fetched]:
         if self._version < ZSTD_FROM:
             size = sum([row.size for row in rows])
             if size >= (1 if self._version < CONVERTED_BELOW else LARGE_BYTES):
@@ -189,13 +189,15 @@ class _Fetch:
                 convert_row(row, self._version)
         return self._respond(rows)
 
-    async def _respond_later(self, rows: list[FetchedPartition]) -> FetchResponse:
+    async def _respond_later(self, rows: list[FetchedPartition]) -> Fetched:
         await convert_rows(rows, self._version)
         return self._respond(rows)
 
-    def _respond(self, rows: list[FetchedPartition]) -> FetchResponse:
+    def _respond(self, rows: list[FetchedPartition]) -> Fetched:
         version = self._version
         error, session_id, rows = self._session.answer(rows, self._broker.wall_ms())
+        if is_plain(rows, version):
+            return encode_rows(rows, version, error_code=error, session_id=session_id)
         response = FetchResponse(error_code=error, session_id=session_id, responses=[])
         topic: FetchableTopicResponse | None = None
         for row in rows:
@@ -224,7 +226,7 @@ class _Fetch:
             records=_NO_BYTES if row.records is None else row.records,  # type: ignore[arg-type]
         )
         if row.aborted is None:
-            if error_code not in _UNKNOWN:
+            if error_code not in UNKNOWN:
                 data.aborted_transactions = None
         else:
             data.aborted_transactions = [
