@@ -34,8 +34,7 @@ TOOLS = {
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
-    # The tool itself always joins a group; see the class.
-    "kafka-consumer-perf-test": "AssignedConsumerPerformance",
+    "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "kafka-consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-storage": "kafka.tools.StorageTool",
@@ -98,7 +97,7 @@ class KafkaTools:
         )
 
     def _start(self) -> subprocess.Popen[str]:
-        classes = java_classes("apache-kafka", "ToolDriver", "AssignedConsumerPerformance")
+        classes = java_classes("apache-kafka", "ToolDriver")
         with self._log.open("ab") as sink:
             process = subprocess.Popen(
                 java_command("apache-kafka", "ToolDriver", "-Xmx256m", classes=classes),
