@@ -29,11 +29,12 @@ _log = logging.getLogger(__name__)
 
 
 class UnknownTopic(NamedTuple):
-    """A topic found on disk: its name, its id and how many partitions it has at least."""
+    """A topic found on disk: its name, its id, how many partitions it has at least, how many are here."""
 
     name: str
     topic_id: bytes
     partitions: int
+    present: int
 
 
 def unknown_topics(log_dirs: Iterable[str], image: MetadataImage) -> list[UnknownTopic]:
@@ -48,11 +49,13 @@ def unknown_topics(log_dirs: Iterable[str], image: MetadataImage) -> list[Unknow
             topic_id = _topic_id(f"{log_dir}/{name}")
             if topic_id is None or topic in image.topics or topic_id in image.topics_by_id:
                 continue
-            known = found.get(topic, UnknownTopic(topic, topic_id, 0))
+            known = found.get(topic, UnknownTopic(topic, topic_id, 0, 0))
             if known.topic_id != topic_id:
                 _log.warning("`%s` is found with two topic ids: only the first one is adopted", topic)
                 continue
-            found[topic] = known._replace(partitions=max(known.partitions, partition + 1))
+            found[topic] = known._replace(
+                partitions=max(known.partitions, partition + 1), present=known.present + 1
+            )
     return sorted(found.values())
 
 
@@ -67,13 +70,14 @@ def _topic_id(directory: str) -> bytes | None:
 def adopt(controller: Controller, config: BrokerConfig, log_dirs: Iterable[str]) -> None:
     """Register every unknown topic in the directories of a node, which becomes its only replica.
 
-    The topic of groups and offsets gets its own configuration, for without it retention would empty it, and
-    no fewer partitions than a new one: its groups are looked for by their number.
+    The topic of groups and offsets gets its own configuration, for without it retention would empty it. A part
+    of it gets as many partitions as a new one has: groups are looked for by their number.
     """
     for topic in unknown_topics(log_dirs, controller.image):
         partitions, configs = topic.partitions, dict[str, str]()
         if topic.name == GROUP_METADATA_TOPIC:
-            partitions = max(partitions, config.offsets_topic_num_partitions)
+            if topic.present < partitions:
+                partitions = max(partitions, config.offsets_topic_num_partitions)
             configs = group_topic_configs(config)
         try:
             controller.adopt_topic(

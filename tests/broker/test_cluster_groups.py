@@ -91,19 +91,25 @@ async def test_a_cluster_that_starts_again_knows_its_groups(kill: bool, tmp_path
                 assert await when_loaded(coordinator, name) == {(TOPIC, 0): (number, 0)}
 
 
-async def test_groups_of_another_cluster_can_be_adopted(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path / "from") as cluster, connected(cluster) as client:
+@pytest.mark.parametrize(("partitions", "is_whole"), [(50, False), (50, True), (7, True)])
+async def test_groups_of_another_cluster_can_be_adopted(
+    partitions: int, is_whole: bool, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "from" / "node-1", tmp_path / "to" / "node-1"
+    settings = {"offsets_topic_num_partitions": str(partitions)}
+    async with running_cluster(tmp_path / "from", **settings) as cluster, connected(cluster) as client:
         await create_topic(client)
         await coordinators(client)
         await client.ask(ask.commit({(TOPIC, 0): 7}, "group-1"), 8)
-    source, target = tmp_path / "from" / "node-1", tmp_path / "to" / "node-1"
-    partition = partition_for("group-1", 50)
-    for name in (f"{GROUP_METADATA_TOPIC}-{partition}", f"{TOPIC}-0"):
-        shutil.copytree(source / name, target / name)
+    own = f"{GROUP_METADATA_TOPIC}-{partition_for('group-1', partitions)}"
+    for path in source.glob(f"{GROUP_METADATA_TOPIC}-*"):
+        if is_whole or path.name == own:
+            shutil.copytree(path, target / path.name)
+    shutil.copytree(source / f"{TOPIC}-0", target / f"{TOPIC}-0")
     async with running_cluster(tmp_path / "to", adopt=True) as cluster, connected(cluster) as client:
         assert await when_loaded(client, "group-1") == {(TOPIC, 0): (7, 0)}
         image = cluster.brokers[0].image
-        assert len(image.topics[GROUP_METADATA_TOPIC].partitions) == 50
+        assert len(image.topics[GROUP_METADATA_TOPIC].partitions) == partitions
         assert image.topic_config(GROUP_METADATA_TOPIC)["cleanup.policy"] == "compact"
 
 
