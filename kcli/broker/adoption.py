@@ -70,8 +70,8 @@ def _topic_id(directory: str) -> bytes | None:
 def adopt(controller: Controller, config: BrokerConfig, log_dirs: Iterable[str]) -> None:
     """Register every unknown topic in the directories of a node, which becomes its only replica.
 
-    The topic of groups and offsets gets its own configuration, for without it retention would empty it. A part
-    of it gets as many partitions as a new one has: groups are looked for by their number.
+    The topic of groups and offsets gets its own configuration, for without it retention would empty it. A
+    part of it gets as many partitions as a new one has: groups are looked for by their number.
     """
     for topic in unknown_topics(log_dirs, controller.image):
         partitions, configs = topic.partitions, dict[str, str]()
