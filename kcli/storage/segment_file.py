@@ -1,0 +1,103 @@
+"""SegmentFile: a log file opened to be looked at, never to be changed.
+
+The size is that of the moment it was opened: a broker may be appending. It may also cut the file; then less
+can be read than there was.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import zlib
+from typing import TYPE_CHECKING
+
+from kcli.protocol.checksums import crc32c
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+CHUNK_BYTES = 1024 * 1024
+_ZEROS = bytes(CHUNK_BYTES)
+_PAGE_BYTES = 4096
+
+
+class SegmentFile:
+    """The file at `path` up to `end` (default: all there is now). Raises `OSError`."""
+
+    __slots__ = ("_seen", "descriptor", "end", "path")
+
+    def __init__(self, path: str, end: int | None = None) -> None:
+        self.path = path
+        # Opening a pipe must not wait for its other end; regular files do not mind.
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        status = os.fstat(self.descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            code = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
+            raise OSError(code, os.strerror(code), path)
+        self._seen = status.st_size, status.st_mtime_ns
+        self.end = status.st_size if end is None else min(end, status.st_size)
+
+    def __enter__(self) -> SegmentFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self.descriptor)
+
+    def has_changed(self) -> int | None:
+        """Return the size if the file was written since it was opened, or since this was asked last."""
+        status = os.fstat(self.descriptor)
+        seen = status.st_size, status.st_mtime_ns
+        if seen == self._seen:
+            return None
+        self._seen = seen
+        return status.st_size
+
+    def read(self, position: int, count: int, end: int | None = None) -> bytes:
+        """Return up to `count` bytes, never past the end."""
+        limit = self.end if end is None else end
+        return os.pread(self.descriptor, max(min(count, limit - position), 0), position)
+
+    def checksum(self, start: int, stop: int, *, is_castagnoli: bool) -> int | None:
+        """Return the CRC-32C or the CRC-32 of a stretch of any length, None if it is not all there."""
+        function = crc32c if is_castagnoli else zlib.crc32
+        value = 0
+        while start < stop:
+            data = os.pread(self.descriptor, min(CHUNK_BYTES, stop - start), start)
+            if not data:
+                return None
+            value = function(data, value)
+            start += len(data)
+        return value
+
+    def zeros_from(self, position: int) -> int:
+        """Return how many bytes from a position on, up to the end, are zeros without a break."""
+        start = position
+        while position < self.end:
+            data = self.read(position, CHUNK_BYTES)
+            if not data:
+                break
+            if data == _ZEROS[: len(data)]:
+                position += len(data)
+                continue
+            return position - start + len(data) - len(data.lstrip(b"\0"))
+        return position - start
+
+    def zeros_before(self, position: int, low: int) -> int:
+        """Return how many bytes just before a position, down to `low`, are zeros without a break."""
+        stop = position
+        while position > low:
+            start = max(position - CHUNK_BYTES, low)
+            data = self.read(start, position - start, position)
+            if data == _ZEROS[: len(data)] and data:
+                position = start
+                continue
+            return stop - position + len(data) - len(data.rstrip(b"\0"))
+        return stop - position
