@@ -309,7 +309,7 @@ class TransactionLogValue:
 
 # --- bytes -----------------------------------------------------------------------------------------
 
-_GROUP_RECORDS: dict[int, tuple[type[Any], type[Any]]] = {
+GROUP_RECORDS: dict[int, tuple[type[Any], type[Any]]] = {
     0: (OffsetCommitKey, OffsetCommitValue),
     1: (OffsetCommitKey, OffsetCommitValue),
     2: (GroupMetadataKey, GroupMetadataValue),
@@ -321,7 +321,7 @@ _GROUP_RECORDS: dict[int, tuple[type[Any], type[Any]]] = {
     8: (ConsumerGroupCurrentMemberAssignmentKey, ConsumerGroupCurrentMemberAssignmentValue),
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
-_TRANSACTION_RECORDS: dict[int, tuple[type[Any], type[Any]]] = {0: (TransactionLogKey, TransactionLogValue)}
+TRANSACTION_RECORDS: dict[int, tuple[type[Any], type[Any]]] = {0: (TransactionLogKey, TransactionLogValue)}
 
 
 class DecodedRecord(NamedTuple):
@@ -363,17 +363,18 @@ def decode_record(key: Buffer, value: Buffer | None) -> DecodedRecord:
 
     Raises `UnknownRecordType`, or `DecodeError` for damage and for versions that are not known.
     """
-    return _decode(_GROUP_RECORDS, key, value)
+    return decode_with(GROUP_RECORDS, key, value)
 
 
 def decode_transaction_record(key: Buffer, value: Buffer | None) -> DecodedRecord:
     """Return what a record of `__transaction_state` says; raise as `decode_record` does."""
-    return _decode(_TRANSACTION_RECORDS, key, value)
+    return decode_with(TRANSACTION_RECORDS, key, value)
 
 
-def _decode(
+def decode_with(
     classes: dict[int, tuple[type[Any], type[Any]]], key: Buffer, value: Buffer | None
 ) -> DecodedRecord:
+    """Return what a record says, read by the classes of its type; raise as `decode_record` does."""
     number = _read_number(key, "the key")
     found = classes.get(number)
     if found is None:

@@ -13,7 +13,7 @@ version and read in all. In a change record a field at its default says that not
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kcli.protocol.schema import (
     Buffer,
@@ -36,6 +36,9 @@ from kcli.protocol.schema import (
     v,
 )
 from kcli.protocol.unsigned_varint import decode_unsigned_varint, encode_unsigned_varint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FRAME_VERSION = 1
 
@@ -279,6 +282,12 @@ def encode_metadata_record(value: MetadataRecord) -> bytes:
 
 def decode_metadata_record(data: Buffer) -> MetadataRecord:
     """Return the record of a log record's value; raise `DecodeError` if it is malformed or not known."""
+    value, _ = decode_framed(data, _CLASSES)
+    return value  # type: ignore[no-any-return]  # one of _CLASSES
+
+
+def decode_framed(data: Buffer, classes: Mapping[int, type[Any]]) -> tuple[Any, int]:
+    """Return the record in a frame, one of `classes` by type, and its version; raise as above."""
     try:
         frame_version, position = decode_unsigned_varint(data, 0)
         key, position = decode_unsigned_varint(data, position)
@@ -287,10 +296,10 @@ def decode_metadata_record(data: Buffer) -> MetadataRecord:
         raise DecodeError(f"malformed frame of a metadata record: {error}") from error
     if frame_version != FRAME_VERSION:
         raise DecodeError(f"unknown frame version of a metadata record: {frame_version}")
-    cls = _CLASSES.get(key)
+    cls = classes.get(key)
     if cls is None or not message_info(cls).min_version <= version <= message_info(cls).max_version:
         raise DecodeError(f"unknown metadata record: type {key}, version {version}")
     value, end = codec(cls, version).decode(data, position)
     if end != len(data):
         raise DecodeError(f"a {cls.__name__} has {len(data) - end} bytes too many")
-    return value  # type: ignore[no-any-return]  # one of _CLASSES
+    return value, version

@@ -1,0 +1,106 @@
+"""Records of the metadata log that this program's broker does not write: credentials, quotas, migration.
+
+One class per published schema, as in `metadata_records`.
+"""
+
+from __future__ import annotations
+
+from kcli.protocol.schema import boolean, bytes_, f64, i8, i32, i64, record, string, struct, uuid
+
+
+@record(type=10, versions="0", flexible="0+")
+class DelegationTokenRecord:
+    """A delegation token, without its secret (KIP-900)."""
+
+    owner: string
+    requester: string
+    renewers: list[string]
+    issue_timestamp: i64
+    max_timestamp: i64
+    expiration_timestamp: i64
+    token_id: string
+
+
+@record(type=11, versions="0", flexible="0+")
+class UserScramCredentialRecord:
+    """What a user's password is checked with (KIP-900)."""
+
+    name: string
+    mechanism: i8
+    salt: bytes_
+    stored_key: bytes_
+    server_key: bytes_
+    iterations: i32
+
+
+@struct
+class EntityData:
+    """A part of whom a quota is for; None is the default of its type."""
+
+    entity_type: string
+    entity_name: string | None
+
+
+@record(type=14, versions="0", flexible="0+")
+class ClientQuotaRecord:
+    """A quota is set, or removed."""
+
+    entity: list[EntityData]
+    key: string
+    value: f64
+    remove: boolean
+
+
+@record(type=18, versions="0", flexible="0+")
+class AccessControlEntryRecord:
+    """Who may do what to what, or may not."""
+
+    id: uuid
+    resource_type: i8
+    resource_name: string
+    pattern_type: i8
+    principal: string
+    host: string
+    operation: i8
+    permission_type: i8
+
+
+@record(type=19, versions="0", flexible="0+")
+class RemoveAccessControlEntryRecord:
+    """An access control entry is gone."""
+
+    id: uuid
+
+
+@record(type=21, versions="0", flexible="0+")
+class ZkMigrationStateRecord:
+    """How far the cluster has moved away from ZooKeeper."""
+
+    zk_migration_state: i8
+
+
+@record(type=22, versions="0", flexible="0+")
+class RemoveUserScramCredentialRecord:
+    """A user's credential is gone."""
+
+    name: string
+    mechanism: i8
+
+
+@record(type=26, versions="0", flexible="0+")
+class RemoveDelegationTokenRecord:
+    """A delegation token is gone."""
+
+    token_id: string
+
+
+SecurityRecord = (
+    DelegationTokenRecord
+    | UserScramCredentialRecord
+    | ClientQuotaRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+    | ZkMigrationStateRecord
+    | RemoveUserScramCredentialRecord
+    | RemoveDelegationTokenRecord
+)
