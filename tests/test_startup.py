@@ -12,6 +12,8 @@ import statistics
 import subprocess
 import sys
 
+import pytest
+
 HEAVY = (
     "pyspark",
     "trio",
@@ -41,9 +43,10 @@ def test_help_imports_no_command() -> None:
     assert not [name for name in loaded if name.startswith("kcli.commands.")]
 
 
-def test_the_help_of_a_command_loads_nothing_heavy() -> None:
-    loaded = loaded_by("from kcli.cli import main\nmain(['topics', 'create', '--help'])")
-    assert "kcli.commands.topics" in loaded
+@pytest.mark.parametrize("command", ["topics", "consumer-groups"])
+def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
+    loaded = loaded_by(f"from kcli.cli import main\nmain(['{command}', 'describe', '--help'])")
+    assert f"kcli.commands.{command.replace('-', '_')}" in loaded
     assert not loaded & set(HEAVY)
 
 

@@ -3,18 +3,10 @@
 from __future__ import annotations
 
 import functools
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kcli.commands.group_description import (
-    Description,
-    View,
-    chosen_view,
-    describe_files,
-    describe_live,
-    notes,
-)
 from kcli.commands.group_options import (
     DEFAULT_TIMEOUT_MS,
     AllGroups,
@@ -25,6 +17,7 @@ from kcli.commands.group_options import (
     app,
     chosen_groups,
 )
+from kcli.commands.group_view import View, chosen_view
 from kcli.commands.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
@@ -34,6 +27,9 @@ from kcli.commands.options import (
 )
 from kcli.commands.output import chosen_format, note
 from kcli.commands.runner import command
+
+if TYPE_CHECKING:
+    from kcli.commands.group_description import Description
 
 DEFAULT_INTERVAL_S = 6.0
 """Consumers commit every five seconds, unless they are told otherwise."""
@@ -77,11 +73,12 @@ async def describe(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     command_property: Property = None,
-) -> Description | None:
+) -> object:
     """Describe consumer groups: their partitions and lag, members or state.
 
     With --log-dir it reads the files of a broker instead of asking one.
     """
+    from kcli.commands.group_description import describe_files, describe_live
     from kcli.commands.session import open_client
 
     names = chosen_groups(groups, group, all_groups=all_groups)
@@ -119,6 +116,8 @@ async def describe(
 
 def with_notes(description: Description, output: OutputFormat | None) -> Description:
     """Print the notes about a description on stderr, and return it; JSON has the same facts in its fields."""
+    from kcli.commands.group_description import notes
+
     if chosen_format(output) is not OutputFormat.JSON:
         for line in notes(description):
             note(line)

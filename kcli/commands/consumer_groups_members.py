@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.group_members_view import GroupMembers, MembersView, assignment_text
 from kcli.commands.group_options import (
     DEFAULT_TIMEOUT_MS,
     GroupArgument,
@@ -21,6 +20,9 @@ from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
 
+if TYPE_CHECKING:
+    from kcli.commands.group_members_view import GroupMembers
+
 
 class ShortMembers(NamedTuple):
     """The result of `consumer-groups members`: who is in a group, a line each."""
@@ -29,6 +31,8 @@ class ShortMembers(NamedTuple):
 
     def lines(self) -> Iterator[str]:
         """Return member id, instance id, client id, host and partitions of each, with tabs between."""
+        from kcli.commands.group_members_view import assignment_text
+
         for member in self.group.members:
             yield "\t".join(
                 (
@@ -42,6 +46,8 @@ class ShortMembers(NamedTuple):
 
     def tables(self) -> Iterator[Table]:
         """Return the table of `describe --members`."""
+        from kcli.commands.group_members_view import MembersView
+
         return MembersView([self.group]).tables()
 
     def document(self) -> object:

@@ -1,10 +1,9 @@
-"""The views of `describe`: which one was chosen, and taking it from a cluster or from files."""
+"""Taking a view of groups for `describe`, from a cluster or from files."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,47 +14,13 @@ from kcli.commands.group_history import GroupHistory
 from kcli.commands.group_history_view import GroupEvents, HistoryView, history_row
 from kcli.commands.group_members_view import MembersView
 from kcli.commands.group_offsets_view import OffsetsView, TotalsView
-from kcli.errors import KcliError, UsageError
+from kcli.commands.group_view import View
+from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
 
 Description = OffsetsView | TotalsView | MembersView | StatesView | ExplainView | HistoryView
-
-
-class View(Enum):
-    """What is shown of groups; the values are the options' names."""
-
-    OFFSETS = "--offsets"
-    MEMBERS = "--members"
-    STATE = "--state"
-    TOTAL_LAG = "--total-lag"
-    EXPLAIN = "--explain"
-    HISTORY = "--history"
-
-    def check(self, *, time_lag: bool, watch: bool, offline: bool) -> None:
-        """Refuse what this view has no place for."""
-        if time_lag and self not in (View.OFFSETS, View.TOTAL_LAG):
-            raise UsageError(f"`--time-lag` and `{self.value}` exclude each other")
-        if watch and self in (View.EXPLAIN, View.HISTORY):
-            raise UsageError(f"`--watch` and `{self.value}` exclude each other")
-        if not offline:
-            return
-        for option, is_given in (
-            ("--time-lag", time_lag),
-            ("--watch", watch),
-            (self.value, self is View.EXPLAIN),
-        ):
-            if is_given:
-                raise UsageError(f"`{option}` needs a broker, it cannot be used with `--log-dir`")
-
-
-def chosen_view(flags: dict[View, bool]) -> View:
-    """Return the one view whose flag is set, the offsets if none is."""
-    chosen = [view for view, is_set in flags.items() if is_set]
-    if len(chosen) > 1:
-        raise UsageError(f"`{chosen[0].value}` and `{chosen[1].value}` exclude each other")
-    return chosen[0] if chosen else View.OFFSETS
 
 
 def notes(description: Description) -> Iterator[str]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 from kcli.commands.group_facts import GroupFacts
 from kcli.commands.group_findings import Finding, Level, ago, counted, listed, named, records, time_text
+from kcli.commands.group_history import GenerationEvent
 from kcli.commands.group_lag import MINUTE_MS, duration_text
 from kcli.commands.group_progress import lag_trend, never_committed, out_of_range, stuck
 
@@ -24,8 +25,10 @@ Rule = Callable[[GroupFacts], Iterator[Finding]]
 def explain(facts: GroupFacts) -> list[Finding]:
     """Return what the rules find, problems first; a group that nothing can be said of is fine."""
     found = [finding for rule in RULES for finding in rule(facts)]
-    if not found:
-        found = [Finding(Level.FINE, "fine", "every member reads, and there is no lag")]
+    if all(finding.code == "last-change" for finding in found):
+        lag = sum(partition.lag for partition in facts.partitions)
+        well = "every member reads, and there is no lag" if not lag else f"nothing stands out; lag {lag}"
+        found.append(Finding(Level.FINE, "fine", well))
     order = list(Level)
     return sorted(found, key=lambda finding: order.index(finding.level))
 
@@ -138,6 +141,7 @@ def restless(facts: GroupFacts) -> Iterator[Finding]:
     since = facts.now_ms - RESTLESS_WINDOW_MS
     recent = [event for event in facts.generations if event.number and event.at_ms >= since]
     if len(recent) < RESTLESS_GENERATIONS:
+        yield from last_change(facts)
         return
     ids: dict[str, set[str]] = {}
     most: Counter[str] = Counter()
@@ -159,6 +163,33 @@ def restless(facts: GroupFacts) -> Iterator[Finding]:
     yield Finding(
         Level.WARNING, "rebalances-often", f"{len(recent)} rebalances within {span}: {reason}", hint
     )
+
+
+def last_change(facts: GroupFacts) -> Iterator[Finding]:
+    """Say what the latest rebalance changed, if that was of late."""
+    known = [event for event in facts.generations if event.number]
+    if len(known) < 2 or not known[-1].members or known[-1].at_ms < facts.now_ms - RESTLESS_WINDOW_MS:
+        return
+    before, after = known[-2:]
+    joined = names_of(after, without=before)
+    left = names_of(before, without=after)
+    changes = [f"{listed(names)} {verb}" for names, verb in ((joined, "joined"), (left, "left")) if names]
+    yield Finding(
+        Level.NOTE,
+        "last-change",
+        f"the latest rebalance was {ago(after.at_ms, facts.now_ms)}: "
+        f"{' and '.join(changes) or 'the members stayed the same'}",
+    )
+
+
+def names_of(event: GenerationEvent, *, without: GenerationEvent) -> list[str]:
+    """Return the members of a generation that are not in the other one."""
+    others = {member.member_id for member in without.members}
+    return [
+        f"`{member.instance_id or member.client_id}` at {member.host.lstrip('/')}"
+        for member in event.members
+        if member.member_id not in others
+    ]
 
 
 def migrating(facts: GroupFacts) -> Iterator[Finding]:

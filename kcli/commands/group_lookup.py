@@ -155,8 +155,13 @@ async def committed_offsets(
 async def known_offsets(
     client: Client, partitions: Iterable[Partition], timestamp: int, timeout_ms: int | None = None
 ) -> dict[Partition, int]:
-    """Return an offset of each partition, `admin.EARLIEST` or `admin.LATEST`; unknown ones are left out."""
-    wanted = [TopicPartition(*partition) for partition in partitions]
+    """Return an offset of each partition, `admin.EARLIEST` or `admin.LATEST`; unknown ones are left out.
+
+    A partition without a leader has none, and is not waited for.
+    """
+    asked = [TopicPartition(*partition) for partition in partitions]
+    cluster = await client.metadata({topic for topic, _ in asked}, timeout_ms=timeout_ms)
+    wanted = [partition for partition in asked if cluster.leader_of(partition) is not None]
     answer = await admin.list_offsets(client, dict.fromkeys(wanted, timestamp), timeout_ms=timeout_ms)
     return {
         partition: found.offset for partition, found in answer.items() if not isinstance(found, KcliError)

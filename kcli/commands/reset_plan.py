@@ -8,7 +8,6 @@ positions are those of Kafka's tool (class `OffsetsUtils`), in whose order the r
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
@@ -41,15 +40,14 @@ class Scope(NamedTuple):
     all_topics: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ResetFacts:
+class ResetFacts(NamedTuple):
     """What is known of a group and the partitions. `timed`: None for no record that new."""
 
-    committed: Mapping[Partition, int] = field(default_factory=dict)
-    starts: Mapping[Partition, int] = field(default_factory=dict)
-    ends: Mapping[Partition, int] = field(default_factory=dict)
-    timed: Mapping[Partition, int | None] = field(default_factory=dict)
-    requested: Mapping[Partition, int] = field(default_factory=dict)
+    committed: Mapping[Partition, int] = {}
+    starts: Mapping[Partition, int] = {}
+    ends: Mapping[Partition, int] = {}
+    timed: Mapping[Partition, int | None] = {}
+    requested: Mapping[Partition, int] = {}
 
 
 class ResetRow(NamedTuple):

@@ -83,6 +83,16 @@ class FakeGroups(FakeCluster):
     ) -> dict[str, admin.TopicDescription | KafkaError]:
         return {name: self._describe(name) if name in self.topics else unknown() for name in names}
 
+    async def metadata(self, topics: Collection[str], *, timeout_ms: int | None = None) -> FakeGroups:
+        """Stand for `Client.metadata`: this class knows the leaders itself."""
+        return self
+
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        topic = self.topics.get(partition.topic)
+        if topic is None or partition.partition in topic.leaderless:
+            return None
+        return topic.assignments[partition.partition][0]
+
     async def list_offsets(
         self,
         client: object,

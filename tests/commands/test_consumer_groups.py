@@ -108,6 +108,16 @@ def test_describe(groups: FakeGroups, transcript: Transcript) -> None:
     )
 
 
+def test_a_partition_without_a_leader_has_no_end(groups: FakeGroups, transcript: Transcript) -> None:
+    groups.topics["orders"].leaderless = {1}
+    transcript(
+        "consumer_groups_leaderless",
+        "consumer-groups describe billing",
+        "consumer-groups describe billing --total-lag",
+        "consumer-groups clone billing copy --dry-run -o table",
+    )
+
+
 def test_describe_members(groups: FakeGroups, transcript: Transcript) -> None:
     transcript(
         "consumer_groups_describe_members",

@@ -133,6 +133,23 @@ TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
         ),
         ["warning rebalances-often"],
     ),
+    "a member has come and another one gone": (
+        group(
+            partitions=HEALTHY,
+            generations=[
+                generation(3, NOW - 50 * MINUTE, "one/1", "two/1"),
+                generation(4, NOW - 2 * MINUTE, "one/1", "three/1"),
+            ],
+        ),
+        ["note last-change", "fine fine"],
+    ),
+    "a rebalance without a change": (
+        group(
+            partitions=HEALTHY,
+            generations=[generation(n, NOW - (9 - n) * MINUTE, "one/1") for n in (3, 4)],
+        ),
+        ["note last-change", "fine fine"],
+    ),
     "a deployment long ago": (
         group(
             partitions=HEALTHY,
