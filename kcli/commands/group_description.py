@@ -75,7 +75,8 @@ async def describe_live(
     failures += unknown
     if time_lag:
         now_ms = time.time_ns() // 1_000_000
-        groups = await group_lookup.add_time_lag(client, groups, now_ms, timeout_ms)
+        groups, refused = await group_lookup.add_time_lag(client, groups, now_ms, timeout_ms)
+        failures += refused
     if view is View.TOTAL_LAG:
         return TotalsView(groups, time_lag, failures)
     return OffsetsView(groups, verbose, time_lag, failures)

@@ -196,8 +196,8 @@ def owners_of(group: GroupDescription) -> list[Owner]:
 
 async def add_time_lag(
     client: Client, groups: Sequence[GroupOffsets], now_ms: int, timeout_ms: int | None = None
-) -> list[GroupOffsets]:
-    """Return the groups with how far their partitions are behind in time."""
+) -> tuple[list[GroupOffsets], list[KcliError]]:
+    """Return the groups with how far their partitions are behind in time, and which records were refused."""
     from kcli.commands.record_times import first_timestamps
 
     behind = {(row.topic, row.partition) for group in groups for row in group.partitions if row.lag}
@@ -209,8 +209,13 @@ async def add_time_lag(
         for row in group.partitions
         if row.log_end_offset is not None
     }
-    found = []
+    found: list[GroupOffsets] = []
+    failures: list[KcliError] = []
     for group, wanted in zip(groups, positions, strict=True):
-        timestamps = await first_timestamps(client, wanted, ends, timeout_ms)
+        timestamps: Mapping[Partition, int | None] = {}
+        try:
+            timestamps = await first_timestamps(client, wanted, ends, timeout_ms)
+        except KcliError as error:
+            failures.append(failure(f"cannot read the times of records for `{group.head.group}`", error))
         found.append(group._replace(partitions=with_time_lag(group.partitions, timestamps, now_ms)))
-    return found
+    return found, failures

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+import trio
+
 from kcli.client import admin
 from kcli.client.config import ConsumerConfig
 from kcli.client.consumer import Consumer
@@ -25,6 +27,8 @@ GROUP_POSITION = 4
 """Every key begins with an int16 type and the name of its group."""
 
 MOST_RECORDS = 5_000
+POLL_MS = 1_000
+PATIENCE_S = 30
 
 
 async def read_histories(
@@ -46,18 +50,34 @@ async def read_histories(
     async with Consumer(client, config) as consumer:
         ends = await consumer.end_offsets(wanted)
         consumer.assign(wanted)
-        while not await reached(consumer, ends):
-            for fetched in await consumer.poll(MOST_RECORDS, timeout_ms=1000):
+        patience = Patience(consumer)
+        while not reached(consumer, ends):
+            for fetched in await consumer.poll(MOST_RECORDS, timeout_ms=POLL_MS):
                 failures += take(fetched.records, histories)
+            patience.check()
     return histories, failures
 
 
-async def reached(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
+def reached(consumer: Consumer, ends: dict[TopicPartition, int]) -> bool:
     """Tell whether everything up to the end offsets has been handed out."""
-    for partition, end in ends.items():
-        if end > 0 and await consumer.position(partition) < end:
-            return False
-    return True
+    return all((consumer.position_nowait(partition) or 0) >= end for partition, end in ends.items())
+
+
+class Patience:
+    """Gives up on a broker that sends nothing any more."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._positions: list[int | None] = []
+        self._deadline = 0.0
+
+    def check(self) -> None:
+        """Raise `KcliError` when the positions have stayed where they are for too long."""
+        positions = [self._consumer.position_nowait(partition) for partition in self._consumer.assignment]
+        if positions != self._positions:
+            self._positions, self._deadline = positions, trio.current_time() + PATIENCE_S
+        elif trio.current_time() > self._deadline:
+            raise KcliError(f"the records of {OFFSETS_TOPIC} do not come: none for {PATIENCE_S} seconds")
 
 
 def take(records: Collection[Record], histories: dict[str, GroupHistory]) -> list[KcliError]:

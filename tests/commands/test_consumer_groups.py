@@ -108,6 +108,16 @@ def test_describe(groups: FakeGroups, transcript: Transcript) -> None:
     )
 
 
+def test_records_that_may_not_be_read_have_no_time(
+    groups: FakeGroups, transcript: Transcript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(*_: object) -> None:
+        raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+    monkeypatch.setattr("kcli.commands.record_times.first_timestamps", refused)
+    transcript("consumer_groups_time_lag_refused", "consumer-groups describe billing --time-lag")
+
+
 def test_a_partition_without_a_leader_has_no_end(groups: FakeGroups, transcript: Transcript) -> None:
     groups.topics["orders"].leaderless = {1}
     transcript(

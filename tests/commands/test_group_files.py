@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kcli.commands.group_files import GroupFiles
 from kcli.commands.group_history import CommitEvent, GenerationEvent
@@ -301,3 +304,55 @@ def test_reading_changes_nothing_and_needs_no_permission_to(log: OffsetsLog) -> 
             os.chmod(path, stat.S_IRWXU)
     assert {path: path.stat().st_mtime_ns for path in log.directory.rglob("*")} == before
     assert find_replicas([log.directory]).keys() == {("__consumer_offsets", 0), ("orders", 0)}
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(
+            st.just("commit"),
+            st.sampled_from("ab"),
+            st.integers(0, 2),
+            st.integers(0, 99),
+            st.integers(-1, 1),
+        ),
+        st.tuples(st.just("forget"), st.sampled_from("ab"), st.integers(0, 2)),
+        st.tuples(st.just("end"), st.integers(0, 1), st.sampled_from(["COMMIT", "ABORT"])),
+        st.tuples(st.just("roll")),
+    ),
+    max_size=30,
+)
+
+
+@given(STEPS)
+def test_any_history_ends_in_the_offsets_that_a_coordinator_would_have(
+    steps: list[tuple[str | int, ...]],
+) -> None:
+    expected: dict[tuple[str, int], int] = {}
+    pending: dict[int, dict[tuple[str, int], int]] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        log = OffsetsLog(Path(directory))
+        for step in steps:
+            match step:
+                case ("commit", str(group), int(partition), int(offset), int(producer_id)):
+                    log.append(
+                        (offset_key(group, "orders", partition), offset_value(offset)),
+                        producer_id=producer_id,
+                    )
+                    target = expected if producer_id < 0 else pending.setdefault(producer_id, {})
+                    target[group, partition] = offset
+                case ("forget", str(group), int(partition)):
+                    log.append((offset_key(group, "orders", partition), None))
+                    expected.pop((group, partition), None)
+                case ("end", int(producer_id), str(end)):
+                    log.end_transaction(producer_id, ControlRecordType[end])
+                    settled = pending.pop(producer_id, {})
+                    expected.update(settled if end == "COMMIT" else {})
+                case _:
+                    log.roll()
+        files = GroupFiles([log.directory])
+        found = {
+            (name, partition): commit.offset
+            for name, group in files.groups().items()
+            for (_, partition), commit in group.offsets.items()
+        }
+        assert (found, files.failures) == (expected, [])
