@@ -9,15 +9,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.coordinator.classic_answers import refuse_sync
+from kcli.broker.coordinator.classic_answers import refuse_join, refuse_sync
 from kcli.broker.coordinator.classic_group import ClassicGroup
 from kcli.broker.coordinator.classic_groups import ClassicGroups, describe_group
 from kcli.broker.coordinator.classic_leave import heartbeat, leave_group
+from kcli.broker.coordinator.classic_members import ClassicMembers
 from kcli.broker.coordinator.classic_rebalance import dissolve
 from kcli.broker.coordinator.classic_states import ClassicGroupState
 from kcli.broker.coordinator.classic_sync import sync_group
+from kcli.broker.coordinator.consumer_group import ConsumerGroup
+from kcli.broker.coordinator.consumer_groups import ConsumerGroups
 from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Reply
-from kcli.broker.coordinator.group_offsets import GroupOffsets
+from kcli.broker.coordinator.group_keeper import GroupKeeper
+from kcli.broker.coordinator.group_offsets import GroupOffsets, commit_refused
+from kcli.broker.coordinator.member_timers import Wait
 from kcli.protocol.coordinator_records import GroupMetadataKey, OffsetCommitKey
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.delete_groups import DeletableGroupResult
@@ -34,6 +39,8 @@ if TYPE_CHECKING:
     from kcli.broker.coordinator.group_config import GroupConfig
     from kcli.broker.metadata_image import MetadataDelta, MetadataImage
     from kcli.protocol.error_codes import KafkaError
+    from kcli.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+    from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from kcli.protocol.messages.heartbeat import HeartbeatRequest
     from kcli.protocol.messages.join_group import JoinGroupRequest
     from kcli.protocol.messages.leave_group import LeaveGroupRequest
@@ -62,14 +69,33 @@ class GroupCoordinator:
         self._image = image
         self._classic = ClassicGroups(self.groups, config, new_id)
         self._offsets = GroupOffsets(self.groups, config)
+        keeper = self._keeper = GroupKeeper(self.groups, config, image=image, new_id=new_id)
+        self._consumer = ConsumerGroups(keeper)
+        self._classic_members = ClassicMembers(keeper)
 
     # --- members -----------------------------------------------------------------------------------
 
     def join_group(
         self, now: Now, token: Token, request: JoinGroupRequest, version: int, client: ClientInfo
     ) -> list[Effect]:
-        """Let a client join a group; the answer waits for the other members."""
-        return self._classic.join_group(now, token, request, version=version, client=client)
+        """Let a client join a group; the answer waits for the other members, if the group is classic."""
+        group = self.groups.get(request.group_id)
+        if not isinstance(group, ConsumerGroup):
+            return self._classic.join_group(now, token, request, version=version, client=client)
+        if group.members:
+            return self._classic_members.join_group(
+                now, token, request, version=version, client=client, group=group
+            )
+        if request.member_id:
+            return refuse_join(token, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+
+        def deleted(now: Now, error: KafkaError | None) -> list[Effect]:
+            if error is not None:
+                return refuse_join(token, error.code)
+            return self.join_group(now, token, request, version, client)
+
+        # An empty group of the other kind makes room.
+        return [Append(tuple(group.tombstones()), deleted)]
 
     def sync_group(self, now: Now, token: Token, request: SyncGroupRequest, version: int) -> list[Effect]:
         """Let a member have its assignment, once there is one."""
@@ -78,11 +104,15 @@ class GroupCoordinator:
         group = self.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
             return sync_group(now, token, request, group=group, config=self._config)
+        if isinstance(group, ConsumerGroup):
+            return self._classic_members.sync_group(now, token, request, group)
         return refuse_sync(token, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def heartbeat(self, now: Now, token: Token, request: HeartbeatRequest) -> list[Effect]:
         """Note that a member lives."""
         group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            return self._classic_members.heartbeat(now, token, request, group)
         effects: list[Effect] = []
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ClassicGroup):
@@ -94,18 +124,33 @@ class GroupCoordinator:
         group = self.groups.get(request.group_id)
         alone = version < LEAVE_IN_BATCHES_FROM
         identities = [MemberIdentity(member_id=request.member_id)] if alone else request.members
-        effects: list[Effect] = []
+
+        def left(answers: list[MemberResponse], error: KafkaError | None) -> list[Effect]:
+            if error is not None:
+                return [Reply(token, LeaveGroupResponse(error_code=error.code))]
+            if alone:
+                return [Reply(token, LeaveGroupResponse(error_code=answers[0].error_code))]
+            return [Reply(token, LeaveGroupResponse(members=answers))]
+
+        if isinstance(group, ConsumerGroup):
+            return self._classic_members.leave_group(now, identities, group, left)
         if not isinstance(group, ClassicGroup):
-            answers = [_unknown_member(each) for each in identities]
-        elif group.state is ClassicGroupState.DEAD:
+            return left([_unknown_member(each) for each in identities], None)
+        if group.state is ClassicGroupState.DEAD:
             return [Reply(token, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
-        else:
-            answers, effects = leave_group(now, identities, group, self._config)
-        if alone:
-            response = LeaveGroupResponse(error_code=answers[0].error_code)
-        else:
-            response = LeaveGroupResponse(members=answers)
-        return [*effects, Reply(token, response)]
+        answers, effects = leave_group(now, identities, group, self._config)
+        return effects + left(answers, None)
+
+    def consumer_group_heartbeat(
+        self,
+        now: Now,
+        token: Token,
+        request: ConsumerGroupHeartbeatRequest,
+        version: int,
+        client: ClientInfo,
+    ) -> list[Effect]:
+        """Let a member of a consumer group join, stay or leave."""
+        return self._consumer.heartbeat(now, token, request, version=version, client=client)
 
     # --- offsets -----------------------------------------------------------------------------------
 
@@ -113,6 +158,11 @@ class GroupCoordinator:
         self, now: Now, token: Token, request: OffsetCommitRequest, version: int
     ) -> list[Effect]:
         """Store offsets of topics that exist."""
+        group = self.groups.get(request.group_id)
+        if isinstance(group, ConsumerGroup) and not group.check_commit(request, version):
+            error = group.check_partitions(request, self._image())
+            if error:
+                return [Reply(token, commit_refused(request, error))]
         return self._offsets.commit(now, token, request, version)
 
     def offset_fetch(
@@ -151,6 +201,10 @@ class GroupCoordinator:
             problem = "not found" if group is None else "is not a classic group"
             missing.error_message = f"Group {group_id} {problem}."
         return missing
+
+    def consumer_group_describe(self, now: Now, group_ids: Sequence[str]) -> list[DescribedConsumerGroup]:
+        """Return groups as ConsumerGroupDescribe shows them."""
+        return self._consumer.describe(group_ids)
 
     def delete_groups(self, now: Now, token: Token, group_ids: Sequence[str]) -> list[Effect]:
         """Delete groups without members, and their offsets; the answer is a list of results."""
@@ -191,19 +245,24 @@ class GroupCoordinator:
             case OffsetCommitKey():
                 self._offsets.replay(key, value)
             case GroupMetadataKey():
-                self._classic.replay(key, value)
+                if value is None or not self._keeper.adopt_classic(key.group):
+                    self._classic.replay(key, value)
+            case _:
+                self._consumer.replay(key, value)
 
     def loaded(self, now: Now) -> list[Effect]:
         """Begin to serve what was replayed."""
         self._offsets.adopt_orphans()
-        return self._classic.loaded(now)
+        return self._classic.loaded(now) + self._consumer.loaded(now)
 
     def unloaded(self, now: Now) -> list[Effect]:
         """Stop: answer whoever waits, and leave the log alone for the next leader."""
-        return self._classic.unloaded(now)
+        return self._classic.unloaded(now) + self._consumer.unloaded()
 
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
         """Do what a timer is for."""
+        if isinstance(key, tuple) and isinstance(key[0], Wait):
+            return self._consumer.expire(now, key)
         return self._classic.expire(now, key)
 
     def expire_offsets(self, now: Now) -> list[Effect]:
@@ -211,7 +270,8 @@ class GroupCoordinator:
         return _in_batches(self._offsets.expire(now.wall_ms))
 
     def image_changed(self, now: Now, delta: MetadataDelta) -> list[Effect]:
-        """Forget the offsets of topics that were deleted."""
+        """Forget the offsets of topics that were deleted, and let consumer groups see to their topics."""
+        self._consumer.image_changed(delta)
         records: list[CoordinatorRecord] = []
         for topic in delta.deleted_topics:
             records += self._offsets.store.tombstones_of_topic(topic.name, topic.topic_id)

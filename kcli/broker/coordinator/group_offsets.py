@@ -70,7 +70,7 @@ class GroupOffsets:
         group = self._groups.get(request.group_id)
         error = _unknown_group(request, version) if group is None else group.check_commit(request, version)
         if error:
-            return [Reply(token, _commit_refused(request, error))]
+            return [Reply(token, commit_refused(request, error))]
         effects: list[Effect] = []
         if isinstance(group, ClassicGroup) and (member := group.members.get(request.member_id)) is not None:
             effects += renew_session(now, group, member)
@@ -80,7 +80,7 @@ class GroupOffsets:
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
             if error is not None:
-                return [Reply(token, _commit_refused(request, error.code))]
+                return [Reply(token, commit_refused(request, error.code))]
             return [Reply(token, response)]
 
         return [*effects, Append(tuple(records), stored)]
@@ -200,7 +200,8 @@ def _offset_value(
     )
 
 
-def _commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+def commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """Return the answer to a commit of which nothing was stored."""
     topics = [
         OffsetCommitResponseTopic(
             name=topic.name,

@@ -72,6 +72,7 @@ class VirtualCoordinator:
 
     def __init__(self, **config: Any) -> None:
         self.config = GroupConfig(**config)
+        self.image = EMPTY_IMAGE
         self.now_ms = 1_000_000
         self.log: list[tuple[bytes, bytes | None]] = []
         self.calls: list[Call] = []
@@ -84,7 +85,7 @@ class VirtualCoordinator:
 
     def _start(self) -> GroupCoordinator:
         self.shard = GroupCoordinator(
-            self.config, image=lambda: EMPTY_IMAGE, new_id=lambda: f"id{next(self._ids)}"
+            self.config, image=lambda: self.image, new_id=lambda: f"id{next(self._ids)}"
         )
         for key, value in self.log:
             record = decode_record(key, value)

@@ -1,0 +1,178 @@
+"""ConsumerGroupHeartbeat: what a request must be like, and what it says of its member (KIP-848, KIP-1082).
+
+Here stands what needs no group to be judged, and the checks that a member's epoch and instance id must pass.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kcli.broker.coordinator.consumer_member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+)
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.consumer_group_heartbeat import (
+    Assignment,
+    ConsumerGroupHeartbeatResponse,
+    TopicPartitions,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from kcli.broker.coordinator.client_info import ClientInfo
+    from kcli.broker.coordinator.consumer_group import ConsumerGroup
+    from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+CLIENTS_MAKE_IDS_FROM = 1
+NO_TIMEOUT = -1
+
+
+# --- requests --------------------------------------------------------------------------------------
+
+
+def check_heartbeat(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Sequence[str]) -> None:
+    """Raise INVALID_REQUEST or UNSUPPORTED_ASSIGNOR for a request that is wrong, whatever its group."""
+    epoch = request.member_epoch
+    if version >= CLIENTS_MAKE_IDS_FROM or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH:
+        _require(not _is_blank(request.member_id), "MemberId can't be empty")
+    _require(not _is_blank(request.group_id), "GroupId can't be empty")
+    _require(not _is_blank(request.instance_id), "InstanceId can't be empty")
+    _require(not _is_blank(request.rack_id), "RackId can't be empty")
+    if epoch == JOIN_EPOCH:
+        _check_join(request)
+    elif epoch == STATIC_LEAVE_EPOCH:
+        _require(request.instance_id is not None, "InstanceId can't be null")
+    else:
+        _require(epoch > STATIC_LEAVE_EPOCH, "MemberEpoch is invalid")
+    if request.server_assignor is not None and request.server_assignor not in assignors:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_ASSIGNOR,
+            f"ServerAssignor {request.server_assignor} is not supported. "
+            f"Supported assignors: {', '.join(assignors)}",
+        )
+
+
+def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
+    _require(
+        request.rebalance_timeout_ms != NO_TIMEOUT, "RebalanceTimeoutMs must be provided in first request"
+    )
+    _require(request.topic_partitions == [], "TopicPartitions must be empty when (re-)joining")
+    _require(
+        request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None,
+        "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining",
+    )
+
+
+def _is_blank(text: str | None) -> bool:
+    return text is not None and not text.strip()
+
+
+def _require(holds: bool, why: str) -> None:
+    if not holds:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, why)
+
+
+def owned_by(request: ConsumerGroupHeartbeatRequest) -> Mapping[bytes, Collection[int]] | None:
+    """Return the partitions that the member says it has, None if it does not say."""
+    if request.topic_partitions is None:
+        return None
+    owned: dict[bytes, set[int]] = {}
+    for entry in request.topic_partitions:
+        owned.setdefault(entry.topic_id, set()).update(entry.partitions)
+    return owned
+
+
+def said_by(
+    member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: ClientInfo
+) -> ConsumerMember:
+    """Return the member with what its request says of it; the same object if that is nothing new."""
+    names, regex, timeout_ms = (
+        request.subscribed_topic_names,
+        request.subscribed_topic_regex,
+        request.rebalance_timeout_ms,
+    )
+    said = replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == NO_TIMEOUT else timeout_ms,
+        client_id=client.client_id,
+        client_host=client.host,
+        topics=member.topics if names is None else frozenset(names),
+        regex=member.regex if regex is None else regex,
+        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        classic=None,
+    )
+    return member if said == member else said
+
+
+# --- members ---------------------------------------------------------------------------------------
+
+
+def check_epoch(member: ConsumerMember, epoch: int, owned: Mapping[bytes, Collection[int]] | None) -> None:
+    """Raise FENCED_MEMBER_EPOCH for a member that must start again.
+
+    One that missed the last answer says its epoch before that, and has nothing that it should not have.
+    """
+    if epoch == JOIN_EPOCH or epoch == member.epoch:
+        return
+    missed_the_answer = epoch == member.previous_epoch < member.epoch
+    if not (missed_the_answer and _has_no_more(owned, member)):
+        raise KafkaError(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"the member is in epoch {member.epoch}, not {epoch}; "
+            "it must give up all its partitions and join again",
+        )
+
+
+def _has_no_more(owned: Mapping[bytes, Collection[int]] | None, member: ConsumerMember) -> bool:
+    return owned is not None and all(
+        partition in member.assigned.get(topic_id, ())
+        for topic_id, partitions in owned.items()
+        for partition in partitions
+    )
+
+
+def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerMember:
+    """Return the member of an instance id; raise UNKNOWN_MEMBER_ID, or for another FENCED_INSTANCE_ID."""
+    member = group.static_member(instance_id)
+    if member is None:
+        raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"the instance id is unknown: `{instance_id}`")
+    if member.member_id != member_id:
+        raise KafkaError(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"instance id `{instance_id}` is that of member `{member.member_id}` now, not of `{member_id}`",
+        )
+    return member
+
+
+def check_released(member: ConsumerMember, member_id: str) -> None:
+    """Raise UNRELEASED_INSTANCE_ID if somebody else still uses the instance id of a member."""
+    if member.member_id != member_id and member.epoch != STATIC_LEAVE_EPOCH:
+        raise KafkaError(
+            ErrorCode.UNRELEASED_INSTANCE_ID,
+            f"instance id `{member.instance_id}` is in use by member `{member.member_id}`",
+        )
+
+
+# --- answers ---------------------------------------------------------------------------------------
+
+
+def refused(error: KafkaError) -> ConsumerGroupHeartbeatResponse:
+    """Return the answer to a heartbeat that failed."""
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def assignment_of(member: ConsumerMember) -> Assignment:
+    """Return the partitions that a member may use now."""
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(topic_id=topic_id, partitions=sorted(member.assigned[topic_id]))
+            for topic_id in sorted(member.assigned)
+        ]
+    )

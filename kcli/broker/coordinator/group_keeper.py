@@ -1,0 +1,254 @@
+"""GroupKeeper: finds, opens, converts and shrinks a shard's consumer groups, for requests of either protocol.
+
+What a request makes of one group is a `GroupUpdate`; the keeper begins it and sees that its records are
+written. What then becomes of timers and of a group that was converted happens once they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kcli.broker.coordinator.classic_group import ClassicGroup
+from kcli.broker.coordinator.classic_rebalance import dissolve
+from kcli.broker.coordinator.classic_states import ClassicGroupState
+from kcli.broker.coordinator.consumer_group import ConsumerGroup
+from kcli.broker.coordinator.effects import Append, Effect, Reply
+from kcli.broker.coordinator.group_config import of_group
+from kcli.broker.coordinator.group_migration import (
+    begin_classic,
+    check_upgrade,
+    may_downgrade,
+    to_classic,
+    upgrade_records,
+)
+from kcli.broker.coordinator.group_records import group_record
+from kcli.broker.coordinator.group_update import GroupUpdate
+from kcli.broker.coordinator.member_timers import MemberTimers
+from kcli.broker.coordinator.topic_hash import TopicHashes
+from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kcli.broker.coordinator.consumer_member import ConsumerMember
+    from kcli.broker.coordinator.effects import CoordinatorRecord, Now
+    from kcli.broker.coordinator.group import Group
+    from kcli.broker.coordinator.group_config import GroupConfig
+    from kcli.broker.metadata_image import MetadataImage
+
+    Then = Callable[[Now, KafkaError | None], list[Effect]]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A group that a member may join, and the classic group that it was until now, if it was one."""
+
+    update: GroupUpdate
+    converted: ClassicGroup | None = None
+
+
+class GroupKeeper:
+    """The consumer groups among a shard's groups. `groups` is shared with whoever keeps the others."""
+
+    def __init__(
+        self,
+        groups: dict[str, Group],
+        config: GroupConfig,
+        *,
+        image: Callable[[], MetadataImage],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.groups = groups
+        self.config = config
+        self.image = image
+        self.new_id = new_id
+        self.timers = MemberTimers()
+        self.hashes = TopicHashes()
+        self._becoming_classic: dict[str, ClassicGroup] = {}
+
+    def consumer_groups(self) -> Iterator[ConsumerGroup]:
+        """Yield every consumer group."""
+        return (group for group in self.groups.values() if isinstance(group, ConsumerGroup))
+
+    def open(self, now: Now, group_id: str, *, joins: bool) -> Opened:
+        """Return a group for a member; one that joins makes it, or converts a classic one."""
+        found = self.groups.get(group_id)
+        if found is None and joins:
+            return Opened(self.update(now, ConsumerGroup(group_id)))
+        if not joins or not isinstance(found, ClassicGroup):
+            return Opened(self.update(now, self.existing(group_id)))
+        if found.state is ClassicGroupState.EMPTY:
+            return Opened(self.update(now, ConsumerGroup(group_id), found.tombstones()), found)
+        check_upgrade(found, self.config)
+        records = upgrade_records(found, image=self.image(), hashes=self.hashes)
+        draft = ConsumerGroup(group_id)
+        for record in records[len(found.tombstones()) :]:
+            draft.apply(record.key, record.value)
+        update = self.update(now, draft, records)
+        # The leader may have been about to assign anew; and what it assigned is no target of the broker's.
+        update.must_assign = True
+        return Opened(update, found)
+
+    def existing(self, group_id: str) -> ConsumerGroup:
+        """Return a group; raise GROUP_ID_NOT_FOUND."""
+        found = self.groups.get(group_id)
+        if not isinstance(found, ConsumerGroup):
+            why = "not found" if found is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group `{group_id}` {why}")
+        return found
+
+    def update(
+        self, now: Now, group: ConsumerGroup, records: Sequence[CoordinatorRecord] = ()
+    ) -> GroupUpdate:
+        """Begin an event's work on a group."""
+        return GroupUpdate(
+            group, now, image=self.image(), config=self.config, hashes=self.hashes, records=records
+        )
+
+    def after_conversion(self, now: Now, opened: Opened, error: KafkaError | None) -> list[Effect]:
+        """Let go of the classic group that a group was, once the log has it converted.
+
+        Whoever waits there asks again and is answered by the new group. If that was never stored the old
+        group is as it was; if leadership was lost only then, nobody else answers them.
+        """
+        classic = opened.converted
+        if classic is None or self.groups.get(classic.group_id) is classic:
+            return []
+        if error is not None:
+            return dissolve(now, classic, ErrorCode.NOT_COORDINATOR)
+        effects = dissolve(now, classic, ErrorCode.REBALANCE_IN_PROGRESS)
+        if isinstance(self.groups.get(classic.group_id), ClassicGroup):
+            # It is classic again by now, and the timers are those of its new life.
+            return [effect for effect in effects if isinstance(effect, Reply)]
+        for member in classic.members.values():
+            if self.has_member(classic.group_id, member.member_id):
+                effects += self.timers.hear(
+                    now, classic.group_id, member.member_id, member.session_timeout_ms
+                )
+        return effects
+
+    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+        """Raise GROUP_MAX_SIZE_REACHED if a group has no room for somebody who is not a member."""
+        if len(group.members) >= self.config.consumer_max_size and member_id not in group.members:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"the group has reached its maximum size: {self.config.consumer_max_size}",
+            )
+
+    def take_place(
+        self, update: GroupUpdate, existing: ConsumerMember, member_id: str
+    ) -> tuple[ConsumerMember, ConsumerMember]:
+        """Let somebody take the place of a static member; return both, the new one as it begins."""
+        new = existing.reborn(member_id)
+        former = update.members.get(member_id)
+        if former is not None and former.member_id != existing.member_id:
+            # It was a member already, and no static one: that it is no more.
+            update.remove([former])
+            update.must_assign = True
+        update.replace(existing, new)
+        return existing, new
+
+    def has_member(self, group_id: str, member_id: str) -> bool:
+        """True if a consumer group has a member."""
+        group = self.groups.get(group_id)
+        return isinstance(group, ConsumerGroup) and member_id in group.members
+
+    def write(
+        self,
+        now: Now,
+        records: Sequence[CoordinatorRecord],
+        then: Callable[[Now, KafkaError | None], list[Effect]],
+    ) -> list[Effect]:
+        """Write records and go on; without any, at once."""
+        return [Append(tuple(records), then)] if records else then(now, None)
+
+    # --- leaving -----------------------------------------------------------------------------------
+
+    def remove(
+        self,
+        now: Now,
+        group: ConsumerGroup,
+        members: Sequence[ConsumerMember],
+        answer: Callable[[Now, KafkaError | None], list[Effect]],
+    ) -> list[Effect]:
+        """Let members go: the others get their partitions. If all others are classic, so is the group now."""
+        if may_downgrade(group, members, self.config):
+            gone = {member.member_id for member in members}
+            rest = [member for member in group.members.values() if member.member_id not in gone]
+            return self.downgrade(now, self.update(now, group), rest, rebalance=True, answer=answer)
+        update = self.update(now, group)
+        update.remove(members)
+        update.drop_unused_regexes()
+        update.refresh(bump=True)
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            effects: list[Effect] = []
+            for member in members:
+                if not self.has_member(group.group_id, member.member_id):
+                    effects += self.timers.forget(group.group_id, member.member_id)
+            return effects + answer(now, error)
+
+        return self.write(now, update.records, stored)
+
+    def downgrade(
+        self,
+        now: Now,
+        update: GroupUpdate,
+        members: Sequence[ConsumerMember],
+        *,
+        rebalance: bool,
+        answer: Callable[[Now, KafkaError | None], list[Effect]],
+    ) -> list[Effect]:
+        """Make a classic group of a group of which only classic members are left."""
+        group_id = update.group.group_id
+        everybody = [*update.group.members, *update.members]
+        classic = to_classic(
+            group_id,
+            members,
+            targets=update.targets,
+            epoch=update.group.epoch,
+            now=now,
+            image=self.image(),
+        )
+        assignments = {member.member_id: member.assignment for member in classic.members.values()}
+        records = [*update.records, *update.tombstones(), group_record(classic, assignments)]
+        self._becoming_classic[group_id] = classic
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            if self._becoming_classic.get(group_id) is classic:
+                del self._becoming_classic[group_id]
+            effects: list[Effect] = []
+            for member_id in everybody:
+                if not self.has_member(group_id, member_id):
+                    effects += self.timers.forget(group_id, member_id)
+            if self.groups.get(group_id) is classic and classic.members and error is None:
+                effects += begin_classic(now, classic, self.config, rebalance=rebalance)
+            return effects + answer(now, error)
+
+        return self.write(now, records, stored)
+
+    def adopt_classic(self, group_id: str) -> bool:
+        """Put the classic group that a group becomes in its place; False if it does not become one.
+
+        Its record is being replayed. The group itself knows more: all that its members offer.
+        """
+        classic = self._becoming_classic.pop(group_id, None)
+        if classic is None:
+            return False
+        self.groups[group_id] = classic
+        return True
+
+    # --- settings ----------------------------------------------------------------------------------
+
+    def session_timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
+        """Return after how much silence a member is removed."""
+        if member.classic is not None:
+            return member.classic.session_timeout_ms
+        return self.config_of(group_id).consumer_session_timeout_ms
+
+    def config_of(self, group_id: str) -> GroupConfig:
+        """Return the settings of a group, its own among them."""
+        own = self.image().config(ConfigResourceType.GROUP, group_id)
+        return of_group(self.config, own) if own else self.config

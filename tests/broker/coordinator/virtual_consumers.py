@@ -1,0 +1,195 @@
+"""Consumer groups in a virtual coordinator: topics that come, grow and go, members that keep the protocol."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from kcli.broker.coordinator.client_info import ClientInfo
+from kcli.broker.coordinator.consumer_group import ConsumerGroup
+from kcli.broker.metadata_image import MetadataImage, delta_between
+from kcli.broker.registrations import PartitionRegistration, TopicImage
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
+from tests.broker.coordinator.virtual_coordinator import Call, VirtualCoordinator
+
+CLIENT = ClientInfo("c", "/127.0.0.1")
+REBALANCE_MS = 60_000
+START_ANEW = {
+    ErrorCode.FENCED_MEMBER_EPOCH,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.FENCED_INSTANCE_ID,
+}
+
+Partitions = set[tuple[str, int]]
+"""Partitions as (topic, index)."""
+
+
+def topic_id(name: str, incarnation: int = 0) -> bytes:
+    """Return the id that a topic of a test has, in its n-th life."""
+    return name.encode().ljust(15, b"-")[:15] + bytes([incarnation])
+
+
+class VirtualConsumers(VirtualCoordinator):
+    """`topics` are there from the beginning, with their numbers of partitions."""
+
+    def __init__(self, topics: dict[str, int] | None = None, **config: Any) -> None:
+        self._lives: dict[str, int] = {}
+        super().__init__(**config)
+        self.topics(**({"t": 4} if topics is None else topics))
+
+    # --- metadata ----------------------------------------------------------------------------------
+
+    def topics(self, **counts: int) -> None:
+        """Create topics, let them grow, or delete those with 0 partitions."""
+        topics = dict(self.image.topics)
+        for name, count in counts.items():
+            if count == 0:
+                del topics[name]
+                self._lives[name] = self._lives.get(name, 0) + 1
+            else:
+                partition = PartitionRegistration(replicas=(1,), isr=(1,), leader=1)
+                identity = topic_id(name, self._lives.get(name, 0))
+                topics[name] = TopicImage(name, identity, (partition,) * count)
+        image = MetadataImage(
+            topics=topics,
+            topics_by_id={topic.topic_id: topic for topic in topics.values()},
+            configs=self.image.configs,
+            offset=self.image.offset + 1,
+        )
+        delta = delta_between(self.image, image)
+        self.image = image
+        self.perform(self.shard.image_changed(self.now, delta))
+
+    def configure_group(self, name: str, **configs: str) -> None:
+        """Give a group configurations of its own."""
+        own = {key.replace("_", "."): value for key, value in configs.items()}
+        self.image = replace(self.image, configs={**self.image.configs, (32, name): own})
+
+    # --- requests ----------------------------------------------------------------------------------
+
+    def beat(
+        self,
+        member_id: str,
+        epoch: int,
+        *,
+        owned: Partitions | None = None,
+        version: int = 1,
+        client: ClientInfo = CLIENT,
+        **fields: Any,
+    ) -> Call:
+        """Send a heartbeat that says what is given, and nothing else."""
+        request = ConsumerGroupHeartbeatRequest(
+            **{
+                "group_id": "g",
+                "member_id": member_id,
+                "member_epoch": epoch,
+                "topic_partitions": None if owned is None else self.by_id(owned),
+                **fields,
+            }
+        )
+        return self.call(
+            f"beat {member_id} {epoch}",
+            lambda now, call: self.shard.consumer_group_heartbeat(now, call, request, version, client),
+        )
+
+    def enter(self, member_id: str, *topics: str, **fields: Any) -> Call:
+        """Join with these topics, `t` if there are none and no expression either."""
+        names = list(topics) or ([] if "subscribed_topic_regex" in fields else ["t"])
+        said = {"rebalance_timeout_ms": REBALANCE_MS, "subscribed_topic_names": names, **fields}
+        return self.beat(member_id, 0, owned=set(), **said)
+
+    def by_id(self, partitions: Partitions) -> list[TopicPartitions]:
+        names = sorted({name for name, _ in partitions})
+        return [
+            TopicPartitions(
+                topic_id=self.image.topics[name].topic_id,
+                partitions=sorted(index for each, index in partitions if each == name),
+            )
+            for name in names
+            if name in self.image.topics
+        ]
+
+    # --- what is there -----------------------------------------------------------------------------
+
+    def named(self, entries: list[TopicPartitions]) -> Partitions:
+        """Return partitions by name; those of topics that are gone stay out."""
+        return {
+            (self.image.topics_by_id[entry.topic_id].name, index)
+            for entry in entries
+            for index in entry.partitions
+            if entry.topic_id in self.image.topics_by_id
+        }
+
+    def given(self, call: Call) -> str | None:
+        """Return the partitions in the answer to a heartbeat, written `t0 t1`; None if it names none."""
+        assignment = call.response.assignment
+        return None if assignment is None else short(self.named(assignment.topic_partitions))
+
+    def consumer_group(self, name: str = "g") -> ConsumerGroup:
+        group = self.shard.groups[name]
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    def outline(self, name: str = "g") -> dict[str, str]:
+        """Return a line for each member: its epoch, its state, what it has and what it is to give up."""
+        lines = {}
+        for member_id, member in sorted(self.consumer_group(name).members.items()):
+            has = short(self._named_owned(member.assigned))
+            line = f"{member.epoch} {member.state.name.partition('_')[0].lower()} {has}".rstrip()
+            revoking = short(self._named_owned(member.revoking))
+            lines[member_id] = f"{line} -{revoking}" if revoking else line
+        return lines
+
+    def _named_owned(self, owned: Any) -> Partitions:
+        return {
+            (self.image.topics_by_id[topic_id].name if topic_id in self.image.topics_by_id else "?", index)
+            for topic_id, partitions in owned.items()
+            for index in partitions
+        }
+
+
+def short(partitions: Partitions) -> str:
+    return " ".join(f"{name}{index}" for name, index in sorted(partitions))
+
+
+@dataclass
+class Consumer:
+    """A member that does what the protocol asks for: it takes what it is given, and gives up at once.
+
+    With `keeps` it does not give up partitions yet.
+    """
+
+    coordinator: VirtualConsumers
+    member_id: str
+    says: dict[str, Any]
+    epoch: int = 0
+    owned: Partitions = field(default_factory=set)
+    keeps: bool = False
+    error: ErrorCode = ErrorCode.NONE
+
+    def beat(self) -> None:
+        """Send one heartbeat, or join. After a fatal error there is none."""
+        if self.error is ErrorCode.FENCED_INSTANCE_ID:
+            return
+        if self.epoch == 0:
+            self.owned = set()
+            call = self.coordinator.enter(self.member_id, **self.says)
+        else:
+            owned = {each for each in self.owned if each[0] in self.coordinator.image.topics}
+            instance = self.says.get("instance_id")
+            call = self.coordinator.beat(self.member_id, self.epoch, owned=owned, instance_id=instance)
+        if not call.is_parked:
+            self.take(call)
+
+    def take(self, call: Call) -> None:
+        """Take in an answer."""
+        self.error = call.error
+        if call.error in START_ANEW:
+            self.epoch, self.owned = 0, set()
+        elif call.error is ErrorCode.NONE:
+            self.epoch = call.response.member_epoch
+            if call.response.assignment is not None:
+                target = self.coordinator.named(call.response.assignment.topic_partitions)
+                self.owned = self.owned | target if self.keeps else target
