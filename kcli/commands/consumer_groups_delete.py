@@ -89,15 +89,14 @@ async def delete(
 ) -> DeletedGroups:
     """Delete consumer groups that have no members, with their offsets."""
     from kcli.client import admin
-    from kcli.commands.group_lookup import list_consumer_groups
+    from kcli.commands.group_lookup import every_name
     from kcli.commands.session import failure, open_client
 
     names = chosen_groups(groups, group, all_groups=all_groups)
     failures: list[KcliError] = []
     async with open_client(bootstrap_server, command_config, command_property) as client:
         if all_groups:
-            listed, failures = await list_consumer_groups(client, timeout_ms=timeout_ms)
-            names = [listing.group_id for listing in listed]
+            names, failures = await every_name(client, timeout_ms)
         results = await admin.delete_groups(client, names, timeout_ms=timeout_ms)
     failures += [
         failure(f"cannot delete consumer group `{name}`", error)

@@ -92,7 +92,7 @@ async def reset_offsets(
 
     Tables and JSON compare old and new offsets, and count the records to be read again or skipped.
     """
-    from kcli.commands.group_lookup import list_consumer_groups
+    from kcli.commands.group_lookup import every_name
     from kcli.commands.group_reset import Reset, ResetRequest, reset_groups
     from kcli.commands.session import open_client
 
@@ -118,8 +118,7 @@ async def reset_offsets(
     async with open_client(bootstrap_server, command_config, command_property) as client:
         unlisted: list[KcliError] = []
         if all_groups:
-            listed, unlisted = await list_consumer_groups(client, timeout_ms=timeout_ms)
-            names = [listing.group_id for listing in listed]
+            names, unlisted = await every_name(client, timeout_ms)
         request = ResetRequest(kind, value, scope, planned)
         reset: Reset = await reset_groups(client, names, request, execute=execute, timeout_ms=timeout_ms)
     for line in reset.notes():

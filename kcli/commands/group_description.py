@@ -50,11 +50,9 @@ async def describe_live(
     """Ask the cluster for groups, all of them if none is named."""
     from kcli.commands import group_lookup
 
+    unlisted: list[KcliError] = []
     if not names:
-        listed, unlisted = await group_lookup.list_consumer_groups(client, timeout_ms=timeout_ms)
-        names = [group.group_id for group in listed]
-    else:
-        unlisted = []
+        names, unlisted = await group_lookup.every_name(client, timeout_ms)
     if view is View.EXPLAIN:
         from kcli.commands.group_inquiry import explain_groups
 

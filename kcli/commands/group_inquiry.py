@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from kcli.client import admin
-from kcli.client.admin import GroupDescription
+from kcli.client.admin import GroupDescription, GroupMember
 from kcli.commands.group_explain import explain
 from kcli.commands.group_explain_view import ExplainedGroup, ExplainView
 from kcli.commands.group_facts import GroupFacts, Look, MemberFacts, PartitionFacts
@@ -143,26 +143,28 @@ def facts_of(
     return GroupFacts(
         head_of(group),
         now.at_ms,
-        [
-            MemberFacts(
-                member.member_id,
-                member.client_id,
-                member.host,
-                frozenset(member.assignment),
-                member.instance_id,
-                member.subscribed_topics,
-                None if member.target_assignment is None else frozenset(member.target_assignment),
-                member.epoch,
-                None if member.is_classic is None else not member.is_classic,
-            )
-            for member in group.members
-        ],
+        [member_facts(member) for member in group.members],
         partitions,
         {topic: counts[topic] for topic in sorted(topics_of(group)) if topic in counts},
         history.generations if history is not None else (),
         now.at_ms - before.at_ms,
         before.state_of(name),
         history_error,
+    )
+
+
+def member_facts(member: GroupMember) -> MemberFacts:
+    """Return what is known of a member."""
+    return MemberFacts(
+        member.member_id,
+        member.client_id,
+        member.host,
+        frozenset(member.assignment),
+        member.instance_id,
+        member.subscribed_topics,
+        None if member.target_assignment is None else frozenset(member.target_assignment),
+        member.epoch,
+        None if member.is_classic is None else not member.is_classic,
     )
 
 

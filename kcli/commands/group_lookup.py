@@ -53,6 +53,12 @@ async def list_consumer_groups(
     return [group for group in answer.groups if group.protocol_type in CONSUMER_PROTOCOL_TYPES], failures
 
 
+async def every_name(client: Client, timeout_ms: int | None = None) -> tuple[list[str], list[KcliError]]:
+    """Return the names of all groups of consumers, for `--all-groups`."""
+    groups, failures = await list_consumer_groups(client, timeout_ms=timeout_ms)
+    return [group.group_id for group in groups], failures
+
+
 async def describe(client: Client, names: Iterable[str], timeout_ms: int | None = None) -> Found:
     """Describe groups, in Java's order of their names."""
     answer = await admin.describe_groups(client, names, timeout_ms=timeout_ms)
