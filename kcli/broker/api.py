@@ -12,6 +12,7 @@ from kcli.broker.handlers import (
     api_versions,
     cluster,
     configs,
+    consumer_groups,
     coordinators,
     delete_records,
     describe_producers,
@@ -31,6 +32,8 @@ from kcli.broker.handlers import (
 )
 from kcli.protocol.messages.alter_configs import AlterConfigsRequest
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
+from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kcli.protocol.messages.create_partitions import CreatePartitionsRequest
 from kcli.protocol.messages.create_topics import CreateTopicsRequest
 from kcli.protocol.messages.delete_groups import DeleteGroupsRequest
@@ -169,6 +172,18 @@ APIS = (
     Api(OffsetDeleteRequest, "0", offsets.offset_delete, offsets.failed_offset_delete),
     Api(DescribeClusterRequest, "0-2", cluster.describe_cluster, cluster.failed),
     Api(DescribeProducersRequest, "0", describe_producers.describe_producers, describe_producers.failed),
+    Api(
+        ConsumerGroupHeartbeatRequest,
+        "0-1",
+        consumer_groups.consumer_group_heartbeat,
+        consumer_groups.failed_consumer_group_heartbeat,
+    ),
+    Api(
+        ConsumerGroupDescribeRequest,
+        "0-1",
+        consumer_groups.consumer_group_describe,
+        consumer_groups.failed_consumer_group_describe,
+    ),
     Api(
         ListConfigResourcesRequest, "0-1", configs.list_config_resources, configs.failed_list_config_resources
     ),

@@ -12,6 +12,8 @@ from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages import (
     alter_configs,
     api_versions,
+    consumer_group_describe,
+    consumer_group_heartbeat,
     create_partitions,
     create_topics,
     delete_groups,
@@ -182,6 +184,19 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
         case 61:
             topic = describe_producers.TopicRequest(name=SPARSE_TOPIC, partition_indexes=[0])
             return describe_producers.DescribeProducersRequest(topics=[topic])
+        case 68:
+            return consumer_group_heartbeat.ConsumerGroupHeartbeatRequest(
+                group_id=f"new-{GROUP}",
+                member_id=f"member-{version}",
+                member_epoch=0,
+                rebalance_timeout_ms=1000,
+                subscribed_topic_names=[SPARSE_TOPIC],
+                topic_partitions=[],
+            )
+        case 69:
+            return consumer_group_describe.ConsumerGroupDescribeRequest(
+                group_ids=[GROUP], include_authorized_operations=True
+            )
         case 74:
             return list_config_resources.ListConfigResourcesRequest()
         case 75:
@@ -209,6 +224,7 @@ EXPECTED_ERRORS = {
     leave_group.LeaveGroupRequest: (ErrorCode.UNKNOWN_MEMBER_ID,),
     sync_group.SyncGroupRequest: (ErrorCode.UNKNOWN_MEMBER_ID,),
     describe_groups.DescribeGroupsRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
+    consumer_group_describe.ConsumerGroupDescribeRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
     delete_groups.DeleteGroupsRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
     offset_delete.OffsetDeleteRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
 }
@@ -243,8 +259,13 @@ async def test_api_versions_is_the_table(tmp_path: Path) -> None:
             ] == sorted((api.key, api.min_version, api.max_version) for api in APIS)
             if version >= 3:
                 assert [(f.name, f.min_version_level) for f in response.finalized_features] == [
-                    ("metadata.version", 30)
+                    ("group.version", 1),
+                    ("metadata.version", 30),
                 ]
+                # Version 3 cannot carry a range that begins at 0 (KAFKA-17011).
+                supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
+                everything = {"group.version": (0, 1), "metadata.version": (7, 30)}
+                assert supported == (everything if version >= 4 else {"metadata.version": (7, 30)})
                 assert response.finalized_features_epoch == node.image.offset
 
 

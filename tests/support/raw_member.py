@@ -25,40 +25,57 @@ if TYPE_CHECKING:
 
     from tests.support.raw_client import RawClient
 
-NOT_YET = {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE}
-ATTEMPTS = 500
+NOT_YET = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+}
+"""What a broker that starts may say."""
+
+ATTEMPTS = 2000
 
 
 class RawMember:
     """A member that is alone in its group."""
 
     def __init__(
-        self, client: RawClient, group_id: str, member_id: str = "", generation_id: int = -1
+        self,
+        client: RawClient,
+        group_id: str,
+        *,
+        metadata: bytes = b"metadata",
+        session_timeout_ms: int = 30_000,
     ) -> None:
         self.client = client
         self.group_id = group_id
-        self.member_id = member_id
-        self.generation_id = generation_id
+        self.member_id = ""
+        self.generation_id = -1
+        self._metadata = metadata
+        self._session_timeout_ms = session_timeout_ms
 
     def find_coordinator(self) -> Any:
         """Ask until there is a coordinator."""
+        return self._ask(FindCoordinatorRequest(key=self.group_id), 2)
+
+    def _ask(self, request: Any, version: int) -> Any:
+        """Ask until there is an answer."""
         for _ in range(ATTEMPTS):
-            found = self.client.ask(FindCoordinatorRequest(key=self.group_id), 2)
-            if found.error_code not in NOT_YET:
-                return found
-        raise AssertionError("no coordinator")
+            response = self.client.ask(request, version)
+            if response.error_code not in NOT_YET:
+                return response
+        raise AssertionError(response)
 
     def join(self, assignment: bytes = b"") -> None:
         """Join and sync."""
         self.find_coordinator()
-        joined = self.client.ask(
+        joined = self._ask(
             JoinGroupRequest(
                 group_id=self.group_id,
-                session_timeout_ms=30_000,
-                rebalance_timeout_ms=30_000,
+                session_timeout_ms=self._session_timeout_ms,
+                rebalance_timeout_ms=self._session_timeout_ms,
                 member_id=self.member_id,
                 protocol_type="consumer",
-                protocols=[JoinGroupRequestProtocol(name="range", metadata=b"metadata")],
+                protocols=[JoinGroupRequestProtocol(name="range", metadata=self._metadata)],
             ),
             3,
         )

@@ -17,10 +17,13 @@ if TYPE_CHECKING:
     from kcli.broker.metadata_image import MetadataImage
 
 METADATA_VERSION = "metadata.version"
+GROUP_VERSION = "group.version"
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     # From 3.3-IV3, the first that a cluster without ZooKeeper could begin at, to 4.3-IV0.
     METADATA_VERSION: (7, 30),
+    # 1 is groups whose coordinator assigns (KIP-848).
+    GROUP_VERSION: (0, 1),
 }
 """Lowest and highest level by name."""
 

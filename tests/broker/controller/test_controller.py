@@ -157,7 +157,7 @@ def test_producer_ids_that_adopted_data_knows_are_skipped() -> None:
 
 def test_a_new_cluster_works_at_the_highest_features() -> None:
     controller = running_controller()
-    assert controller.image.features == {"metadata.version": 30}
+    assert controller.image.features == {"metadata.version": 30, "group.version": 1}
     before = controller.image.offset
     controller.begin_term()
     assert controller.image.offset == before + 1

@@ -1,0 +1,85 @@
+"""ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups whose coordinator assigns (KIP-848).
+
+* One heartbeat joins, leaves, reports what a member owns and brings what it is to own.
+* Describing shows what members have and what they are to have. An empty group id is INVALID_GROUP_ID.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.broker.handlers.groups import GROUP_OPERATIONS, client_info
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse, DescribedGroup
+from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+
+if TYPE_CHECKING:
+    from kcli.broker.coordinator.waiting import Answer
+    from kcli.broker.request_context import RequestContext
+    from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+    from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+def consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse | Answer:
+    """Let a member join, stay, reconcile or leave."""
+    version, client = context.api_version, client_info(context)
+    response: ConsumerGroupHeartbeatResponse | Answer = context.broker.groups.ask_for(
+        request.group_id,
+        lambda shard, now, token: shard.consumer_group_heartbeat(now, token, request, version, client),
+    )
+    return response
+
+
+def failed_consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, error: KafkaError
+) -> ConsumerGroupHeartbeatResponse:
+    """Answer with an error."""
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    """Answer with epochs, assignor and members of each group."""
+    groups = [_described(group_id, context) for group_id in request.group_ids]
+    if request.include_authorized_operations:
+        for group in groups:
+            if group.error_code == ErrorCode.NONE:
+                group.authorized_operations = GROUP_OPERATIONS
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _described(group_id: str, context: RequestContext) -> DescribedGroup:
+    runtime = context.broker.groups
+    try:
+        if not group_id:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+        shard = runtime.shard(runtime.partition_for(group_id))
+        (group,) = shard.consumer_group_describe(runtime.now(), [group_id])
+    except KafkaError as error:
+        return _not_described(group_id, error)
+    return group
+
+
+def failed_consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, error: KafkaError
+) -> ConsumerGroupDescribeResponse:
+    """Answer every group with the same error."""
+    return ConsumerGroupDescribeResponse(
+        groups=[_not_described(group_id, error) for group_id in request.group_ids]
+    )
+
+
+def _not_described(group_id: str, error: KafkaError) -> DescribedGroup:
+    return DescribedGroup(
+        error_code=error.code,
+        error_message=error.message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
