@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 READY_SECONDS = 60.0
-LEAVE_SECONDS = 30.0
+LEAVE_SECONDS = 20.0
 REPOSITORY = INTEROP.parent.parent
 
 
@@ -321,9 +321,9 @@ class Members:
                 member.thaw()
                 if member.inside:
                     member.ask_to_leave()
+        with self.changed:
+            self.changed.wait_for(lambda: not self.inside, LEAVE_SECONDS)
         for member in self.all:
-            with self.changed:
-                self.changed.wait_for(lambda each=member: not each.inside, LEAVE_SECONDS)  # type: ignore[misc]
             if member.inside or not member.program.child.is_running():
                 member.program.child.kill()
             else:

@@ -77,9 +77,9 @@ class GroupTool:
         }
 
     def type(self, group: str) -> str:
-        """`Classic` or `Consumer`."""
-        (row,) = (line.split() for line in self("--list", "--type") if line.split()[0] == group)
-        return row[1]
+        """`Classic` or `Consumer`; nothing of a group that is not listed."""
+        rows = [line.split() for line in self("--list", "--type")]
+        return next((row[1] for row in rows if row[0] == group), "")
 
 
 def _partitions(assignment: str) -> frozenset[int]:

@@ -18,6 +18,8 @@ func main() { members.Serve(member) }
 type membership struct {
 	topic     string
 	positions map[int32]kgo.EpochOffset
+	due       time.Time
+	unsaved   bool
 }
 
 func member(options members.Options, leave <-chan struct{}) error {
@@ -57,21 +59,20 @@ func member(options members.Options, leave <-chan struct{}) error {
 		return err
 	}
 	defer client.CloseAllowingRebalance()
-	due := time.Now()
 	for {
 		select {
 		case <-leave:
 			return nil
 		default:
 		}
-		if err := m.poll(client, &due); err != nil {
+		if err := m.poll(client); err != nil {
 			return err
 		}
 	}
 }
 
 // poll prints what came, and commits when it is time. Nothing is revoked meanwhile.
-func (m *membership) poll(client *kgo.Client, due *time.Time) error {
+func (m *membership) poll(client *kgo.Client) error {
 	ctx, cancel := context.WithTimeout(context.Background(), members.PollTimeout)
 	fetches := client.PollRecords(ctx, 500)
 	cancel()
@@ -91,11 +92,13 @@ func (m *membership) poll(client *kgo.Client, due *time.Time) error {
 		}
 		if len(offsets) > 0 {
 			members.Records(part.Partition, offsets, values)
+			m.unsaved = true
 		}
 	})
-	if !fetches.Empty() && time.Now().After(*due) {
+	if m.unsaved && time.Now().After(m.due) {
+		m.unsaved = false
 		m.commit(context.Background(), client, m.positions)
-		*due = time.Now().Add(members.CommitInterval)
+		m.due = time.Now().Add(members.CommitInterval)
 	}
 	return nil
 }
