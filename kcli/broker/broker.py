@@ -17,7 +17,7 @@ import trio
 from kcli.broker.api import APIS
 from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
 from kcli.broker.fetch_session import FetchSessionCache
-from kcli.broker.group_coordination import group_runtime
+from kcli.broker.group_coordination import group_runtime, prepare
 from kcli.broker.housekeeping import Housekeeping
 from kcli.broker.listener import SocketServer, open_listening_sockets
 from kcli.broker.listener_config import SECURITY_PROTOCOLS
@@ -181,6 +181,7 @@ class Broker:
                 name, listening = self._sockets.pop()
                 await nursery.start(self._server.serve, name, listening)
             task_status.started()
+            nursery.start_soon(prepare)
             await self._directory_lost.wait()
             if any(each.is_online for each in self.log_manager.directories):
                 raise KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed")

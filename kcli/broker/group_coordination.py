@@ -2,16 +2,20 @@
 
 The topic is created when the first client asks for a coordinator. It gets as many replicas as configured, or
 as there can be: Kafka would wait for more brokers, and a cluster of one would wait for ever.
+
+What a shard is made of takes a tenth of a broker's start to import, so it comes with the first shard, or with
+`prepare` when the listeners accept.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
-from uuid import uuid4
+from importlib import import_module
+from typing import TYPE_CHECKING, TypeAlias
+
+import trio
 
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.coordinator.group_coordinator import GroupCoordinator
 from kcli.broker.coordinator.runtime import CoordinatorRuntime, CoordinatorSettings
 from kcli.broker.group_settings import group_config, group_topic_configs
 from kcli.protocol.compression import Codec
@@ -21,16 +25,25 @@ from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from kcli.broker.broker import Broker
+    from kcli.broker.coordinator.group_coordinator import GroupCoordinator
     from kcli.broker.metadata_image import TopicImage
 
 _log = logging.getLogger(__name__)
 
-GroupRuntime = CoordinatorRuntime[GroupCoordinator]
+GroupRuntime: TypeAlias = "CoordinatorRuntime[GroupCoordinator]"
 
 
 def group_runtime(broker: Broker) -> GroupRuntime:
     """Return what coordinates the groups of a node."""
     config = group_config(broker.config)
+
+    def new_shard() -> GroupCoordinator:
+        from uuid import uuid4
+
+        from kcli.broker.coordinator.group_coordinator import GroupCoordinator
+
+        return GroupCoordinator(config, image=lambda: broker.image, new_id=lambda: str(uuid4()))
+
     settings = CoordinatorSettings(
         partitions=broker.config.offsets_topic_num_partitions,
         load_buffer_bytes=broker.config.offsets_load_buffer_size,
@@ -40,13 +53,18 @@ def group_runtime(broker: Broker) -> GroupRuntime:
     )
     return CoordinatorRuntime(
         GROUP_METADATA_TOPIC,
-        new_shard=lambda: GroupCoordinator(config, image=lambda: broker.image, new_id=lambda: str(uuid4())),
-        sweep=GroupCoordinator.expire_offsets,
+        new_shard=new_shard,
+        sweep=lambda shard, now: shard.expire_offsets(now),
         decode=decode_record,
         settings=settings,
         replica_manager=broker.replica_manager,
         wall_ms=broker.wall_ms,
     )
+
+
+async def prepare() -> None:
+    """Have what the first group will need, while nobody waits for it."""
+    await trio.to_thread.run_sync(import_module, "kcli.broker.coordinator.group_coordinator")
 
 
 def group_metadata_topic(broker: Broker) -> TopicImage:
