@@ -11,11 +11,13 @@ class Consumer(Background):
 
 from __future__ import annotations
 
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Self
 
+import trio
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from contextlib import AbstractAsyncContextManager
     from types import TracebackType
 
@@ -43,6 +45,33 @@ class Background:
         assert self._manager is not None
         with unwrapped():
             return await self._manager.__aexit__(kind, error, trace)
+
+
+@asynccontextmanager
+async def shielded_nursery(parent: trio.Nursery) -> AsyncIterator[trio.Nursery]:
+    """Open a nursery whose tasks go on when the block is cancelled, until the block is over.
+
+    The block itself is not shielded. An error of such a task cancels `parent`.
+    """
+
+    # Made out here: whenever this is cancelled, there is something by which to end the tasks.
+    shield = trio.CancelScope(shield=True)
+    opened: list[trio.Nursery] = []
+    is_open = trio.Event()
+
+    async def host() -> None:
+        with shield:
+            async with trio.open_nursery() as nursery:
+                opened.append(nursery)
+                is_open.set()
+                await trio.sleep_forever()
+
+    parent.start_soon(host)
+    try:
+        await is_open.wait()
+        yield opened[0]
+    finally:
+        shield.cancel()
 
 
 @contextmanager

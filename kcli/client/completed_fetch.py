@@ -75,11 +75,14 @@ def end_of(data: Buffer, start: int) -> int:
 
 
 class CompletedFetch:
-    """An answer for `partition`, asked at `fetch_offset`; `end_offset` is where the next fetch goes on."""
+    """An answer for `partition`, asked at `fetch_offset`; `end_offset` is where the next fetch goes on.
+
+    `leader_epoch` is that of the records handed out last, -1 before the first.
+    """
 
     __slots__ = (
         "_aborted", "_aborted_ids", "_batches", "_check_crcs", "_error", "_is_read_committed", "_records",
-        "_timestamp_type", "end_offset", "fetch_offset", "next_offset", "partition", "token",
+        "_timestamp_type", "end_offset", "fetch_offset", "leader_epoch", "next_offset", "partition", "token",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +98,7 @@ class CompletedFetch:
         self.partition = partition
         self.fetch_offset = fetch_offset
         self.next_offset = fetch_offset
+        self.leader_epoch = -1
         self.token = token
         records = data.records if data.records is not None else b""
         self.end_offset = end_of(records, fetch_offset)
@@ -143,6 +147,7 @@ class CompletedFetch:
                 self.next_offset = max(self.next_offset, batch.next_offset)
                 continue
             self._timestamp_type = batch.timestamp_type
+            self.leader_epoch = batch.partition_leader_epoch
             if isinstance(batch, RecordBatch) and batch.is_compressed and batch.size_in_bytes >= THREAD_BYTES:
                 data = await trio.to_thread.run_sync(batch.record_data)
                 self._records = batch.parse_records(data)

@@ -13,10 +13,13 @@ import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kcli.assignors.strategies import find_strategies
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kcli.assignors.strategies import Strategy
 
 MAX_INT32 = 2**31 - 1
 
@@ -149,8 +152,21 @@ class ProducerConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConfig:
-    """How records are fetched. `auto_offset_reset` may also be `by_duration:<ISO 8601>` (KIP-1106)."""
+    """How records are fetched, and how a group is taken part in if `group_id` names one.
 
+    `auto_offset_reset` may also be `by_duration:<ISO 8601>` (KIP-1106).
+    """
+
+    group_id: str = _text("")
+    group_instance_id: str = _text("")
+    group_protocol: str = _text("classic")
+    session_timeout_ms: int = _number(45_000, 1)
+    heartbeat_interval_ms: int = _number(3_000, 1)
+    max_poll_interval_ms: int = _number(300_000, 1)
+    partition_assignment_strategy: str = _text("range,cooperative-sticky")
+    enable_auto_commit: bool = _flag(True)
+    auto_commit_interval_ms: int = _number(5_000)
+    exclude_internal_topics: bool = _flag(True)
     auto_offset_reset: str = _text("latest")
     isolation_level: str = _text("read_uncommitted", "read_uncommitted", "read_committed")
     fetch_min_bytes: int = _number(1)
@@ -164,6 +180,32 @@ class ConsumerConfig:
     def __post_init__(self) -> None:
         if self.auto_offset_reset not in ("latest", "earliest", "none"):
             duration_ms(self.auto_offset_reset)
+        if self.group_protocol.lower() != "classic":
+            raise UsageError(
+                f"cannot take part in a group by `group.protocol` {self.group_protocol}",
+                hint="use classic; a group of consumer members accepts classic ones too",
+            )
+        if self.group_id and self.heartbeat_interval_ms >= self.session_timeout_ms:
+            raise UsageError(
+                "`heartbeat.interval.ms` must be less than `session.timeout.ms`: "
+                f"{self.heartbeat_interval_ms} >= {self.session_timeout_ms}"
+            )
+        find_strategies(self.partition_assignment_strategy)
+
+    @property
+    def strategies(self) -> tuple[Strategy, ...]:
+        """Return the assignors to offer, the preferred one first."""
+        return find_strategies(self.partition_assignment_strategy)
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Return whether partitions are kept while joining: only if every assignor allows it (KIP-429)."""
+        return all(strategy.is_cooperative for strategy in self.strategies)
+
+    @property
+    def commits_by_itself(self) -> bool:
+        """Return whether the positions of a group are committed without being asked."""
+        return bool(self.group_id) and self.enable_auto_commit
 
     @property
     def is_read_committed(self) -> bool:
@@ -196,15 +238,13 @@ def duration_ms(strategy: str) -> int:
 
 _OTHER_NAMES = frozenset(
     {
-        "allow.auto.create.topics", "auto.commit.interval.ms", "auto.include.jmx.reporter",
-        "bootstrap.controllers", "bootstrap.resolve.timeout.ms", "bootstrap.servers", "client.dns.lookup",
-        "config.providers", "enable.auto.commit", "enable.metrics.push", "exclude.internal.topics",
-        "group.id", "group.instance.id", "group.protocol", "group.remote.assignor", "heartbeat.interval.ms",
-        "interceptor.classes", "key.deserializer", "key.serializer", "max.poll.interval.ms",
-        "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters", "metrics.num.samples",
-        "metrics.recording.level", "metrics.sample.window.ms", "partition.assignment.strategy",
-        "partitioner.class", "security.providers", "session.timeout.ms", "transaction.timeout.ms",
-        "transaction.two.phase.commit.enable", "transactional.id", "value.deserializer", "value.serializer",
+        "allow.auto.create.topics", "auto.include.jmx.reporter", "bootstrap.controllers",
+        "bootstrap.resolve.timeout.ms", "bootstrap.servers", "client.dns.lookup", "config.providers",
+        "enable.metrics.push", "group.remote.assignor", "interceptor.classes", "key.deserializer",
+        "key.serializer", "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters",
+        "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "partitioner.class",
+        "security.providers", "transaction.timeout.ms", "transaction.two.phase.commit.enable",
+        "transactional.id", "value.deserializer", "value.serializer",
     }
 )  # fmt: skip
 """Names that Java clients know and these classes do not act on."""

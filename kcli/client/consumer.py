@@ -1,11 +1,15 @@
-"""Consumer: reads assigned partitions from a position on.
+"""Consumer: reads partitions of its own choice, or those that its group gives it, from a position on.
 
-    async with Consumer(client, ConsumerConfig(auto_offset_reset="earliest")) as consumer:
-        consumer.assign([TopicPartition("orders", 0)])
+    async with Consumer(client, ConsumerConfig(group_id="billing", auto_offset_reset="earliest")) as consumer:
+        consumer.subscribe(["orders"])          # or assign([TopicPartition("orders", 0)]), without a group
         while True:
             for fetched in await consumer.poll():
                 for record in fetched.records:
                     print(fetched.partition, record.offset, record.value)
+
+In a group, `poll` is what keeps the membership going: it joins, gives partitions up and takes new ones, and
+tells the listener. A poll may be cancelled at any time; the next one goes on where it was. The end of the
+block commits (if commits happen by themselves), tells the listener, and leaves the group.
 
 The position of a partition moves when its records are handed out, and also over what is never handed out:
 holes that compaction left, control records, aborted transactions. A bounded read ends when the position has
@@ -14,6 +18,7 @@ reached its end, not when some record or some count was seen.
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -21,22 +26,33 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.client.admin.partitions import EARLIEST, LATEST, list_offsets
-from kcli.client.background import Background
+from kcli.client.background import Background, shielded_nursery
+from kcli.client.committed_positions import CommittedPositions
 from kcli.client.completed_fetch import BadFetch
 from kcli.client.config import ConsumerConfig
 from kcli.client.fetcher import Fetcher
+from kcli.client.group_member import GroupMember
 from kcli.client.subscription import FetchState, Subscription
+from kcli.client.topic_subscription import SubscriptionMode
 from kcli.errors import KcliError
-from kcli.protocol.error_codes import KafkaError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 
+    from kcli.client.admin.group_types import CommittedOffset
     from kcli.client.admin.types import OffsetAndTimestamp
     from kcli.client.client import Client
     from kcli.client.completed_fetch import FetchedRecords
+    from kcli.client.group_commits import Offsets, Settled
+    from kcli.client.group_member import GroupMetadata
     from kcli.client.metadata import TopicPartition
+    from kcli.client.rebalance_listener import RebalanceListener
     from kcli.client.subscription import AssignedPartition
+
+CLOSE_SECONDS = 30.0
+"""How long the end of a consumer's block waits for its last commit, its listener and its leaving."""
 
 
 class ConcurrentUse(KcliError):
@@ -44,7 +60,10 @@ class ConcurrentUse(KcliError):
 
 
 class Consumer(Background):
-    """Reads by assignment, without a group. Used by one task at a time, with `async with`."""
+    """Used by one task at a time, with `async with`; in a group if the configuration has a `group_id`.
+
+    `note` is given a line for each thing that happens in the group and that nobody need act on.
+    """
 
     def __init__(
         self,
@@ -52,22 +71,45 @@ class Consumer(Background):
         config: ConsumerConfig | None = None,
         *,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        note: Callable[[str], None] = lambda line: None,
+        close_seconds: float = CLOSE_SECONDS,
     ) -> None:
         self.config = config or ConsumerConfig()
         self._client = client
-        self._subscription = Subscription(self.config.auto_offset_reset)
+        self._close_seconds = close_seconds
+        has_group = bool(self.config.group_id)
+        self._subscription = Subscription(self.config.auto_offset_reset, has_group=has_group)
         self._fetcher = Fetcher(client, self.config, self._subscription, wall_ms)
+        self._member: GroupMember | None = None
+        if has_group:
+            self._member = GroupMember(client, self.config, self._subscription, tell=self._wake, note=note)
+            self._fetcher.committed = CommittedPositions(
+                client, self._subscription, self._member.commits, self._fetcher.position_ended
+            )
         self._is_polling = False
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as nursery, shielded_nursery(nursery) as members_nursery:
             nursery.start_soon(self._fetcher.run)
+            if self._member is not None:
+                self._member.start(members_nursery)
             try:
                 yield
             finally:
-                self._fetcher.close()
-                nursery.cancel_scope.cancel()
+                try:
+                    if self._member is not None:
+                        with trio.CancelScope(shield=True) as scope:
+                            scope.deadline = trio.current_time() + self._close_seconds
+                            await self._member.close()
+                finally:
+                    self._fetcher.close()
+                    nursery.cancel_scope.cancel()
+
+    def _wake(self) -> None:
+        """Have the waiting poll look again, and fetches started for what is new."""
+        self._fetcher.tell()
+        self._fetcher.wake()
 
     # --- what is read ----------------------------------------------------------------------------------
 
@@ -76,8 +118,39 @@ class Consumer(Background):
         """Return the assigned partitions."""
         return frozenset(self._subscription.partitions)
 
+    def subscribe(
+        self, topics: Iterable[str] | re.Pattern[str], listener: RebalanceListener | None = None
+    ) -> None:
+        """Read topics, or all that a pattern matches as a whole, as a member of the group.
+
+        Replaces an earlier subscription of the same kind. Raises `SubscriptionConflict` after another kind
+        or `assign`, and `KafkaError` without a `group_id`.
+        """
+        member = self._in_group()
+        if listener is not None:
+            member.listener = listener
+        member.subscribe(topics)
+        self._wake()
+
+    async def unsubscribe(self) -> None:
+        """Read nothing any more, and leave the group."""
+        if self._member is not None:
+            await self._member.unsubscribe()
+        else:
+            self._subscription.assign(())
+
+    @property
+    def subscription(self) -> frozenset[str]:
+        """Return the subscribed topics: with a pattern those that it matches at the moment."""
+        return frozenset() if self._member is None else self._member.topics.topics
+
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; those that were assigned before keep their positions."""
+        """Read exactly these partitions; those that were assigned before keep their positions.
+
+        Raises `SubscriptionConflict` after `subscribe`.
+        """
+        if self._member is not None:
+            self._member.topics.become(SubscriptionMode.ASSIGNED)
         self._subscription.assign(partitions)
         for topic in {partition.topic for partition in self._subscription.partitions}:
             self._client.want_topic(topic, pinned=True)
@@ -128,18 +201,22 @@ class Consumer(Background):
         """Return the next records, at most `max_records` (`max.poll.records`) together.
 
         Waits up to `timeout_ms`, without a limit if None. Also returns, with nothing, when a position moved
-        without a record to show for it. Raises what stands in the way of reading a partition; a damaged
-        batch is raised again by each call until the caller seeks beyond it.
+        without a record to show for it. In a group, joins it and stays in it. Raises what stands in the way
+        of reading a partition; a damaged batch is raised again by each call until the caller seeks beyond it.
         """
         if self._is_polling:
             raise ConcurrentUse("the consumer is polled by another task")
         self._is_polling = True
         limit = self.config.max_poll_records if max_records is None else max_records
+        if self._member is not None:
+            self._member.heartbeat.poll_began()
         try:
             with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1000):
                 await trio.lowlevel.checkpoint()
                 while True:
                     news = self._fetcher.arrived()
+                    if self._member is not None:
+                        await self._member.drive()
                     # From here on records would be lost if a cancellation came between.
                     with trio.CancelScope(shield=True):
                         result, has_moved = await self._hand_out(limit)
@@ -149,11 +226,17 @@ class Consumer(Background):
                             await trio.lowlevel.checkpoint()
                             return result
                     self._raise_error()
-                    await news.wait()
+                    with trio.move_on_at(self._next_drive()):
+                        await news.wait()
             self._raise_error()
             return []
         finally:
             self._is_polling = False
+            if self._member is not None:
+                self._member.heartbeat.poll_ended()
+
+    def _next_drive(self) -> float:
+        return math.inf if self._member is None else self._member.commits.next_auto_commit
 
     async def _hand_out(self, limit: int) -> tuple[list[FetchedRecords], bool]:
         """Take buffered records; also tell whether a position moved without one."""
@@ -181,12 +264,58 @@ class Consumer(Background):
                     result.append(fetched)
                     limit -= len(fetched.records)
                 state.position = fetch.next_offset
+                state.position_epoch = fetch.leader_epoch
         return result, has_moved
 
     def _raise_error(self) -> None:
         error, self._fetcher.error = self._fetcher.error, None
         if error is not None:
             raise error
+
+    # --- the group -------------------------------------------------------------------------------------
+
+    def _in_group(self) -> GroupMember:
+        if self._member is None:
+            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the consumer has no group", hint="set `group.id`")
+        return self._member
+
+    @property
+    def group_metadata(self) -> GroupMetadata:
+        """Return as whom the consumer takes part in its group."""
+        return self._in_group().metadata
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether the group has given its partitions, and nothing is known that would change that."""
+        return self._member is not None and self._member.is_settled
+
+    async def commit(self, offsets: Offsets | None = None, *, timeout_ms: int | None = None) -> None:
+        """Commit offsets, or the positions of all assigned partitions, trying until the time is up.
+
+        Raises `CommitFailed` if the group went on without this member, `NotAssigned` for a partition that
+        it does not own, and `KafkaError` `REBALANCE_IN_PROGRESS` while it joins: poll, then commit again.
+        """
+        commits = self._in_group().commits
+        await commits.commit(self._committable(offsets), timeout_ms=timeout_ms)
+
+    def commit_nowait(self, offsets: Offsets | None = None, on_settled: Settled | None = None) -> None:
+        """Have offsets committed, tried once, behind all commits before; `on_settled` is told the outcome."""
+        self._in_group().commits.start(self._committable(offsets), on_settled=on_settled)
+
+    def _committable(self, offsets: Offsets | None) -> Offsets:
+        member = self._in_group()
+        if offsets is None:
+            return member.commits.positions()
+        if member.topics.is_of_group:
+            for partition in offsets:
+                self._subscription[partition]  # raises
+        return offsets
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return what the group has committed in each partition, None where nothing is."""
+        return await self._in_group().commits.committed(partitions, timeout_ms=timeout_ms)
 
     # --- offsets ---------------------------------------------------------------------------------------
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.client.client import Client
+    from kcli.client.committed_positions import CommittedPositions
     from kcli.client.config import ConsumerConfig
     from kcli.client.metadata import ClusterMetadata
     from kcli.client.subscription import AssignedPartition, Subscription
@@ -77,6 +78,8 @@ class Fetcher:
         wall_ms: Callable[[], int],
     ) -> None:
         self.error: KcliError | None = None
+        self.committed: CommittedPositions | None = None
+        """What gives partitions a position before any reset, if the consumer has a group."""
         self._client = client
         self._config = config
         self._subscription = subscription
@@ -86,7 +89,7 @@ class Fetcher:
         self._outstanding: set[int] = set()
         self._held_since: dict[int, float] = {}
         self._sessions: dict[int, FetchSession] = {}
-        self._resets = PositionResets(client, config, subscription, wall_ms, self._reset_ended)
+        self._resets = PositionResets(client, config, subscription, wall_ms, self.position_ended)
         client.cache.listeners.append(self._metadata_changed)
 
     def wake(self) -> None:
@@ -108,23 +111,27 @@ class Fetcher:
             while True:
                 self._wakeup = trio.Event()
                 next_look = min(self._resets.start(nursery), self._start_fetches(nursery))
+                if self.committed is not None:
+                    next_look = min(next_look, self.committed.start(nursery))
                 with trio.move_on_at(next_look):
                     await self._wakeup.wait()
 
     def _metadata_changed(self, cluster: ClusterMetadata) -> None:
         self.wake()
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Wake the poll that waits: there is something to look at."""
         self._arrived.set()
         self._arrived = trio.Event()
 
     def _fail(self, error: KcliError) -> None:
         self.error = self.error or error
-        self._tell()
+        self.tell()
 
-    def _reset_ended(self, error: KcliError | None) -> None:
+    def position_ended(self, error: KcliError | None) -> None:
+        """Note that a search for positions is over, and what went wrong if anything did."""
         self.error = self.error or error
-        self._tell()
+        self.tell()
         self.wake()
 
     # --- starting fetches ------------------------------------------------------------------------------
@@ -202,7 +209,7 @@ class Fetcher:
             for state in states:
                 state.is_in_flight = False
             # However it ended: who was sought meanwhile is fetchable only now.
-            self._tell()
+            self.tell()
             self.wake()
 
     def _request(

@@ -1,7 +1,11 @@
 """What a consumer reads: the assigned partitions and where it is in each.
 
+A partition begins as INITIALIZING if the consumer has a group, else as AWAIT_RESET.
+
 | state        | event                                   | next                                            |
 |--------------|-----------------------------------------|-------------------------------------------------|
+| INITIALIZING | the group's committed offset arrives    | FETCHING at that offset                         |
+| INITIALIZING | the group has none                      | AWAIT_RESET with the configured strategy        |
 | AWAIT_RESET  | `seek`                                  | FETCHING at that offset                         |
 | AWAIT_RESET  | the reset's offset arrives              | FETCHING there, if it is still that reset       |
 | FETCHING     | `seek_to_beginning`, `seek_to_end`      | AWAIT_RESET with that strategy                  |
@@ -38,6 +42,7 @@ class NotAssigned(KcliError):
 class FetchState(Enum):
     """Whether a partition has a position."""
 
+    INITIALIZING = "initializing"
     AWAIT_RESET = "await reset"
     FETCHING = "fetching"
 
@@ -46,18 +51,22 @@ class AssignedPartition:
     """One partition's state. Offsets the broker has not told yet are -1."""
 
     __slots__ = (
-        "buffered", "fetch_position", "high_watermark", "is_idle", "is_in_flight", "is_paused",
-        "last_stable_offset", "leader_epoch", "log_start_offset", "partition", "position",
+        "buffered", "committed", "fetch_position", "high_watermark", "is_idle", "is_in_flight", "is_paused",
+        "last_stable_offset", "leader_epoch", "log_start_offset", "partition", "position", "position_epoch",
         "preferred_replica", "reset_backoff", "reset_to", "retry_at", "state", "token",
     )  # fmt: skip
 
-    def __init__(self, partition: TopicPartition, reset_to: str) -> None:
+    def __init__(
+        self, partition: TopicPartition, reset_to: str, state: FetchState = FetchState.AWAIT_RESET
+    ) -> None:
         self.partition = partition
-        self.state = FetchState.AWAIT_RESET
+        self.state = state
         self.reset_to = reset_to
         self.reset_backoff: Backoff | None = None
         self.position = -1
+        self.position_epoch = -1
         self.fetch_position = -1
+        self.committed = -1
         self.token = object()
         self.is_paused = False
         self.is_in_flight = False
@@ -89,6 +98,7 @@ class AssignedPartition:
         """Go on at an offset."""
         self._move(FetchState.FETCHING)
         self.position = self.fetch_position = offset
+        self.position_epoch = -1
 
     def reset(self, strategy: str) -> None:
         """Forget the position; `strategy` is a value of `auto.offset.reset`."""
@@ -114,14 +124,16 @@ class AssignedPartition:
 class Subscription:
     """The assigned partitions, in the order in which they take turns."""
 
-    def __init__(self, reset_strategy: str) -> None:
+    def __init__(self, reset_strategy: str, *, has_group: bool = False) -> None:
         self.partitions: dict[TopicPartition, AssignedPartition] = {}
         self.reset_strategy = reset_strategy
+        self._first_state = FetchState.INITIALIZING if has_group else FetchState.AWAIT_RESET
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Replace the assignment; partitions that stay keep their positions."""
+        known, first = self.partitions, self._first_state
         self.partitions = {
-            partition: self.partitions.get(partition) or AssignedPartition(partition, self.reset_strategy)
+            partition: known.get(partition) or AssignedPartition(partition, self.reset_strategy, first)
             for partition in partitions
         }
 
@@ -136,6 +148,10 @@ class Subscription:
         found = self.partitions.pop(partition, None)
         if found is not None:
             self.partitions[partition] = found
+
+    def initializing(self) -> list[AssignedPartition]:
+        """Return the partitions whose committed offset is not known yet."""
+        return [found for found in self.partitions.values() if found.state is FetchState.INITIALIZING]
 
     def awaiting_reset(self) -> list[AssignedPartition]:
         """Return the partitions without a position."""

@@ -35,7 +35,9 @@ from kcli.protocol.messages.find_coordinator import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
 )
+from kcli.protocol.messages.heartbeat import HeartbeatRequest
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kcli.protocol.messages.join_group import JoinGroupRequest
 from kcli.protocol.messages.leave_group import LeaveGroupRequest
 from kcli.protocol.messages.list_groups import ListGroupsRequest
 from kcli.protocol.messages.list_offsets import (
@@ -60,6 +62,7 @@ from kcli.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kcli.protocol.messages.sync_group import SyncGroupRequest
 from kcli.protocol.record_batch import RecordBatch, set_base_offset_and_epoch
 from kcli.protocol.schema import codec, message_info
 
@@ -77,7 +80,9 @@ REQUESTS = {
         DescribeGroupsRequest,
         FetchRequest,
         FindCoordinatorRequest,
+        HeartbeatRequest,
         InitProducerIdRequest,
+        JoinGroupRequest,
         LeaveGroupRequest,
         ListGroupsRequest,
         ListOffsetsRequest,
@@ -86,6 +91,7 @@ REQUESTS = {
         OffsetDeleteRequest,
         OffsetFetchRequest,
         ProduceRequest,
+        SyncGroupRequest,
     )
 }
 
@@ -301,7 +307,7 @@ class FakeBrokers:
 
     def _name(self, topic: Any) -> str:
         name = getattr(topic, "topic", "") or getattr(topic, "name", "")
-        return name or next(known for known in self.topics if self.topic_id(known) == topic.topic_id)
+        return name or next((known for known in self.topics if self.topic_id(known) == topic.topic_id), "")
 
     def _FindCoordinatorRequest(
         self, node_id: int, request: FindCoordinatorRequest, version: int
@@ -361,12 +367,18 @@ class FakeBrokers:
             name = self._name(topic)
             rows = [self.partition_data(name, row) for row in topic.partitions]
             responses.append(
-                FetchableTopicResponse(topic=name, topic_id=self.topic_id(name), partitions=rows)
+                FetchableTopicResponse(
+                    topic=name, topic_id=self.topic_id(name) if name else topic.topic_id, partitions=rows
+                )
             )
         return responses
 
     def partition_data(self, name: str, row: FetchPartition) -> PartitionData:
         """Return a partition's part of a fetch answer."""
+        if name not in self.topics:
+            return PartitionData(
+                partition_index=row.partition, error_code=100, high_watermark=-1, records=b""
+            )
         partition = self.topics[name][row.partition]
         code = 0 if 0 <= row.fetch_offset <= partition.end_offset else 1
         return PartitionData(

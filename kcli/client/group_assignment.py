@@ -1,0 +1,114 @@
+"""What members tell the leader of their group, and what the leader makes of it.
+
+Pure: from subscriptions to assignments, both as the bytes that JoinGroup and SyncGroup carry. A subscription
+is written in version 1, in version 3 where the group is cooperative; an assignment in version 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.assignors import members as assignors
+from kcli.client.metadata import TopicPartition
+from kcli.protocol.consumer_protocol import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kcli.protocol.messages.sync_group import SyncGroupRequestAssignment
+from kcli.protocol.schema import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kcli.assignors.strategies import Strategy
+    from kcli.protocol.messages.join_group import JoinGroupResponseMember
+    from kcli.protocol.schema import Buffer
+
+EAGER_VERSION = 1
+COOPERATIVE_VERSION = 3
+ASSIGNMENT_VERSION = 0
+
+
+class LastAssignment(NamedTuple):
+    """What the group gave a member last, and in which generation; None before the first."""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+    generation_id: int = -1
+
+
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
+    """Return partitions in order, grouped as the protocol has them."""
+    topics: dict[str, tuple[int, ...]] = {}
+    for topic, index in sorted(partitions):
+        topics[topic] = (*topics.get(topic, ()), index)
+    return topics
+
+
+def subscription_bytes(
+    strategy: Strategy,
+    topics: Iterable[str],
+    *,
+    owned: Iterable[TopicPartition],
+    last: LastAssignment,
+    generation_id: int,
+    rack: str,
+    is_cooperative: bool,
+) -> bytes:
+    """Return what a member tells the leader, should this assignor be the one that all members vote for."""
+    subscription = Subscription(
+        topics=tuple(topics),
+        user_data=strategy.user_data(last.partitions, last.generation_id),
+        owned_partitions=by_topic(owned),
+        generation_id=generation_id,
+        rack_id=rack or None,
+    )
+    return encode_subscription(subscription, COOPERATIVE_VERSION if is_cooperative else EAGER_VERSION)
+
+
+def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, assignors.Subscription]:
+    """Return what each member wants. One that says nothing that can be read wants nothing."""
+    read: dict[str, assignors.Subscription] = {}
+    for member in members:
+        try:
+            told = decode_subscription(member.metadata)
+        except DecodeError:
+            told = Subscription(())
+        read[member.member_id] = assignors.Subscription(
+            topics=frozenset(told.topics),
+            owned=tuple(
+                (topic, index) for topic, indexes in told.owned_partitions.items() for index in indexes
+            ),
+            generation=told.generation_id,
+            instance_id=member.group_instance_id,
+            user_data=told.user_data,
+        )
+    return read
+
+
+def assign(
+    strategy: Strategy, counts: Mapping[str, int], members: Mapping[str, assignors.Subscription]
+) -> list[SyncGroupRequestAssignment]:
+    """Return the assignment of every member, of those too that get nothing: Java members insist on bytes."""
+    return [
+        SyncGroupRequestAssignment(
+            member_id=member_id,
+            assignment=encode_assignment(
+                Assignment(by_topic(TopicPartition(*partition) for partition in partitions)),
+                ASSIGNMENT_VERSION,
+            ),
+        )
+        for member_id, partitions in strategy.assign(counts, members).items()
+    ]
+
+
+def read_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
+    """Return the partitions that the leader gave this member; raise `DecodeError` for what is none."""
+    return tuple(
+        TopicPartition(topic, index)
+        for topic, indexes in decode_assignment(data).partitions.items()
+        for index in indexes
+    )

@@ -1,0 +1,310 @@
+"""GroupCommits: writes a group's offsets to its coordinator, one commit after the other, and reads them.
+
+What is committed is the offset of the next record to read. Commits keep their order: the next one goes out
+when the one before is settled. A commit that waits for its outcome is tried until its time is up, one that
+does not wait is tried once. Positions are committed by themselves every `auto.commit.interval.ms`, if that is
+configured; whoever drives the member also does it before partitions are given up and at the end.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.client.admin.group_types import CommittedOffset
+from kcli.client.backoff import Backoff
+from kcli.client.connection import Disconnected, RequestTimedOut
+from kcli.client.coordinator_link import CoordinatorLink, is_passing
+from kcli.client.coordinators import COORDINATOR_MOVED
+from kcli.client.membership import Generation, MemberState, Verdict
+from kcli.client.metadata import TopicPartition
+from kcli.client.offset_commits import commit_version, expelled, offset_commit
+from kcli.client.offset_fetches import MAX_VERSION, MIN_VERSION, committed_offsets, offset_fetch
+from kcli.client.subscription import FetchState
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.offset_fetch import OffsetFetchRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kcli.client.client import Client
+    from kcli.client.config import ConsumerConfig
+    from kcli.client.connection import Connection
+    from kcli.client.membership import Membership
+    from kcli.client.subscription import Subscription
+    from kcli.client.topic_subscription import TopicSubscription
+    from kcli.protocol.messages.offset_commit import OffsetCommitResponse
+
+    Offsets = Mapping[TopicPartition, CommittedOffset]
+    Settled = Callable[[Offsets, KcliError | None], None]
+
+
+class PendingCommit:
+    """A commit on its way. One without a deadline is tried once."""
+
+    __slots__ = ("deadline", "done", "error", "is_abandoned", "offsets", "on_settled")
+
+    def __init__(self, offsets: Offsets, deadline: float | None, on_settled: Settled | None) -> None:
+        self.offsets = offsets
+        self.deadline = deadline
+        self.on_settled = on_settled
+        self.done = trio.Event()
+        self.error: KcliError | None = None
+        self.is_abandoned = False
+
+
+class GroupCommits:
+    """The commits of one consumer, as a member of its group or with partitions of its own choice."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: ConsumerConfig,
+        link: CoordinatorLink,
+        membership: Membership,
+        *,
+        topics: TopicSubscription,
+        assigned: Subscription,
+        tell: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._config = config
+        self._link = link
+        self._membership = membership
+        self._topics = topics
+        self._assigned = assigned
+        self._tell = tell
+        self._queue: deque[PendingCommit] = deque()
+        self._wanted = trio.Event()
+        self._idle = trio.Event()
+        self._auto_at = trio.current_time() + config.auto_commit_interval_ms / 1000
+
+    # --- what to commit --------------------------------------------------------------------------------
+
+    def positions(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the positions of assigned partitions that have one, of all or of some."""
+        wanted = self._assigned.partitions if partitions is None else partitions
+        found: dict[TopicPartition, CommittedOffset] = {}
+        for partition in wanted:
+            state = self._assigned.partitions.get(partition)
+            if state is not None and state.state is FetchState.FETCHING:
+                epoch = state.position_epoch
+                found[partition] = CommittedOffset(state.position, epoch if epoch >= 0 else None)
+        return found
+
+    def uncommitted(self) -> dict[TopicPartition, CommittedOffset]:
+        """Return the positions that are not known to be committed."""
+        return {
+            partition: offset
+            for partition, offset in self.positions().items()
+            if self._assigned[partition].committed != offset.offset
+        }
+
+    # --- committing ------------------------------------------------------------------------------------
+
+    def start(
+        self, offsets: Offsets, *, timeout_ms: int | None = None, on_settled: Settled | None = None
+    ) -> PendingCommit:
+        """Have offsets committed behind the commits before: once, or again until the time is up."""
+        deadline = None if timeout_ms is None else trio.current_time() + timeout_ms / 1000
+        commit = PendingCommit(dict(offsets), deadline, on_settled)
+        self._queue.append(commit)
+        self._wanted.set()
+        return commit
+
+    async def commit(self, offsets: Offsets, *, timeout_ms: int | None = None) -> None:
+        """Commit offsets and all that was to be committed before; raise what stands in the way.
+
+        Raises `CommitFailed` if the group went on without this member, `KafkaError`
+        `REBALANCE_IN_PROGRESS` if it is rebalancing: poll, then commit what is still owned.
+        """
+        if timeout_ms is None:
+            timeout_ms = self._client.config.default_api_timeout_ms
+        commit = self.start(offsets, timeout_ms=timeout_ms)
+        try:
+            await commit.done.wait()
+        finally:
+            commit.is_abandoned = True
+        if commit.error is not None:
+            raise commit.error
+
+    async def settle(self) -> None:
+        """Wait until every commit has its outcome."""
+        while self._queue:
+            self._idle = trio.Event()
+            await self._idle.wait()
+
+    async def run(self) -> None:
+        """Commit what is to be committed, until cancelled."""
+        while True:
+            while self._queue:
+                commit = self._queue[0]
+                await self._settle(commit)
+                self._queue.popleft()
+                commit.done.set()
+                if commit.error is None:
+                    self._note_committed(commit.offsets)
+                if commit.on_settled is not None:
+                    commit.on_settled(commit.offsets, commit.error)
+            self._idle.set()
+            self._tell()
+            self._wanted = trio.Event()
+            await self._wanted.wait()
+
+    async def _settle(self, commit: PendingCommit) -> None:
+        backoff = Backoff(self._client.config.retry_backoff_ms, self._client.config.retry_backoff_max_ms)
+        deadline = math.inf if commit.deadline is None else commit.deadline
+        with trio.move_on_at(deadline) as scope:
+            while commit.offsets and not commit.is_abandoned:
+                try:
+                    await self._send(commit.offsets)
+                except KcliError as error:
+                    commit.error = error
+                else:
+                    commit.error = None
+                    return
+                if commit.deadline is None or not is_passing(commit.error):
+                    return
+                await trio.sleep(backoff.next_delay())
+        if scope.cancelled_caught and commit.error is None:
+            commit.error = RequestTimedOut("the coordinator did not answer the commit in time")
+
+    def _note_committed(self, offsets: Offsets) -> None:
+        for partition, offset in offsets.items():
+            state = self._assigned.partitions.get(partition)
+            if state is not None:
+                state.committed = offset.offset
+
+    async def _send(self, offsets: Offsets) -> None:
+        connection = await self._link.connection()
+        generation = self._generation()
+        refused = await self._request(connection, offsets, generation, self._link)
+        for partition, code in refused.items():
+            self._refused(code, partition, generation)
+
+    async def _request(
+        self, connection: Connection, offsets: Offsets, generation: Generation, link: CoordinatorLink
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Send one commit; return the errors of its partitions."""
+        instance_id = self._config.group_instance_id if self._topics.is_of_group else ""
+        request = offset_commit(self._config.group_id, instance_id, generation, offsets)
+        version = commit_version(connection.versions, is_static=bool(instance_id))
+        try:
+            response: OffsetCommitResponse = await connection.request(request, version)
+        except Disconnected:
+            link.forget()
+            raise
+        return {
+            TopicPartition(topic.name, row.partition_index): ErrorCode.of(row.error_code)
+            for topic in response.topics
+            for row in topic.partitions
+            if row.error_code
+        }
+
+    async def commit_aside(self, offsets: Offsets) -> bool:
+        """Commit at once, over a connection of its own, while a JoinGroup holds up this member's.
+
+        The generation before the join counts until the group has completed it. Returns whether it still did.
+        """
+        link = CoordinatorLink(self._client, self._config.group_id)
+        try:
+            connection = await link.connection()
+            return not await self._request(connection, offsets, self._membership.generation, link)
+        finally:
+            link.close()
+
+    def _generation(self) -> Generation:
+        """Return the generation to commit in; raise why there is none."""
+        if not self._topics.is_of_group:
+            return Generation()
+        if self._membership.is_joining:
+            raise KafkaError(
+                ErrorCode.REBALANCE_IN_PROGRESS,
+                "cannot commit: the group is rebalancing",
+                hint="poll, then commit what is still assigned",
+            )
+        if self._membership.state is not MemberState.STABLE:
+            raise expelled(ErrorCode.UNKNOWN_MEMBER_ID)
+        return self._membership.generation
+
+    def _refused(self, code: ErrorCode, partition: TopicPartition, sent: Generation) -> None:
+        if self._membership.commit_failed(code, sent) is Verdict.LOOK_UP:
+            self._link.forget()
+        if code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID):
+            raise expelled(code)
+        raise KafkaError(code, f"cannot commit the offset of {partition}: {code.description}")
+
+    # --- by itself -------------------------------------------------------------------------------------
+
+    @property
+    def next_auto_commit(self) -> float:
+        """Return when `auto_commit` has something to do next; what changes that is told."""
+        is_able = self._membership.state is MemberState.STABLE or not self._topics.is_of_group
+        return self._auto_at if self._config.commits_by_itself and is_able and not self._queue else math.inf
+
+    def auto_commit(self) -> None:
+        """Commit positions without waiting, if the interval is over."""
+        if trio.current_time() >= self.next_auto_commit:
+            self.restart_auto_commit()
+            offsets = self.uncommitted()
+            if offsets:
+                self.start(offsets, on_settled=self._auto_committed)
+
+    def restart_auto_commit(self) -> None:
+        """Let a whole interval pass before the next commit."""
+        self._auto_at = trio.current_time() + self._config.auto_commit_interval_ms / 1000
+
+    def _auto_committed(self, offsets: Offsets, error: KcliError | None) -> None:
+        if error is not None and is_passing(error):
+            self._auto_at = trio.current_time() + self._client.config.retry_backoff_ms / 1000
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    async def committed(
+        self, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return what the group has committed; raise what stood in the way last when the time is up."""
+        if timeout_ms is None:
+            timeout_ms = self._client.config.default_api_timeout_ms
+        wanted = list(partitions)
+        deadline = trio.current_time() + timeout_ms / 1000
+        backoff = Backoff(self._client.config.retry_backoff_ms, self._client.config.retry_backoff_max_ms)
+        last_error: KcliError = RequestTimedOut("the coordinator did not answer in time")
+        while True:
+            try:
+                with trio.move_on_at(deadline):
+                    found = await self.fetch(wanted)
+                    return {partition: found.get(partition) for partition in wanted}
+            except KcliError as error:
+                last_error = error
+                if not is_passing(error):
+                    raise
+            delay = backoff.next_delay()
+            if trio.current_time() + delay >= deadline:
+                raise last_error
+            await trio.sleep(delay)
+
+    async def fetch(
+        self, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return what the group has committed, by one request; raise what stands in the way."""
+        connection = await self._link.connection()
+        version = connection.versions.choose(
+            OffsetFetchRequest, min_version=MIN_VERSION, max_version=MAX_VERSION
+        )
+        request = offset_fetch(self._config.group_id, partitions, version)
+        try:
+            return committed_offsets(await connection.request(request, version))
+        except Disconnected:
+            self._link.forget()
+            raise
+        except KafkaError as error:
+            if error.code in COORDINATOR_MOVED:
+                self._link.forget()
+            raise

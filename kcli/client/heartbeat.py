@@ -1,0 +1,152 @@
+"""Heartbeat: tells the coordinator that its member lives, and notices when the application does not.
+
+| what happened                                       | what follows                                         |
+|-----------------------------------------------------|------------------------------------------------------|
+| `heartbeat.interval.ms` over                        | a heartbeat, one at a time                           |
+| no answer for `session.timeout.ms`                  | the coordinator is looked up again                   |
+| no poll for `max.poll.interval.ms`                  | the member leaves; the next poll finds it has lost   |
+| an error that will not pass                         | `failure`, raised by every poll from then on         |
+
+Nothing is sent while JoinGroup is out.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.client.connection import Disconnected
+from kcli.client.coordinator_link import is_passing
+from kcli.client.membership import Verdict
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.heartbeat import HeartbeatRequest
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kcli.client.client import Client
+    from kcli.client.config import ConsumerConfig
+    from kcli.client.coordinator_link import CoordinatorLink
+    from kcli.client.membership import Membership
+    from kcli.protocol.messages.heartbeat import HeartbeatResponse
+
+_FIRST_STATIC_VERSION = 3
+
+
+class Heartbeat:
+    """The heartbeats of one member. `tell` is called when poll has something to look at."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: ConsumerConfig,
+        link: CoordinatorLink,
+        membership: Membership,
+        *,
+        tell: Callable[[], None],
+        leave: Callable[[str], Awaitable[None]],
+    ) -> None:
+        self.failure: KcliError | None = None
+        self._client = client
+        self._config = config
+        self._link = link
+        self._membership = membership
+        self._tell = tell
+        self._leave = leave
+        self._next = math.inf
+        self._session_ends = math.inf
+        self._poll_ends = math.inf
+        self._changed = trio.Event()
+
+    def generation_began(self) -> None:
+        """Begin to count anew: the member has just been heard."""
+        now = trio.current_time()
+        self._next = now + self._config.heartbeat_interval_ms / 1000
+        self._session_ends = now + self._config.session_timeout_ms / 1000
+        self._changed.set()
+
+    def poll_began(self) -> None:
+        """Note that the application is waiting for records, however long."""
+        self._poll_ends = math.inf
+        self._changed.set()
+
+    def poll_ended(self) -> None:
+        """Note that the application is at work."""
+        self._poll_ends = trio.current_time() + self._config.max_poll_interval_ms / 1000
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Send heartbeats until cancelled."""
+        while True:
+            self._changed = trio.Event()
+            if not self._membership.sends_heartbeats or self.failure is not None:
+                await self._changed.wait()
+            elif self._poll_ends <= trio.current_time():
+                self._poll_ends = math.inf
+                await self._leave("consumer poll timeout has expired")
+                self._tell()
+            elif self._next > trio.current_time():
+                with trio.move_on_at(min(self._next, self._poll_ends)):
+                    await self._changed.wait()
+            else:
+                await self._beat()
+
+    async def _beat(self) -> None:
+        sent_at = trio.current_time()
+        deadline = min(self._session_ends, self._poll_ends)
+        try:
+            with trio.move_on_at(deadline) as scope:
+                verdict = await self._send()
+        except KcliError as error:
+            if isinstance(error, Disconnected):
+                self._link.forget()
+            if not is_passing(error):
+                self._fail(error)
+            verdict = Verdict.LATER
+        else:
+            if scope.cancelled_caught:
+                if self._session_ends <= trio.current_time():
+                    self._link.forget()
+                    self._session_ends = trio.current_time() + self._config.session_timeout_ms / 1000
+                return
+        if verdict is Verdict.IGNORE:
+            self._next = sent_at + self._config.heartbeat_interval_ms / 1000
+            self._session_ends = trio.current_time() + self._config.session_timeout_ms / 1000
+        else:
+            self._next = trio.current_time() + self._client.config.retry_backoff_ms / 1000
+
+    async def _send(self) -> Verdict:
+        connection = await self._link.connection()
+        if not self._membership.sends_heartbeats:
+            return Verdict.IGNORE  # while the coordinator was looked up, the member went on
+        sent = self._membership.generation
+        instance_id = self._config.group_instance_id
+        version = connection.versions.choose(
+            HeartbeatRequest, min_version=_FIRST_STATIC_VERSION if instance_id else 0
+        )
+        request = HeartbeatRequest(
+            group_id=self._config.group_id,
+            generation_id=sent.generation_id,
+            member_id=sent.member_id,
+            group_instance_id=instance_id or None,
+        )
+        response: HeartbeatResponse = await connection.request(request, version)
+        if not response.error_code:
+            return Verdict.IGNORE
+        code = ErrorCode.of(response.error_code)
+        verdict = self._membership.heartbeat_failed(code, sent)
+        if verdict is Verdict.LOOK_UP:
+            self._link.forget()
+        elif verdict is Verdict.FATAL:
+            self._fail(
+                KafkaError(code, f"cannot stay in group `{self._config.group_id}`: {code.description}")
+            )
+        self._tell()
+        return verdict
+
+    def _fail(self, error: KcliError) -> None:
+        self.failure = error
+        self._tell()
