@@ -136,6 +136,8 @@ class ConsumerGroupsMachine(RuleBasedStateMachine):
             self.world.topics(**{name: 0})
             for client in (*self.consumers, *self.classics):
                 client.owned = {each for each in client.owned if each[0] != name}
+            for consumer in self.consumers:
+                consumer.target = {each for each in consumer.target if each[0] != name}
 
     @rule(seconds=st.sampled_from([1, 5, 20, 50, 70]))
     def let_time_pass(self, seconds: int) -> None:

@@ -166,6 +166,8 @@ class Consumer:
     says: dict[str, Any]
     epoch: int = 0
     owned: Partitions = field(default_factory=set)
+    target: Partitions = field(default_factory=set)
+    """What it was last told to have."""
     keeps: bool = False
     error: ErrorCode = ErrorCode.NONE
 
@@ -174,9 +176,10 @@ class Consumer:
         if self.error is ErrorCode.FENCED_INSTANCE_ID:
             return
         if self.epoch == 0:
-            self.owned = set()
+            self.owned = self.target = set()
             call = self.coordinator.enter(self.member_id, **self.says)
         else:
+            self.owned = self.owned | self.target if self.keeps else set(self.target)
             owned = {each for each in self.owned if each[0] in self.coordinator.image.topics}
             instance = self.says.get("instance_id")
             call = self.coordinator.beat(self.member_id, self.epoch, owned=owned, instance_id=instance)
@@ -187,9 +190,9 @@ class Consumer:
         """Take in an answer."""
         self.error = call.error
         if call.error in START_ANEW:
-            self.epoch, self.owned = 0, set()
+            self.epoch, self.owned, self.target = 0, set(), set()
         elif call.error is ErrorCode.NONE:
             self.epoch = call.response.member_epoch
             if call.response.assignment is not None:
-                target = self.coordinator.named(call.response.assignment.topic_partitions)
-                self.owned = self.owned | target if self.keeps else target
+                self.target = self.coordinator.named(call.response.assignment.topic_partitions)
+                self.owned = self.owned | self.target if self.keeps else set(self.target)
