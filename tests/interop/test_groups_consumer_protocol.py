@@ -1,0 +1,135 @@
+"""KIP-848: groups that the broker assigns, of Java, librdkafka and franz-go, and groups that change over."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.group_ledger import Ledger
+from tests.support.group_tool import GroupTool
+from tests.support.producing import create_topic
+from tests.support.steady_load import SteadyLoad
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tests.support.apache_kafka import ApacheKafka, KafkaTools
+    from tests.support.group_members import Members
+    from tests.support.kcli_broker import KcliBroker
+
+pytestmark = pytest.mark.interop
+
+PARTITIONS = 12
+RECORDS_PER_SECOND = 600
+SETTLE_SECONDS = 30
+SESSION_SECONDS = 6
+
+
+def test_three_members_join_leave_and_are_killed(
+    group_broker: KcliBroker | ApacheKafka,
+    members: Members,
+    group_tool: GroupTool,
+    show: Callable[[str], None],
+) -> None:
+    create_topic(group_broker.bootstrap, "modern", PARTITIONS)
+    members.common(bootstrap=group_broker.bootstrap, topic="modern", group="modern", assignor="consumer")
+    java, rdkafka, franz = members.enlist("Java", "librdkafka", "franz-go")
+    with SteadyLoad(group_broker.bootstrap, "modern", PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
+        for member in (java, rdkafka, franz):
+            member.join()
+            members.settle(PARTITIONS, SETTLE_SECONDS)
+        assert sorted(len(member.owned) for member in members.inside) == [4, 4, 4]
+        assert group_tool.type("modern") == "Consumer"
+        described = group_tool.members("modern")
+        assert {name: each.partitions for name, each in described.items()} == {
+            member.name: member.owned for member in members.inside
+        }
+        assert group_tool.state("modern").strategy == "uniform"
+        java.leave()
+        members.settle(PARTITIONS, SETTLE_SECONDS)
+        java.join()
+        members.settle(PARTITIONS, SETTLE_SECONDS)
+        slowest = 0.0
+        for member in (rdkafka, java):
+            killed = member.kill()
+            moved = members.settle(PARTITIONS, SETTLE_SECONDS, f"the partitions of {member.name} moved")
+            slowest = max(slowest, moved - killed)
+            (successor,) = members.enlist(member.program.kind)
+            successor.join()
+            members.settle(PARTITIONS, SETTLE_SECONDS)
+        ends = load.stop()
+        members.consume_up_to(ends, SETTLE_SECONDS)
+    ledger = Ledger(members.events)
+    assert ledger.missing(ends) == {}
+    assert ledger.wrong_values() == []
+    assert list(members.of("failed")) == []
+    show(f"KIP-848: a killed member's partitions moved within {slowest:.1f} s, its session is 6 s")
+    assert slowest <= SESSION_SECONDS + 1
+
+
+@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+def test_a_live_group_changes_to_the_new_protocol_and_back(
+    group_broker: KcliBroker | ApacheKafka, members: Members, group_tool: GroupTool, assignor: str
+) -> None:
+    name = f"migrates-{assignor}"
+    create_topic(group_broker.bootstrap, name, PARTITIONS)
+    members.common(bootstrap=group_broker.bootstrap, topic=name, group=name)
+    crew = members.enlist("Java", "librdkafka", "franz-go")
+    with SteadyLoad(group_broker.bootstrap, name, PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
+        for member in crew:
+            member.join(assignor=assignor)
+        members.settle(PARTITIONS, SETTLE_SECONDS)
+        assert group_tool.type(name) == "Classic"
+        for protocol, type_when_begun in (("consumer", "Consumer"), (assignor, "Consumer")):
+            for number, member in enumerate(crew):
+                member.leave()
+                members.settle(PARTITIONS, SETTLE_SECONDS, f"{member.name} left")
+                member.join(assignor=protocol)
+                members.settle(PARTITIONS, SETTLE_SECONDS, f"{member.name} joined as {protocol}")
+                last = number == len(crew) - 1
+                expected = "Classic" if last and protocol == assignor else type_when_begun
+                assert group_tool.type(name) == expected
+        ends = load.stop()
+        members.consume_up_to(ends, SETTLE_SECONDS)
+    for member in crew:
+        member.leave()
+    ledger = Ledger(members.events)
+    assert ledger.missing(ends) == {}
+    assert ledger.wrong_values() == []
+    assert list(members.of("failed")) == []
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+def test_groups_of_the_new_protocol_are_as_before(
+    own_group_broker: KcliBroker | ApacheKafka,
+    end_broker: Callable[[str], None],
+    members: Members,
+    kafka_tool: KafkaTools,
+    stop: str,
+) -> None:
+    broker = own_group_broker
+    tool = GroupTool(kafka_tool, broker.bootstrap)
+    create_topic(broker.bootstrap, "modern", PARTITIONS)
+    members.common(bootstrap=broker.bootstrap, topic="modern", group="modern", assignor="consumer")
+    crew = members.enlist("Java", "librdkafka")
+    with SteadyLoad(broker.bootstrap, "modern", PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
+        for member in crew:
+            member.join()
+        members.settle(PARTITIONS, SETTLE_SECONDS)
+        owned = {member.name: set(member.owned) for member in crew}
+        described = tool.members("modern")
+        end_broker(stop)
+        before = Ledger(members.events).committed()
+        broker.start()
+        offsets = tool.offsets("modern")
+        assert {partition for partition, offset in before.items() if offsets[partition] < offset} == set()
+        assert tool.members("modern") == described
+        ends = load.stop()
+        members.consume_up_to(ends, SETTLE_SECONDS)
+        assert {member.name: member.owned for member in crew} == owned
+        assert tool.members("modern") == described
+    ledger = Ledger(members.events)
+    assert ledger.missing(ends) == {}
+    assert ledger.repeated() == {}
+    assert ledger.steps_back() == []
