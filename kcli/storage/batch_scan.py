@@ -23,7 +23,7 @@ from kcli.protocol.checksums import crc32c
 from kcli.protocol.message_set import LegacyEntry
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import RecordBatch
-from kcli.protocol.record_batch_header import CRC_START, HEADER_SIZE, MAGIC_POSITION
+from kcli.protocol.record_batch_header import CRC_START, HEADER_SIZE
 from kcli.storage.damage import Damage, DamageKind
 from kcli.storage.damage_inquiry import DamageInquiry
 from kcli.storage.entry_head import BATCH_BITS, LEGACY_BITS, MAX_OFFSET, header_problem
@@ -49,6 +49,7 @@ _GOOD_ATTRIBUTES = frozenset(number for number in range(BATCH_BITS + 1) if numbe
 _GOOD_LEGACY_ATTRIBUTES = tuple(
     frozenset(number for number in range(bits + 1) if number & 7 <= 3) for bits in LEGACY_BITS
 )
+_MIN_RECORD_SIZE = 7
 _LEGACY_CRC_START = 16
 _LEGACY_HEADER_SIZE = 26
 _OFFSET_IS_WRONG = {DamageKind.BAD_OFFSET, DamageKind.BAD_OFFSET_DELTA, DamageKind.BAD_CRC}
@@ -93,110 +94,107 @@ class _Scan:
         # The offset that the next entry should begin with, -1 if that is not known.
         self.expected = -1 if segment_base is None else segment_base
         self.highest = MAX_OFFSET if segment_base is None else segment_base + MAX_RELATIVE_OFFSET
-        self.inquiry = DamageInquiry(file, self.highest)
+        self.inquiry = DamageInquiry(file, segment_base or 0, self.highest)
         self.window = SegmentWindow(file)
 
     def run(self) -> Iterator[ScannedEntry | Damage]:
         file = self.file
-        with self.window:
-            while self.position < file.end:
-                yield from self._sound_batches()
-                yield from self._sound_legacy_entries()
-                if self.position >= file.end:
-                    return
-                entry, damages = self._look_closely()
-                if entry is not None:
-                    yield entry
-                yield from damages
+        while self.position < file.end:
+            yield from self._sound_batches()
+            yield from self._sound_legacy_entries()
+            if self.position >= file.end:
+                return
+            entry, damages = self._look_closely()
+            if entry is not None:
+                yield entry
+            yield from damages
 
     def _sound_batches(self) -> Iterator[ScannedEntry]:
         """Yield batches that nothing is wrong with, up to what needs a closer look.
 
         This runs for every batch of every file.
         """
-        file, window, highest = self.file, self.window, self.highest
-        position, expected, end = self.position, self.expected, self.file.end
-        while position + HEADER_SIZE <= end:
-            at = window.find(position, HEADER_SIZE)
-            if at < 0 or window.buffer[at + MAGIC_POSITION] != 2:
-                return
-            try:
-                batch = RecordBatch(window.buffer, at)
-            except CorruptRecord:
-                return
-            size = batch.size_in_bytes
-            if at + size > window.limit:
-                if size > self.max_entry_bytes or position + size > end:
+        file, window, highest, expected = self.file, self.window, self.highest, self.expected
+        position, needed = self.position, HEADER_SIZE
+        while (at := window.find(position, needed)) >= 0:
+            buffer, view, limit, origin = window.buffer, window.view, window.limit, window.origin
+            needed = HEADER_SIZE
+            while at + HEADER_SIZE <= limit:
+                try:
+                    batch = RecordBatch(buffer, at)
+                except CorruptRecord:
                     return
-                at = window.find(position, size)
-                if at < 0:
+                size, base_offset, delta = batch.size_in_bytes, batch.base_offset, batch.last_offset_delta
+                behind = at + size
+                if behind > limit:
+                    needed = size
+                    break
+                if (
+                    crc32c(view[at + CRC_START : behind]) != batch.crc
+                    or not 0 <= batch.count <= delta + 1
+                    or (batch.count * _MIN_RECORD_SIZE > size - HEADER_SIZE and not batch.attributes & 7)
+                    or delta < 0
+                    or batch.attributes not in _GOOD_ATTRIBUTES
+                    or base_offset < 0
+                    or base_offset + delta > highest
+                    or (base_offset != expected and self._is_out_of_line(base_offset, delta + 1, behind))
+                ):
                     return
-                batch = RecordBatch(window.buffer, at)
-            base_offset, delta = batch.base_offset, batch.last_offset_delta
-            next_position = position + size
-            if (
-                crc32c(window.view[at + CRC_START : at + size]) != batch.crc
-                or not 0 <= batch.count <= delta + 1
-                or delta < 0
-                or batch.attributes not in _GOOD_ATTRIBUTES
-                or base_offset < 0
-                or base_offset + delta > highest
-                or (base_offset != expected and self._is_out_of_line(base_offset, delta + 1, next_position))
-            ):
+                position = origin + at
+                self.position = origin + behind
+                self.expected = expected = base_offset + delta + 1
+                yield ScannedEntry(position, size, batch, True, (), file)
+                at = behind
+            position = origin + at
+            if needed > self.max_entry_bytes or position + needed > file.end:
                 return
-            self.position = next_position
-            self.expected = expected = base_offset + delta + 1
-            yield ScannedEntry(position, size, batch, True, (), file)
-            position = next_position
 
     def _sound_legacy_entries(self) -> Iterator[ScannedEntry]:
         """Yield older entries that nothing is wrong with, up to what needs a closer look."""
-        file, window, highest = self.file, self.window, self.highest
-        position, expected, end = self.position, self.expected, self.file.end
-        while position + _LEGACY_HEADER_SIZE <= end:
-            at = window.find(position, _LEGACY_HEADER_SIZE)
-            if at < 0 or window.buffer[at + MAGIC_POSITION] > 1:
-                return
-            try:
-                entry = LegacyEntry(window.buffer, at)
-            except CorruptRecord:
-                return
-            size, offset = entry.size_in_bytes, entry.offset
-            if at + size > window.limit:
-                if size > self.max_entry_bytes or position + size > end:
+        file, window, highest, expected = self.file, self.window, self.highest, self.expected
+        position, needed = self.position, _LEGACY_HEADER_SIZE
+        while (at := window.find(position, needed)) >= 0:
+            buffer, view, limit, origin = window.buffer, window.view, window.limit, window.origin
+            needed = _LEGACY_HEADER_SIZE
+            while at + _LEGACY_HEADER_SIZE <= limit:
+                try:
+                    entry = LegacyEntry(buffer, at)
+                except CorruptRecord:
                     return
-                at = window.find(position, size)
-                if at < 0:
+                size, offset, attributes = entry.size_in_bytes, entry.offset, entry.attributes
+                behind = at + size
+                if behind > limit:
+                    needed = size
+                    break
+                if (
+                    zlib.crc32(view[at + _LEGACY_CRC_START : behind]) != entry.crc
+                    or attributes not in _GOOD_LEGACY_ATTRIBUTES[entry.magic]
+                    or not 0 <= offset <= highest
+                    or (offset != expected and self._is_out_of_line(offset, not attributes & 7, behind))
+                ):
                     return
-                entry = LegacyEntry(window.buffer, at)
-            next_position = position + size
-            span = 0 if entry.attributes & 7 else 1
-            if (
-                zlib.crc32(window.view[at + _LEGACY_CRC_START : at + size]) != entry.crc
-                or entry.attributes not in _GOOD_LEGACY_ATTRIBUTES[entry.magic]
-                or not 0 <= offset <= highest
-                or (offset != expected and self._is_out_of_line(offset, span, next_position))
-            ):
+                position = origin + at
+                self.position = origin + behind
+                self.expected = expected = offset + 1
+                yield ScannedEntry(position, size, entry, True, (), file)
+                at = behind
+            position = origin + at
+            if needed > self.max_entry_bytes or position + needed > file.end:
                 return
-            self.position = next_position
-            self.expected = expected = offset + 1
-            yield ScannedEntry(position, size, entry, True, (), file)
-            position = next_position
 
-    def _is_out_of_line(self, offset: int, span: int, next_position: int) -> bool:
+    def _is_out_of_line(self, offset: int, span: int, behind: int) -> bool:
         """Whether an offset that is not the expected one goes back, or is wrong, as the next entry shows.
 
-        The entry has `span` offsets, 0 if that is not known.
+        The entry has `span` offsets, 0 if that is not known, and ends at `behind` of the window.
         """
         if self.expected < 0 or offset < self.expected:
             return self.expected >= 0
-        at = next_position - self.window.start
         if not span:
             return False
-        if at + _OFFSET.size <= self.window.limit:
-            (following,) = _OFFSET.unpack_from(self.window.buffer, at)
+        if 0 <= behind <= self.window.limit - _OFFSET.size:
+            (following,) = _OFFSET.unpack_from(self.window.buffer, behind)
         else:
-            head = self.file.read(next_position, _OFFSET.size)
+            head = self.file.read(self.window.origin + behind, _OFFSET.size)
             if len(head) < _OFFSET.size:
                 return False
             (following,) = _OFFSET.unpack(head)
@@ -206,6 +204,8 @@ class _Scan:
         """Return what is at the position, an entry or damage or both, and go on behind it."""
         file, position, inquiry = self.file, self.position, self.inquiry
         head, problem, is_valid = look_at(file, position, inquiry.search, follows=self.follows)
+        if position >= file.end:
+            return None, ()  # the file was cut
         if problem is not None:
             return None, (self._skip(inquiry.no_entry(problem, head, position, self.expected)),)
         view = view_of(head)
@@ -219,7 +219,7 @@ class _Scan:
             damage = replace(damage, skipped_bytes=0, size_bytes=size)
         elif contradiction is not None:
             damage = inquiry.of_header(contradiction, head, position, size)
-        elif self._is_misplaced(view, position + size):
+        elif self._is_misplaced(view, position + size - self.window.origin):
             damage = inquiry.of_offset(head, position, size, view.last_offset, self.expected)
         self._go_behind(view, size, damage)
         damages = () if damage is None else (damage,)
@@ -230,7 +230,7 @@ class _Scan:
             view = view_of(data) if is_whole else view
         return ScannedEntry(position, size, view, is_valid, damages, file, is_whole), damages
 
-    def _is_misplaced(self, view: Batch, next_position: int) -> bool:
+    def _is_misplaced(self, view: Batch, behind: int) -> bool:
         """Whether the offsets of a valid entry cannot be right."""
         if view.last_offset > self.highest:
             return True
@@ -238,7 +238,7 @@ class _Scan:
             offset, span = view.base_offset, view.last_offset_delta + 1
         else:
             offset, span = view.offset, 0 if view.is_compressed else 1
-        return offset != self.expected and self._is_out_of_line(offset, span, next_position)
+        return offset != self.expected and self._is_out_of_line(offset, span, behind)
 
     def _go_behind(self, view: Batch, size: int, damage: Damage | None) -> None:
         """Step over an entry; its offset tells the next one unless it is itself in doubt."""

@@ -35,12 +35,13 @@ _TRUNCATED = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
 
 
 class DamageInquiry:
-    """The inquiry into the damages of one file, whose offsets can be `highest` at most."""
+    """The inquiry into the damages of one file, whose offsets can be `lowest` to `highest`."""
 
-    __slots__ = ("_file", "_highest", "search")
+    __slots__ = ("_file", "_highest", "_lowest", "search")
 
-    def __init__(self, file: SegmentFile, highest: int) -> None:
+    def __init__(self, file: SegmentFile, lowest: int, highest: int) -> None:
         self._file = file
+        self._lowest = lowest
         self._highest = highest
         self.search = EntrySearch(file, highest)
 
@@ -66,7 +67,12 @@ class DamageInquiry:
         Nothing is skipped where the file goes on behind the size that the header claims. Raises `OSError`.
         """
         offset = _offset(head)
-        written = self._is_torn(position, size)
+        behind = position + size
+        if behind + self._file.zeros_from(behind) >= self._file.end:
+            mended = self._mended(head, position, None)
+            if mended is not None:
+                return mended
+        written = self._written(position, size)
         if written:
             return Damage(
                 kind=DamageKind.TRUNCATED_BATCH,
@@ -79,7 +85,9 @@ class DamageInquiry:
             )
         claimed = EntryHead(position, head[MAGIC_POSITION], size, 0, offset, offset)
         if self.search.leads_on(claimed):
-            return self._other_magic(head, position, size) or self._checksum(head, position, size)
+            inside = self.search.next_entry(position + 1, expected, position + size)
+            hidden = self._mended(head, position, inside) if inside is not None else None
+            return hidden or self._other_magic(head, position, size) or self._checksum(head, position, size)
         following = self.search.next_entry(position + 1, expected)
         damage = self._mended(head, position, following)
         if damage is None:
@@ -120,6 +128,9 @@ class DamageInquiry:
         if last_offset > self._highest:
             wanted = f"up to {self._highest}"
             message = f"offset {last_offset} is beyond {self._highest}, the last that fits the segment"
+        elif offset < self._lowest:
+            wanted = f"{self._lowest} or more"
+            message = f"offset {offset} is below {self._lowest}, where the segment begins"
         elif expected >= 0 and offset < expected:
             kind, wanted = DamageKind.OFFSET_GOING_BACK, f"{expected} or more"
             message = f"offset {offset} comes after offset {expected - 1}"
@@ -173,7 +184,7 @@ class DamageInquiry:
                 return replace(_mended_damage(head, position, size, magic, None), skipped_bytes=0)
         return None
 
-    def _is_torn(self, position: int, size: int) -> int:
+    def _written(self, position: int, size: int) -> int:
         """Return how many bytes of an entry were written, if only zeros follow up to the end; else 0."""
         end = position + size
         zeros = self._file.zeros_before(end, position)
@@ -189,16 +200,17 @@ class DamageInquiry:
     ) -> Damage:
         """Return the damage of bytes that are no entry, up to the next one or to the end."""
         boundary = self._file.end if following is None else following.position
-        kind = problem.kind
+        kind, found, message = problem.kind, problem.found, problem.message
         if following is None:
             zeros = self._file.zeros_before(boundary, position)
             if zeros >= _LEAST_ZERO_TAIL:
                 boundary -= zeros
-            if kind in (DamageKind.BAD_MAGIC, DamageKind.BAD_SIZE):
-                kind = DamageKind.GARBAGE_TAIL
-        elif kind in _TRUNCATED:
-            # The file goes on: it is the size that is wrong.
-            kind = DamageKind.BAD_SIZE
+        if kind not in _TRUNCATED:
+            # A size or a magic that alone was wrong would have been mended.
+            kind = DamageKind.GARBAGE_TAIL if following is None else DamageKind.GARBAGE
+        elif following is not None:
+            kind, found = DamageKind.TRUNCATED_BATCH, boundary - position
+            message = f"the next batch begins {found} bytes into one that claims {problem.expected}"
         return Damage(
             kind=kind,
             position=position,
@@ -207,9 +219,9 @@ class DamageInquiry:
             offset=_offset(head),
             field=_field(head, position, problem.field),
             expected=problem.expected,
-            found=problem.found,
+            found=found,
             next_position=None if following is None else following.position,
-            message=problem.message,
+            message=message,
         )
 
     def _zeros(self, position: int, count: int, following: EntryHead | None) -> Damage:

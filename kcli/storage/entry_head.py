@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+import zlib
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -207,9 +208,13 @@ def plausible_head(head: Buffer, at: int, position: int, end: int) -> EntryHead 
 
 
 def crc_of(file: SegmentFile, position: int, size: int, magic: int) -> int | None:
-    """Return the checksum of the bytes of an entry of any size, None if they are not all there."""
-    start = position + (CRC_START if magic == 2 else MAGIC_POSITION)
-    return file.checksum(start, position + size, is_castagnoli=magic == 2)
+    """Return the checksum that an entry of any size has if its magic is that one, None if bytes are missing.
+
+    The older formats' covers the magic.
+    """
+    if magic == 2:
+        return file.crc32c(position + CRC_START, position + size)
+    return file.crc32(position + MAGIC_POSITION + 1, position + size, zlib.crc32(bytes((magic,))))
 
 
 def crc_of_head(head: Buffer, magic: int) -> int:

@@ -39,27 +39,31 @@ _LEGACY = re.compile(
 class EntrySearch:
     """The search in one file; what may be spent on checksums is counted over all of it."""
 
-    __slots__ = ("_allowance", "_file", "_found", "_highest", "_searched_from")
+    __slots__ = ("_allowance", "_file", "_found", "_highest", "_searched")
 
     def __init__(self, file: SegmentFile, highest: int) -> None:
         self._file = file
         self._highest = highest
         self._allowance = _CHECKSUM_ALLOWANCE
-        # The last search, which answers those that begin between its start and what it found.
-        self._searched_from = file.end
+        # The stretch that was searched last, and what was found at its end: no byte is searched twice.
+        self._searched = range(0)
         self._found: EntryHead | None = None
 
-    def next_entry(self, position: int, expected: int) -> EntryHead | None:
-        """Return the first valid entry that begins at `position` or later, None if there is none.
+    def next_entry(self, position: int, expected: int, stop: int | None = None) -> EntryHead | None:
+        """Return the first valid entry that begins at `position` or later and before `stop`, if there is one.
 
         `expected` is the offset that the next entry would have. One that begins below it could be a batch
         inside a record, so it counts only if the file goes on or ends behind it. Raises `OSError`.
         """
+        stop = self._file.end if stop is None else stop
+        if position not in self._searched and (self._found is None or position != self._found.position):
+            self._found, self._searched = None, range(position, position)
+        if self._found is None and self._searched.stop < stop:
+            self._found = self._search(self._searched.stop, stop, expected)
+            end = stop if self._found is None else self._found.position
+            self._searched = range(self._searched.start, end)
         found = self._found
-        if position < self._searched_from or (found is not None and position > found.position):
-            self._found = self._search(position, expected)
-            self._searched_from = position
-        return self._found
+        return found if found is not None and found.position < stop else None
 
     def affords(self, size: int) -> bool:
         """Whether a checksum of so many bytes may be taken; if so it counts as taken."""
@@ -72,9 +76,10 @@ class EntrySearch:
         """Allow checksums in proportion to bytes of the file that have been dealt with."""
         self._allowance += _CHECKSUM_FACTOR * size
 
-    def _search(self, position: int, expected: int) -> EntryHead | None:
+    def _search(self, position: int, stop: int, expected: int) -> EntryHead | None:
         file, window = self._file, _FIRST_WINDOW_BYTES
-        while position < file.end:
+        while position < stop:
+            window = min(window, stop - position)
             data = file.read(position, window + HEADER_SIZE)
             if not data:
                 return None

@@ -17,6 +17,8 @@ from kcli.protocol.checksums import crc32c
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from kcli.protocol.checksums import Checksum
+
 CHUNK_BYTES = 1024 * 1024
 _ZEROS = bytes(CHUNK_BYTES)
 _PAGE_BYTES = 4096
@@ -38,6 +40,8 @@ class SegmentFile:
             raise OSError(code, os.strerror(code), path)
         self._seen = status.st_size, status.st_mtime_ns
         self.end = status.st_size if end is None else min(end, status.st_size)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
     def __enter__(self) -> SegmentFile:
         return self
@@ -65,10 +69,15 @@ class SegmentFile:
         limit = self.end if end is None else end
         return os.pread(self.descriptor, max(min(count, limit - position), 0), position)
 
-    def checksum(self, start: int, stop: int, *, is_castagnoli: bool) -> int | None:
-        """Return the CRC-32C or the CRC-32 of a stretch of any length, None if it is not all there."""
-        function = crc32c if is_castagnoli else zlib.crc32
-        value = 0
+    def crc32c(self, start: int, stop: int) -> int | None:
+        """Return the CRC-32C of a stretch of any length, None if it is not all there."""
+        return self._checksum(crc32c, start, stop, 0)
+
+    def crc32(self, start: int, stop: int, value: int = 0) -> int | None:
+        """Return the CRC-32 of a stretch of any length behind `value`, None if it is not all there."""
+        return self._checksum(zlib.crc32, start, stop, value)
+
+    def _checksum(self, function: Checksum, start: int, stop: int, value: int) -> int | None:
         while start < stop:
             data = os.pread(self.descriptor, min(CHUNK_BYTES, stop - start), start)
             if not data:

@@ -1,0 +1,493 @@
+"""Scanning segments: sound ones of all formats, and every kind of damage at every place that matters."""
+
+from __future__ import annotations
+
+import os
+import random
+import struct
+import time
+import zlib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from kcli.protocol.compression import Codec
+from kcli.storage.batch_scan import ScannedEntry, scan
+from kcli.storage.damage import Damage, DamageKind
+from kcli.storage.segment_window import WINDOW_BYTES
+from tests.storage.segment_makers import (
+    LEGACY_CODECS,
+    Harm,
+    Shape,
+    harm,
+    harms,
+    make_entries,
+    make_entry,
+    shapes,
+    starts_of,
+)
+from tests.support.hostile_records import batch as forged_batch
+
+K = DamageKind
+ANY_DIRECTORY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+MIXED = make_entries(
+    [
+        *(Shape(0, codec) for codec in LEGACY_CODECS),
+        *(Shape(1, codec) for codec in LEGACY_CODECS),
+        *(Shape(2, codec) for codec in Codec),
+        Shape(2, count=1),
+    ]
+)
+BATCHES = make_entries([Shape(count=2 + number % 3, value_bytes=5 * number) for number in range(6)])
+OLDER = make_entries([Shape(1, value_bytes=3 * number) for number in range(6)])
+
+
+class Found(list[ScannedEntry | Damage]):
+    """All that a scan yields, its sum and its order checked."""
+
+    def __init__(self, path: Path, data: bytes, **options: object) -> None:
+        path.write_bytes(data)
+        super().__init__(scan(str(path), **options))  # type: ignore[arg-type]
+        position = 0
+        for item in self:
+            if isinstance(item, ScannedEntry):
+                assert item.position == position
+                position = item.end
+            elif item.skipped_bytes:
+                assert item.position == position
+                assert item.skipped_bytes > 0
+                position += item.skipped_bytes
+            else:
+                assert item.position + item.size_bytes == position
+        assert position == len(data)
+
+    @property
+    def damages(self) -> list[Damage]:
+        return [item for item in self if isinstance(item, Damage)]
+
+    @property
+    def kinds(self) -> list[tuple[DamageKind, int]]:
+        return [(damage.kind, damage.position) for damage in self.damages]
+
+    @property
+    def valid(self) -> list[int]:
+        return [item.position for item in self if isinstance(item, ScannedEntry) and item.is_valid]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "00000000000000000000.log"
+
+
+def joined(*parts: bytes) -> bytes:
+    return b"".join(parts)
+
+
+def patched(entries: list[bytes], number: int, at: int, data: bytes) -> bytes:
+    """The segment with some bytes of one entry replaced."""
+    entry = entries[number]
+    return joined(*entries[:number], entry[:at], data, entry[at + len(data) :], *entries[number + 1 :])
+
+
+# --- sound files
+
+
+def test_entries_of_all_formats_in_one_file_come_in_order(path: Path) -> None:
+    found = Found(path, joined(*MIXED), segment_base=0)
+    assert found.damages == []
+    assert found.valid == starts_of(MIXED)[:-1]
+    assert [item.magic for item in found if isinstance(item, ScannedEntry)] == [0] * 4 + [1] * 4 + [2] * 6
+
+
+def test_what_an_entry_shows_is_its_batch(path: Path) -> None:
+    path.write_bytes(joined(*MIXED))
+    for number, item in enumerate(scan(str(path))):
+        assert isinstance(item, ScannedEntry)
+        assert item.batch.to_bytes() == MIXED[number]
+        assert item.read(3, 20) == MIXED[number][3:23]
+        assert (item.end - item.position, item.is_whole, item.damages) == (len(MIXED[number]), True, ())
+
+
+def test_an_empty_file_holds_nothing(path: Path) -> None:
+    assert Found(path, b"") == []
+
+
+@given(shapes(), st.integers(0, 2**40))
+@ANY_DIRECTORY
+def test_a_sound_file_has_no_damage(path: Path, made: list[Shape], base_offset: int) -> None:
+    entries = make_entries(made, base_offset)
+    assert Found(path, joined(*entries), segment_base=base_offset).damages == []
+
+
+@pytest.mark.parametrize("size", [WINDOW_BYTES - 61, WINDOW_BYTES, WINDOW_BYTES + 1, 3 * WINDOW_BYTES])
+def test_entries_larger_than_the_window_come_whole(path: Path, size: int) -> None:
+    entries = make_entries(
+        [Shape(count=1, value_bytes=size), Shape(), Shape(1, count=1, value_bytes=size), Shape()]
+    )
+    path.write_bytes(joined(*entries))
+    taken = [item.load().to_bytes() for item in scan(str(path)) if isinstance(item, ScannedEntry)]
+    assert taken == entries
+
+
+@pytest.mark.parametrize("magic", [1, 2])
+def test_an_entry_above_the_limit_is_checked_but_not_kept(path: Path, magic: int) -> None:
+    entries = make_entries([Shape(), Shape(magic, count=1, value_bytes=WINDOW_BYTES), Shape()])
+    path.write_bytes(joined(*entries))
+    whole = []
+    for number, item in enumerate(scan(str(path), max_entry_bytes=1000)):
+        assert isinstance(item, ScannedEntry)
+        whole.append(item.is_whole)
+        assert item.is_valid
+        assert item.load().to_bytes() == entries[number]
+        assert item.read(4000, 100) == entries[number][4000:4100]
+    assert whole == [True, False, True]
+
+
+def test_a_scan_may_begin_and_end_at_any_entry(path: Path) -> None:
+    starts = starts_of(BATCHES)
+    path.write_bytes(joined(*BATCHES))
+    found = [item.position for item in scan(str(path), start=starts[2], end=starts[5])]
+    assert found == starts[2:5]
+
+
+def test_memory_does_not_depend_on_the_size_that_a_header_claims(path: Path) -> None:
+    claim = struct.pack(">qi", 0, 2**31 - 1) + bytes(4) + b"\x02"
+    found = Found(path, joined(*BATCHES, claim, bytes(1000)))
+    assert found.kinds == [(K.TRUNCATED_BATCH, starts_of(BATCHES)[-1])]
+
+
+# --- one field at a time
+
+
+@pytest.mark.parametrize("entries", [BATCHES, OLDER], ids=["batches", "older"])
+@pytest.mark.parametrize("bit", range(8))
+def test_a_flipped_bit_is_told_by_its_field(path: Path, entries: list[bytes], bit: int) -> None:
+    start = starts_of(entries)[2]
+    magic = entries[2][16]
+    for at in range(len(entries[2])):
+        data = patched(entries, 2, at, bytes((entries[2][at] ^ (1 << bit),)))
+        found = Found(path, data, resync=True, segment_base=0)
+        others = [position for position in starts_of(entries)[:-1] if position != start]
+        assert set(others) <= set(found.valid), at
+        if at < 8:
+            assert found.kinds in ([(K.BAD_OFFSET, start)], [(K.OFFSET_GOING_BACK, start)])
+        elif at < 12:
+            assert found.kinds == [(K.BAD_SIZE, start)]
+        elif at < 16 and magic == 2:
+            assert found.kinds == []  # the leader epoch stands outside the checksum
+        elif at == 16:
+            assert found.kinds == [(K.BAD_MAGIC, start)]
+        else:
+            assert found.kinds == [(K.BAD_CRC, start)]
+
+
+def test_the_bytes_and_what_they_should_be_are_named(path: Path) -> None:
+    start, size = starts_of(BATCHES)[2], len(BATCHES[2])
+    found = Found(path, patched(BATCHES, 2, 8, struct.pack(">i", size + 500)), resync=True)
+    (damage,) = found.damages
+    assert damage.field is not None
+    assert (damage.field.name, damage.field.position) == ("size", start + 8)
+    assert damage.field.raw == struct.pack(">i", size + 500)
+    assert (damage.expected, damage.found) == (size - 12, size + 500)
+    assert (damage.size_bytes, damage.skipped_bytes, damage.next_position) == (size, size, start + size)
+    assert damage.message == f"size {size + 500} should be {size - 12}: with it the checksum matches"
+    assert damage.what_follows == f"{size} bytes on, the next valid batch begins at position {start + size}"
+
+
+def test_a_size_that_lands_on_a_later_entry_is_told(path: Path) -> None:
+    entries = make_entries([Shape(count=1)] * 8)
+    size = len(entries[0])
+    found = Found(path, patched(entries, 2, 8, struct.pack(">i", 3 * size - 12)), resync=True)
+    assert found.kinds == [(K.BAD_SIZE, 2 * size)]
+    assert len(found.valid) == 7
+
+
+@pytest.mark.parametrize("shift", [-200, -7, 5, 300])
+@pytest.mark.parametrize("tail", [0, 4096])
+def test_the_size_of_the_last_entry_is_told_by_the_end(path: Path, shift: int, tail: int) -> None:
+    entries = make_entries([Shape(value_bytes=100)] * 3)
+    start = starts_of(entries)[2]
+    data = patched(entries, 2, 8, struct.pack(">i", len(entries[2]) - 12 + shift)) + bytes(tail)
+    kinds = Found(path, data, resync=True).kinds
+    assert kinds == [(K.BAD_SIZE, start), *([(K.ZERO_TAIL, len(data) - tail)] if tail else [])]
+
+
+CONTRADICTIONS = {
+    "a codec that is none": ({"attributes": 6}, K.BAD_ATTRIBUTES, "attributes"),
+    "bits nobody knows": ({"attributes": 0x180}, K.BAD_ATTRIBUTES, "attributes"),
+    "a negative last offset delta": (
+        {"last_offset_delta": -5, "count": 0},
+        K.BAD_OFFSET_DELTA,
+        "last offset delta",
+    ),
+    "more records than offsets": ({"last_offset_delta": 1, "count": 3}, K.BAD_COUNT, "record count"),
+    "a negative number of records": ({"count": -1, "last_offset_delta": 0}, K.BAD_COUNT, "record count"),
+    "more records than bytes": ({"count": 500, "last_offset_delta": 499}, K.BAD_COUNT, "record count"),
+    "a negative offset": ({"base_offset": -3}, K.BAD_OFFSET, "offset"),
+    "an offset beyond the segment": ({"base_offset": 2**31}, K.BAD_OFFSET, "offset"),
+}
+
+
+@pytest.mark.parametrize("case", CONTRADICTIONS)
+def test_a_header_that_contradicts_itself_is_told_though_its_checksum_matches(path: Path, case: str) -> None:
+    fields, kind, name = CONTRADICTIONS[case]
+    forged = forged_batch(b"0123456", **{"base_offset": 14, **fields})  # type: ignore[arg-type]
+    start = starts_of(BATCHES)[5]
+    found = Found(path, joined(*BATCHES[:5], forged, make_entry(Shape(), 600)), segment_base=0)
+    assert found.kinds == [(kind, start)]
+    assert found.damages[0].field is not None
+    assert found.damages[0].field.name == name
+    assert len(found.valid) == 7
+
+
+def test_an_older_entry_does_not_know_zstd(path: Path) -> None:
+    entry = bytearray(OLDER[1])
+    entry[17] = 4
+    struct.pack_into(">I", entry, 12, zlib.crc32(entry[16:]))
+    assert Found(path, bytes(entry)).kinds == [(K.BAD_ATTRIBUTES, 0)]
+
+
+# --- offsets
+
+
+def test_a_batch_that_is_there_twice_goes_back(path: Path) -> None:
+    starts = starts_of(BATCHES)
+    found = Found(path, joined(*BATCHES[:3], BATCHES[2], *BATCHES[3:]), segment_base=0)
+    assert found.kinds == [(K.OFFSET_GOING_BACK, starts[3])]
+    assert (found.damages[0].expected, found.damages[0].found) == ("9 or more", 5)
+
+
+def test_of_two_batches_that_changed_places_the_second_goes_back(path: Path) -> None:
+    found = Found(path, joined(BATCHES[0], BATCHES[2], BATCHES[1], *BATCHES[3:]), segment_base=0)
+    assert found.kinds == [(K.OFFSET_GOING_BACK, len(BATCHES[0]) + len(BATCHES[2]))]
+
+
+def test_an_offset_far_ahead_is_the_one_that_is_wrong_not_all_that_follow(path: Path) -> None:
+    found = Found(path, patched(BATCHES, 2, 0, struct.pack(">q", 1000)), segment_base=0)
+    assert found.kinds == [(K.BAD_OFFSET, starts_of(BATCHES)[2])]
+    assert found.damages[0].message == "offset 1000 should be 5: the next batch goes on from there"
+
+
+def test_gaps_that_compaction_left_are_no_damage(path: Path) -> None:
+    entries = make_entries([Shape(gap=5 * number) for number in range(5)], 100)
+    assert Found(path, joined(*entries), segment_base=50).damages == []
+
+
+def test_offsets_below_the_segment_are_told(path: Path) -> None:
+    found = Found(path, joined(*BATCHES), segment_base=100)
+    assert found.kinds[0] == (K.BAD_OFFSET, 0)
+    assert found.damages[0].message == "offset 0 is below 100, where the segment begins"
+
+
+# --- bytes that are missing, too many, or others
+
+
+@pytest.mark.parametrize("entries", [BATCHES, OLDER, MIXED], ids=["batches", "older", "mixed"])
+def test_a_file_cut_anywhere_keeps_what_was_whole(path: Path, entries: list[bytes]) -> None:
+    starts = starts_of(entries)
+    data = joined(*entries[:4])
+    for size in range(len(data)):
+        found = Found(path, data[:size], end=size)
+        whole = [start for start, end in pairwise(starts) if end <= size]
+        assert found.valid == whole
+        rest = size - (starts[len(whole)])
+        if not rest:
+            assert found.kinds == []
+        elif not any(data[starts[len(whole)] : size]):
+            assert found.kinds == [(K.ZERO_TAIL, size - rest)]
+        else:
+            header = (18, 26, 61)[entries[len(whole)][16]]
+            kind = K.TRUNCATED_HEADER if rest < header else K.TRUNCATED_BATCH
+            assert found.kinds == [(kind, size - rest)]
+            assert found.damages[0].size_bytes == found.damages[0].skipped_bytes == rest
+
+
+@pytest.mark.parametrize("zeros", [1, 16, 17, 5000, 3 * WINDOW_BYTES])
+def test_zeros_at_the_end_are_reserved_space(path: Path, zeros: int) -> None:
+    found = Found(path, joined(*BATCHES) + bytes(zeros))
+    (damage,) = found.damages
+    assert (damage.kind, damage.is_harmless, damage.size_bytes) == (K.ZERO_TAIL, True, zeros)
+    assert damage.message == f"{zeros} bytes of zeros up to the end"
+
+
+def test_zeros_between_batches_are_damage(path: Path) -> None:
+    starts = starts_of(BATCHES)
+    found = Found(path, joined(*BATCHES[:3], bytes(4096), *BATCHES[3:]), resync=True)
+    assert found.kinds == [(K.ZEROS, starts[3])]
+    assert (found.damages[0].skipped_bytes, found.damages[0].is_harmless) == (4096, False)
+    assert len(found.valid) == 6
+
+
+def test_a_batch_of_which_only_the_beginning_reached_reserved_space_is_torn(path: Path) -> None:
+    entries = make_entries([Shape(value_bytes=400)] * 3)
+    start = starts_of(entries)[2]
+    found = Found(path, joined(*entries[:2], entries[2][:200]) + bytes(8000))
+    assert found.kinds == [(K.TRUNCATED_BATCH, start), (K.ZERO_TAIL, start + len(entries[2]))]
+    assert found.damages[0].found == 200
+
+
+def test_bytes_missing_inside_a_batch_make_it_end_too_early(path: Path) -> None:
+    start = starts_of(BATCHES)[2]
+    found = Found(path, joined(*BATCHES[:2], BATCHES[2][:70], *BATCHES[3:]), resync=True)
+    assert found.kinds == [(K.TRUNCATED_BATCH, start)]
+    assert (found.damages[0].expected, found.damages[0].found) == (len(BATCHES[2]), 70)
+    assert len(found.valid) == 5
+
+
+def test_bytes_between_batches_are_garbage(path: Path) -> None:
+    start = starts_of(BATCHES)[3]
+    noise = b"\xee" * 200
+    found = Found(path, joined(*BATCHES[:3], noise, *BATCHES[3:]), resync=True)
+    assert found.kinds == [(K.GARBAGE, start)]
+    assert (found.damages[0].skipped_bytes, len(found.valid)) == (200, 6)
+    assert Found(path, joined(*BATCHES, noise), resync=True).kinds == [
+        (K.GARBAGE_TAIL, starts_of(BATCHES)[-1])
+    ]
+
+
+def test_without_resync_the_first_place_that_is_no_entry_is_the_last_thing_told(path: Path) -> None:
+    start = starts_of(BATCHES)[3]
+    data = joined(*BATCHES[:3], b"\xee" * 200, *BATCHES[3:])
+    found = Found(path, data)
+    assert found.kinds == [(K.GARBAGE, start)]
+    assert found.damages[0].skipped_bytes == len(data) - start
+    assert found.damages[0].next_position == start + 200
+
+
+def test_a_batch_inside_a_record_is_not_taken_for_the_next_one(path: Path) -> None:
+    inner = make_entry(Shape(), 0)
+    entries = make_entries([Shape(), Shape(), Shape()])
+    builder_value = inner + b"x" * 30
+    outer = _batch_with_value(builder_value, 3)
+    data = joined(entries[0], outer[:8], struct.pack(">i", 2**30), outer[12:], make_entry(Shape(), 4))
+    found = Found(path, data, resync=True, segment_base=0)
+    assert found.kinds == [(K.BAD_SIZE, len(entries[0]))]
+    assert found.valid == [0, len(entries[0]) + len(outer)]
+
+
+def _batch_with_value(value: bytes, base_offset: int) -> bytes:
+    from kcli.protocol.record_batch_builder import RecordBatchBuilder
+
+    builder = RecordBatchBuilder(base_offset=base_offset)
+    builder.append(1, None, value)
+    return bytes(builder.build())
+
+
+# --- files that change
+
+
+def test_a_last_entry_being_written_counts_whole_and_what_comes_later_does_not(path: Path) -> None:
+    path.write_bytes(joined(*BATCHES[:3], BATCHES[3][:40]))
+    items = scan(str(path))
+    taken = [next(items)]
+    with path.open("ab") as file:
+        file.write(BATCHES[3][40:] + BATCHES[4])
+    taken += items
+    assert [type(item) for item in taken] == [ScannedEntry] * 4
+    assert [item.position for item in taken] == starts_of(BATCHES)[:4]
+
+
+def test_a_last_entry_being_written_into_reserved_space_counts_whole(path: Path) -> None:
+    written = joined(*BATCHES[:3])
+    path.write_bytes(written + BATCHES[3][:70] + bytes(4000))
+    items = scan(str(path))
+    taken = [next(items)]
+    with path.open("r+b") as file:
+        file.seek(len(written))
+        file.write(BATCHES[3])
+    os.utime(path, ns=(1, 1))
+    taken += items
+    assert [type(item) for item in taken] == [ScannedEntry] * 4 + [Damage]
+
+
+def test_a_file_that_is_cut_while_it_is_read_ends_there(path: Path) -> None:
+    data = joined(*make_entries([Shape(value_bytes=1000)] * 1000))
+    path.write_bytes(data)
+    items = scan(str(path))
+    taken = [next(items)]
+    os.truncate(path, len(data) // 2)
+    taken += items
+    assert sum(isinstance(item, Damage) for item in taken) <= 1
+    assert all(item.is_valid for item in taken if isinstance(item, ScannedEntry))
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo], ids=["directory", "pipe"])
+def test_what_is_no_file_is_refused(path: Path, make: object) -> None:
+    make(path)  # type: ignore[operator]
+    with pytest.raises(OSError, match=r"directory|argument"):
+        next(scan(str(path)))
+
+
+# --- random damage
+
+
+@given(shapes(), st.lists(harms(), min_size=1, max_size=3), st.booleans())
+@example([Shape(), Shape()], [Harm("swap", 0.0, 0.9, 0)], True)
+@ANY_DIRECTORY
+def test_random_damage_leaves_no_byte_unaccounted_for(
+    path: Path, made: list[Shape], done: list[Harm], resync: bool
+) -> None:
+    entries = make_entries(made)
+    starts = starts_of(entries)
+    data, first = joined(*entries), len(joined(*entries))
+    for each in done:
+        data, at = harm(data, each)
+        first = min(first, at)
+    found = Found(path, data, resync=resync, segment_base=0, end=len(data))
+    whole = [start for start, end in pairwise(starts) if end <= first]
+    assert found.valid[: len(whole)] == whole
+    for item in found:
+        if isinstance(item, ScannedEntry) and not item.is_valid:
+            assert item.damages
+
+
+@given(shapes(3), st.data())
+@ANY_DIRECTORY
+def test_all_entries_but_a_damaged_one_are_found(path: Path, made: list[Shape], data: st.DataObject) -> None:
+    entries = make_entries(made)
+    number = data.draw(st.integers(0, len(entries) - 1))
+    at = data.draw(st.integers(0, len(entries[number]) - 1))
+    value = data.draw(st.integers(0, 255))
+    changed = patched(entries, number, at, bytes((value,)))
+    found = Found(path, changed, resync=True, segment_base=0)
+    starts = starts_of(entries)
+    others = set(starts[:-1]) - {starts[number]}
+    assert others <= set(found.valid)
+    outside_of_the_checksum = made[number].magic == 2 and 12 <= at < 16
+    offset = at < 8
+    if changed != joined(*entries) and not outside_of_the_checksum and not offset:
+        assert [damage.position for damage in found.damages] == [starts[number]]
+
+
+# --- time
+
+
+HOSTILE = {
+    "noise": lambda noise: noise.randbytes(2**21),
+    "zeros, then one": lambda noise: bytes(2**21) + b"\x01",
+    "twos": lambda noise: b"\x02" * 2**21,
+    "magic and zeros": lambda noise: (b"\x02" + bytes(16)) * 2**17,
+    "headers of batches that reach to the end": lambda noise: _decoys(noise, 2**21),
+    "headers of small batches": lambda noise: _decoys(noise, 2000),
+    "older entries": lambda noise: OLDER[0][:-1] * (2**21 // len(OLDER[0])),
+}
+
+
+def _decoys(noise: random.Random, claim: int) -> bytes:
+    header = bytearray(BATCHES[0][:61])
+    parts = []
+    for number in range(2**21 // 61):
+        struct.pack_into(">qi", header, 0, number, min(claim, 2**21 - 61 * number - 100) % 2**31)
+        parts.append(bytes(header))
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_garbage_takes_time_in_proportion_to_its_size(path: Path, kind: str) -> None:
+    data = HOSTILE[kind](random.Random(7))
+    began = time.process_time()
+    Found(path, joined(BATCHES[0], data, BATCHES[1]), resync=True)
+    assert time.process_time() - began < 5  # two mebibytes; seconds would be hours for a segment
