@@ -9,11 +9,11 @@ of garbage made to look like headers, takes time in proportion to its size.
 from __future__ import annotations
 
 import re
-from heapq import merge
+from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record_batch_header import HEADER_SIZE, MAGIC_POSITION
-from kcli.storage.entry_head import EntryHead, crc_of, plausible_head
+from kcli.protocol.record_batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
+from kcli.storage.entry_head import HEADER_SIZES, EntryHead, crc_of, plausible_head
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,15 +23,21 @@ if TYPE_CHECKING:
 _FIRST_WINDOW_BYTES = 16 * 1024
 _WINDOW_BYTES = 1024 * 1024
 _BLOCK_BYTES = 4096
-_CHECKSUM_FACTOR = 8
+_CHECKSUM_FACTOR = 4
+_SMALL_BYTES = 16 * 1024
 _CHECKSUM_ALLOWANCE = 64 * 1024 * 1024
 
-# From the magic on: checksum, attributes, last offset delta, timestamps and producer, record count.
-_BATCH = re.compile(rb"\x02.{4}\x00[\x00-\x7f][\x00-\x7f].{33}[\x00-\x7f]", re.DOTALL)
-# Not a size below 14, then the checksum; magic, attributes, timestamp, length of the key.
+_OFFSET_AND_SIZE = Struct(">qi")
+_LENGTH = Struct(">i")
+
+# Both match the magic alone, so that matches may overlap. Behind a batch's: checksum, attributes, last offset
+# delta, timestamps and producer, record count.
+_BATCH = re.compile(rb"\x02(?=.{4}\x00[\x00-\x7f][\x00-\x7f].{33}[\x00-\x7f])", re.DOTALL)
+# Before the other magic, a size of 14 at least and the checksum; behind it attributes, timestamp, key length.
+_KEY = rb"(?:\xff\xff\xff\xff|[\x00-\x7f])"
 _LEGACY = re.compile(
-    rb"(?:\x00[\x00-\x03]|\x01[\x00-\x03\x08-\x0b].{8})(?:\xff{4}|[\x00-\x7f])"
-    rb"(?<!\x00\x00\x00[\x00-\x0d].{4}\x00[\x00-\x03][\x00-\x7f])",
+    rb"[\x00\x01](?<=[\x00-\x7f].{8})(?<!\x00\x00\x00[\x00-\x0d].{5})"
+    rb"(?:(?<=\x00)(?=[\x00-\x03]" + _KEY + rb")|(?<=\x01)(?=[\x00-\x03\x08-\x0b].{8}" + _KEY + rb"))",
     re.DOTALL,
 )
 
@@ -67,9 +73,9 @@ class EntrySearch:
 
     def affords(self, size: int) -> bool:
         """Whether a checksum of so many bytes may be taken; if so it counts as taken."""
-        if size > self._allowance:
+        if size > max(self._allowance, _SMALL_BYTES):
             return False
-        self._allowance -= size
+        self._allowance = max(self._allowance - size, 0)
         return True
 
     def earn(self, size: int) -> None:
@@ -85,7 +91,8 @@ class EntrySearch:
                 return None
             self.earn(min(len(data), window))
             for low, high in _mixed_stretches(data):
-                for at in _candidates(data, low, min(high, window)):
+                high = min(high, window)
+                for at in _candidates(data, low, high, file.end - position, self._highest):
                     head = plausible_head(data, at, position + at, file.end)
                     if head is not None and self._is_valid(head, expected):
                         return head
@@ -125,17 +132,49 @@ def _mixed_stretches(data: bytes) -> Iterator[tuple[int, int]]:
         yield low, len(data)
 
 
-def _candidates(data: bytes, low: int, high: int) -> Iterator[int]:
-    """Yield, in order, where in [low, high) an entry of any format may begin."""
+def _candidates(data: bytes, low: int, high: int, room: int, highest: int) -> Iterator[int]:
+    """Yield, in order, where in [low, high) an entry of any format may begin, by its first bytes.
+
+    The file ends `room` bytes behind the beginning of `data`. Garbage of the right kind has one such place in
+    every few bytes, so what the patterns cannot tell is looked at in line.
+    """
     stop = min(high + MAGIC_POSITION + HEADER_SIZE, len(data))
-    return merge(_matches(_BATCH, data, low, high, stop), _matches(_LEGACY, data, low, high, stop))
+    room -= LOG_OVERHEAD
+    batches = _batches(data, low, high, stop)
+    batch = next(batches, high)
+    for match in _LEGACY.finditer(data, low + MAGIC_POSITION, stop):
+        at = match.start() - MAGIC_POSITION
+        if at >= high:
+            break
+        offset, size = _OFFSET_AND_SIZE.unpack_from(data, at)
+        if size <= room - at and 0 <= offset <= highest and _fills(data, at, size):
+            while batch < at:
+                yield batch
+                batch = next(batches, high)
+            yield at
+    while batch < high:
+        yield batch
+        batch = next(batches, high)
 
 
-def _matches(pattern: re.Pattern[bytes], data: bytes, low: int, high: int, stop: int) -> Iterator[int]:
-    match = pattern.search(data, low + MAGIC_POSITION, stop)
-    while match is not None:
-        start = match.start()
-        if start - MAGIC_POSITION >= high:
-            return
-        yield start - MAGIC_POSITION
-        match = pattern.search(data, start + 1, stop)
+def _batches(data: bytes, low: int, high: int, stop: int) -> Iterator[int]:
+    for match in _BATCH.finditer(data, low + MAGIC_POSITION, stop):
+        at = match.start() - MAGIC_POSITION
+        if at < high:
+            yield at
+
+
+def _fills(data: bytes, at: int, length: int) -> bool:
+    """Whether key and value fill an older entry whose size field is `length`, as far as `data` tells."""
+    key_at = at + HEADER_SIZES[data[at + MAGIC_POSITION]]
+    end = at + LOG_OVERHEAD + length
+    if key_at + 4 > len(data):
+        return True
+    (key_size,) = _LENGTH.unpack_from(data, key_at)
+    value_at = key_at + 4 + key_size if key_size > 0 else key_at + 4
+    if value_at + 4 > end or key_size < -1:
+        return False
+    if value_at + 4 > len(data):
+        return True
+    (value_size,) = _LENGTH.unpack_from(data, value_at)
+    return bool(value_at + 4 + (value_size if value_size > 0 else 0) == end)
