@@ -1,0 +1,184 @@
+"""dump-log and verify-index beside Apache Kafka's dump tool, on the same large segment, start-up included.
+
+`KCLI_FORENSICS_MB` is the size of the segments, 1000 unless it says otherwise. All files are in the page
+cache. The limit is to read the file and make its CRC-32C, and no more; compared with it is a command's
+time less that for a segment of one batch, which is its start-up.
+
+"verify" is `kcli verify-index` of the partition; Apache's tool has to be asked for as much: to read the log,
+whose batches it checks, and to verify the offset index. With the time index it decompresses every batch that
+is in it, so that is a row of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from kcli.protocol.compression import Codec
+from tests.benchmarks.segments import Segment, write_segment
+from tests.benchmarks.table import Gate, Table
+from tests.support.toolchain import java_libraries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+MEGABYTE = 1_000_000
+SIZE_BYTES = int(os.environ.get("KCLI_FORENSICS_MB", "1000")) * MEGABYTE
+CASES = tuple((size, codec) for size in (100, 1000) for codec in (Codec.NONE, Codec.LZ4, Codec.ZSTD))
+ROUNDS = 3
+PRINTING_ROUNDS = 1
+CHUNK_BYTES = 1 << 16
+
+APACHE_OPTIONS = ("-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+"""The defaults of kafka-run-class.sh."""
+
+LEAST_TIMES_APACHE = 5.0
+LEAST_OF_LIMIT = 0.5
+MOST_FIRST_LINE_SECONDS = 0.3
+MOST_PEAK_MB = 80.0
+
+
+@dataclass(slots=True)
+class Runs:
+    """What the runs of one command took."""
+
+    seconds: list[float] = field(default_factory=list)
+    first_line: list[float] = field(default_factory=list)
+    peak_bytes: int = 0
+    start_seconds: float = 0.0
+    """What a segment of one batch takes."""
+
+    def throughput(self, size_bytes: int) -> float:
+        """Megabytes a second of the median run."""
+        return size_bytes / MEGABYTE / median(self.seconds)
+
+    def net_throughput(self, size_bytes: int) -> float:
+        """That without start-up."""
+        return size_bytes / MEGABYTE / max(median(self.seconds) - self.start_seconds, 1e-9)
+
+
+def run() -> list[Table]:
+    """Measure every kind of segment."""
+    return [_measure(record_bytes, codec) for record_bytes, codec in CASES]
+
+
+def _measure(record_bytes: int, codec: Codec) -> Table:
+    with tempfile.TemporaryDirectory(prefix="kcli-forensics-") as directory:
+        segment = write_segment(Path(directory) / "bench-0", SIZE_BYTES, record_bytes, codec)
+        small = write_segment(Path(directory) / "small-0", 1, record_bytes, codec)
+        limit = (
+            segment.size_bytes / MEGABYTE / median(_seconds(segment.read_and_check) for _ in range(ROUNDS))
+        )
+        found = _run_in_turn(_shallow_commands(segment), ROUNDS)
+        found |= _run_in_turn(_printing_commands(segment), PRINTING_ROUNDS)
+        commands = _shallow_commands(small) | _printing_commands(small)
+        start = _run_in_turn(commands, ROUNDS)
+        for name, runs in found.items():
+            runs.start_seconds = median(start[name].seconds)
+        return _table(segment, f"{record_bytes} B records, {codec.name.lower()}", limit, found)
+
+
+def _shallow_commands(segment: Segment) -> dict[str, list[str]]:
+    log, index, times = str(segment.log), str(segment.index), str(segment.time_index)
+    return {
+        "dump-log": _kcli("dump-log", "-o", "text", log),
+        "dump-log, Apache": _apache("--files", log),
+        "verify-index": _kcli("verify-index", "-o", "text", str(segment.log.parent)),
+        "verify-index, Apache": _apache("--files", f"{log},{index}", "--verify-index-only"),
+        "time index too, Apache": _apache("--files", f"{log},{index},{times}", "--verify-index-only"),
+    }
+
+
+def _printing_commands(segment: Segment) -> dict[str, list[str]]:
+    return {
+        "--print-data-log": _kcli("dump-log", "-o", "text", "--print-data-log", str(segment.log)),
+        "--print-data-log, Apache": _apache("--files", str(segment.log), "--print-data-log"),
+    }
+
+
+def _kcli(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "kcli", *arguments]
+
+
+def _apache(*arguments: str) -> list[str]:
+    path = f"{java_libraries() / 'apache-kafka'}/*"
+    return ["java", *APACHE_OPTIONS, "-cp", path, "org.apache.kafka.tools.DumpLogSegments", *arguments]
+
+
+def _run_in_turn(commands: dict[str, list[str]], rounds: int) -> dict[str, Runs]:
+    found = {name: Runs() for name in commands}
+    for _ in range(rounds):
+        for name, command in commands.items():
+            _run(command, found[name])
+    return found
+
+
+def _run(command: Sequence[str], runs: Runs) -> None:
+    """Run a command to its end and read what it says; it must succeed."""
+    begun = time.perf_counter()
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        runs.first_line.append(time.perf_counter() - begun)
+        while process.stdout.read(CHUNK_BYTES):
+            pass
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    runs.seconds.append(time.perf_counter() - begun)
+    runs.peak_bytes = max(runs.peak_bytes, usage.ru_maxrss * 1024)
+    if process.returncode != 0:
+        raise RuntimeError(f"ended with {process.returncode}: {' '.join(command)}")
+
+
+def _seconds(work: Callable[[], None]) -> float:
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def _table(segment: Segment, what: str, limit: float, found: dict[str, Runs]) -> Table:
+    size = segment.size_bytes
+    table = Table(
+        f"forensics, {what}, {size / MEGABYTE:.0f} MB",
+        ("", "s", "MB/s", "start s", "net / limit", "first line s", "peak MB"),
+    )
+    for name, runs in found.items():
+        speed = runs.throughput(size)
+        first, peak = median(runs.first_line), runs.peak_bytes / MEGABYTE
+        net = runs.net_throughput(size) / limit
+        table.add(name, median(runs.seconds), speed, runs.start_seconds, net, first, peak)
+    table.add("read and CRC", size / MEGABYTE / limit, limit, "", 1.0, "", "")
+    gate = partial(_gates, size, limit, found)
+    table.gates += [
+        *gate("dump-log", LEAST_TIMES_APACHE),
+        *gate("verify-index", LEAST_TIMES_APACHE),
+        *gate("--print-data-log", 1.0),
+    ]
+    table.notes.append(f"{segment.batches} batches, {segment.records} records")
+    return table
+
+
+def _gates(size: int, limit: float, found: dict[str, Runs], name: str, times_apache: float) -> list[Gate]:
+    runs, apache = found[name], found[f"{name}, Apache"]
+    speed = runs.throughput(size)
+    gates = [
+        Gate(f"{name} / Apache", speed / apache.throughput(size), times_apache, at_least=True),
+        Gate(f"{name}, peak MB", runs.peak_bytes / MEGABYTE, MOST_PEAK_MB),
+    ]
+    if name != "verify-index":
+        gates.append(Gate(f"{name}, first line s", median(runs.first_line), MOST_FIRST_LINE_SECONDS))
+    if times_apache > 1:
+        gates.append(
+            Gate(f"{name}, net / limit", runs.net_throughput(size) / limit, LEAST_OF_LIMIT, at_least=True)
+        )
+    return gates
