@@ -200,7 +200,7 @@ class ConsumerGroups:
             for member in group.members.values():
                 timeout_ms = self._keeper.session_timeout_ms(group.group_id, member)
                 effects += self._timers.hear(now, group.group_id, member.member_id, timeout_ms)
-                if member.state is MemberState.UNREVOKED_PARTITIONS and member.classic is None:
+                if member.revoking and member.classic is None:
                     effects += self._timers.start(
                         Wait.REBALANCE,
                         group.group_id,

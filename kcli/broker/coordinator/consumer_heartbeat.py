@@ -91,21 +91,23 @@ def said_by(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: ClientInfo
 ) -> ConsumerMember:
     """Return the member with what its request says of it; the same object if that is nothing new."""
-    names, regex, timeout_ms = (
-        request.subscribed_topic_names,
-        request.subscribed_topic_regex,
-        request.rebalance_timeout_ms,
-    )
+    names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
+    assignor, rack_id, timeout_ms = request.server_assignor, request.rack_id, request.rebalance_timeout_ms
+    says_nothing = names is None and regex is None and assignor is None and rack_id is None
+    if says_nothing and timeout_ms == NO_TIMEOUT:
+        is_known = request.instance_id is None or request.instance_id == member.instance_id
+        if is_known and member.classic is None and client == (member.client_id, member.client_host):
+            return member
     said = replace(
         member,
         instance_id=member.instance_id if request.instance_id is None else request.instance_id,
-        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rack_id=member.rack_id if rack_id is None else rack_id,
         rebalance_timeout_ms=member.rebalance_timeout_ms if timeout_ms == NO_TIMEOUT else timeout_ms,
         client_id=client.client_id,
         client_host=client.host,
         topics=member.topics if names is None else frozenset(names),
         regex=member.regex if regex is None else regex,
-        assignor=member.assignor if request.server_assignor is None else request.server_assignor,
+        assignor=member.assignor if assignor is None else assignor,
         classic=None,
     )
     return member if said == member else said
