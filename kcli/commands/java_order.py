@@ -24,8 +24,23 @@ def partition_hash(topic_partition: tuple[str, int]) -> int:
 
 def hash_map_order(keys: Collection[Key], hash_code: Callable[[Key], int]) -> list[Key]:
     """Return `keys`, given in the order they are put, as a `HashMap` of default size lists them."""
+    return _by_bucket(keys, hash_code, len(keys))
+
+
+def computed_map_order(
+    keys: Collection[Key], hash_code: Callable[[Key], int], *, asked_again: bool
+) -> list[Key]:
+    """Return `keys` as a `HashMap` lists them that was filled by `computeIfAbsent`.
+
+    That puts a key in front of its bucket, and lets the table grow when it is called the next time only:
+    `asked_again` says whether it was called after the last key was put.
+    """
+    return _by_bucket(list(keys)[::-1], hash_code, len(keys) - (not asked_again))
+
+
+def _by_bucket(keys: Collection[Key], hash_code: Callable[[Key], int], size: int) -> list[Key]:
     table = SMALLEST_TABLE
-    while len(keys) > table * 3 // 4:
+    while size > table * 3 // 4:
         table *= 2
 
     def bucket(key: Key) -> int:
