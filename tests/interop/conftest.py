@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.apache_kafka import ApacheKafka, KafkaTools
+from tests.support.forensic_corpus import Corpus, forensic_corpus
 from tests.support.group_members import MemberPrograms, Members
 from tests.support.group_tool import GroupTool
 from tests.support.kcli_broker import KcliBroker
@@ -54,6 +55,12 @@ def kafka_tool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaTools]
     tools = KafkaTools(tmp_path_factory.mktemp("kafka-tools"))
     yield tools
     tools.close()
+
+
+@pytest.fixture(scope="session")
+def corpus(kafka_tool: KafkaTools) -> Corpus:
+    """Log directories that Apache Kafka wrote, to be read only."""
+    return forensic_corpus(kafka_tool)
 
 
 @pytest.fixture(scope="session")
