@@ -49,9 +49,9 @@ class Codec(IntEnum):
 # Indexing a tuple costs a tenth of calling the enum.
 _CODECS = tuple(Codec)
 
-_GZIP_WINDOW_BITS = 31
-_XERIAL_MAGIC = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
+GZIP_WINDOW_BITS = 31
+XERIAL_MAGIC = b"\x82SNAPPY\x00"
+XERIAL_HEADER = XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_SIZE = 32 * 1024
 _BLOCK_LENGTH = Struct(">i")
 # The densest snappy element copies 64 bytes for 3; a block that claims more than that is not one.
@@ -67,7 +67,7 @@ def compress(codec: Codec, data: Buffer, level: int | None = None, *, magic: int
         case Codec.NONE:
             return bytes(data)
         case Codec.GZIP:
-            compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _GZIP_WINDOW_BITS)
+            compressor = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, GZIP_WINDOW_BITS)
             return compressor.compress(data) + compressor.flush()
         case Codec.SNAPPY:
             return _compress_snappy(data)
@@ -117,7 +117,7 @@ def _decompress_gzip(data: Buffer, max_size: int) -> bytes:
     room = max_size
     rest = bytes(data)
     while True:
-        member = zlib.decompressobj(_GZIP_WINDOW_BITS)
+        member = zlib.decompressobj(GZIP_WINDOW_BITS)
         try:
             # One byte more than there is room for tells a full buffer from an overflow.
             part = member.decompress(rest, room + 1)
@@ -138,7 +138,7 @@ def _compress_snappy(data: Buffer) -> bytes:
     from snappy import compress as compress_block  # type: ignore[import-untyped]  # ships no types
 
     view = memoryview(data)
-    parts = [_XERIAL_HEADER]
+    parts = [XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK_SIZE):
         block = compress_block(view[start : start + _XERIAL_BLOCK_SIZE])
         parts.append(_BLOCK_LENGTH.pack(len(block)))
@@ -147,11 +147,11 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 
 def _decompress_snappy(data: memoryview, max_size: int) -> bytes:
-    if data[: len(_XERIAL_MAGIC)] != _XERIAL_MAGIC:
+    if data[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
         return _decompress_snappy_block(data, max_size, max_size)
     parts = []
     room = max_size
-    position = len(_XERIAL_HEADER)
+    position = len(XERIAL_HEADER)
     end = len(data)
     while position < end:
         if end - position < _BLOCK_LENGTH.size:

@@ -23,6 +23,8 @@ from kcli.protocol.compression import too_large
 from kcli.protocol.record import CorruptRecord
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kcli.protocol.record import Buffer
 
 _MAGIC_SIZE = 4
@@ -69,6 +71,31 @@ def decompress_lz4(data: Buffer, max_size: int, *, magic: int) -> bytes:
         frame = b""
         chunk *= 2
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def decompressed_lz4(pieces: Iterator[Buffer], piece_bytes: int, *, magic: int) -> Iterator[bytes]:
+    """Yield the content of the frame that `pieces` make up, in pieces of at most `piece_bytes`.
+
+    The first piece must hold the frame's header. Raises `CorruptRecord`.
+    """
+    decompressor = lz4.frame.LZ4FrameDecompressor()
+    is_first = True
+    for piece in pieces:
+        if is_first and magic == 0:
+            piece = _with_header_checksum(bytes(piece), hashed_from=_MAGIC_SIZE)
+        is_first = False
+        while not decompressor.eof:
+            try:
+                data = decompressor.decompress(piece, piece_bytes)
+            except RuntimeError as error:
+                raise CorruptRecord(f"damaged lz4 data: {error}") from error
+            if data:
+                yield data
+            if decompressor.needs_input:
+                break
+            piece = b""
+    if not decompressor.eof:
+        raise CorruptRecord("damaged lz4 data: it ends too early")
 
 
 def _with_header_checksum(frame: bytes, *, hashed_from: int) -> bytes:

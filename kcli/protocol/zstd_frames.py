@@ -53,6 +53,21 @@ def decompress_zstd(data: Buffer, max_size: int) -> bytes:
         raise _damaged(error) from error
 
 
+def decompress_zstd_once(data: Buffer, max_size: int) -> memoryview:
+    """The content of all frames in `data`, held only once, whereas `decompress_zstd` copies what it returns.
+
+    Raises `CorruptRecord`, and `TooMuchData` where the frames may hold more than `max_size`.
+    """
+    _, most = content_bounds(data)
+    if most > max_size:
+        raise too_large(max_size)
+    room = bytearray(most)
+    try:
+        return memoryview(room)[: cramjam.zstd.decompress_into(data, room)]
+    except cramjam.DecompressionError as error:
+        raise _damaged(error) from error
+
+
 def _decompress_within(data: Buffer, max_size: int) -> bytes:
     """Content that may or may not exceed `max_size`, into buffers that grow with what is really there."""
     size = min(max_size, max(_MAX_BLOCK_SIZE, 8 * len(data)))

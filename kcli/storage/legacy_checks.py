@@ -1,0 +1,153 @@
+"""LegacyRecords: the entries inside a wrapper of magic 0 or 1, gone through as their bytes come in.
+
+Each has a checksum of its own. Offsets are absolute in magic 0, where the last is the wrapper's; in magic 1
+they count from the first one.
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.protocol.message_set import MIN_SIZES, LegacyEntry
+from kcli.protocol.record import CorruptRecord, TooMuchData
+from kcli.protocol.record_batch_header import LOG_OVERHEAD
+from kcli.storage.damage import DamageKind
+from kcli.storage.entry_head import HEADER_SIZES
+
+if TYPE_CHECKING:
+    from kcli.protocol.record import Buffer
+    from kcli.storage.record_findings import RecordFindings
+    from kcli.storage.scanned_entry import ScannedEntry
+
+_LENGTH = Struct(">i")
+_CRC_START = 16
+
+
+class LegacyRecords:
+    """The entries inside `wrapper`: `feed` what they are made of, then `finish`."""
+
+    __slots__ = ("_count", "_findings", "_held", "_is_lost", "_largest", "_last", "_taken", "_wrapper")
+
+    def __init__(self, wrapper: LegacyEntry, findings: RecordFindings) -> None:
+        self._wrapper = wrapper
+        self._findings = findings
+        # What was fed and not yet gone through, behind `_taken` bytes that were.
+        self._held = b""
+        self._taken = 0
+        self._count = 0
+        self._last = -1
+        self._largest: int | None = None
+        self._is_lost = False
+
+    def feed(self, piece: Buffer, max_bytes: int) -> None:
+        """Go through the entries that are whole now. Raises `TooMuchData` at one above `max_bytes`."""
+        if self._is_lost or self._findings.are_enough:
+            return
+        data = self._held + bytes(piece) if self._held else bytes(piece)
+        at = 0
+        while at + LOG_OVERHEAD <= len(data):
+            (size,) = _LENGTH.unpack_from(data, at + 8)
+            if size < MIN_SIZES[0]:
+                self._lose(f"a size of {size} is too small")
+                return
+            if size > max_bytes:
+                raise TooMuchData(f"an entry of {size} bytes")
+            end = at + LOG_OVERHEAD + size
+            if end > len(data):
+                break
+            self._check(data, at, end)
+            self._count += 1
+            at = end
+        self._held = data[at:]
+        self._taken += at
+
+    def finish(self) -> int | None:
+        """Return the largest timestamp, None if that is not known, when all entries were fed."""
+        findings, wrapper = self._findings, self._wrapper
+        if self._is_lost or findings.are_enough:
+            return None
+        if self._held:
+            self._lose(f"{len(self._held)} bytes are left of it")
+            return None
+        if not self._count:
+            findings.add(DamageKind.BAD_COUNT, "a wrapper without entries", expected="1 or more", found=0)
+        elif wrapper.magic == 0 and self._last != wrapper.offset:
+            self._add_last("is not that of its wrapper")
+        elif wrapper.magic == 1 and self._last > wrapper.offset:
+            self._add_last("counts more than there are before that of its wrapper")
+        return None if findings.damages else self._largest
+
+    def _check(self, data: bytes, at: int, end: int) -> None:
+        wrapper = self._wrapper
+        try:
+            entry = LegacyEntry(data, at)
+            if entry.magic != wrapper.magic:
+                raise CorruptRecord(f"magic {entry.magic} inside magic {wrapper.magic}")
+            if entry.is_compressed:
+                raise CorruptRecord("a wrapper inside a wrapper")
+            computed = zlib.crc32(memoryview(data)[at + _CRC_START : end])
+            if computed != entry.crc:
+                self._add(
+                    DamageKind.BAD_RECORD_CRC,
+                    f"checksum {entry.crc:#010x} in it, {computed:#010x} of its bytes",
+                    expected=entry.crc,
+                    found=computed,
+                )
+            entry.key_and_value()
+        except CorruptRecord as error:
+            self._add(DamageKind.BAD_RECORD, error.message)
+            return
+        if entry.offset <= self._last:
+            self._add(DamageKind.BAD_OFFSET_DELTA, f"offset {entry.offset} comes after {self._last}")
+        self._last = entry.offset
+        if self._largest is None or entry.timestamp > self._largest:
+            self._largest = entry.timestamp
+
+    def _lose(self, why: str) -> None:
+        """Give up: where the next entry begins is not known."""
+        self._is_lost = True
+        self._add(DamageKind.BAD_RECORD, why)
+
+    def _add_last(self, why: str) -> None:
+        self._findings.add(
+            DamageKind.BAD_OFFSET_DELTA,
+            f"offset {self._last} of the last entry inside {why}, {self._wrapper.offset}",
+            expected=self._wrapper.offset,
+            found=self._last,
+        )
+
+    def _add(
+        self, kind: DamageKind, why: str, *, expected: int | None = None, found: int | None = None
+    ) -> None:
+        self._findings.add(
+            kind,
+            f"entry {self._count} inside the wrapper: {why}",
+            offset=self._wrapper.offset,
+            expected=expected,
+            found=found,
+        )
+
+
+def find_value(entry: ScannedEntry, findings: RecordFindings) -> int | None:
+    """Return where in an older entry its value begins, None if key and value do not fill it."""
+    key_at = HEADER_SIZES[entry.magic]
+    value_at = key_at
+    for name in ("key", "value"):
+        raw = entry.read(value_at, _LENGTH.size)
+        room = entry.size - value_at - _LENGTH.size
+        length = _LENGTH.unpack(raw)[0] if len(raw) == _LENGTH.size else -2
+        if not -1 <= length <= room or (name == "value" and max(length, 0) != room):
+            findings.add(
+                DamageKind.BAD_RECORD,
+                f"a {name} of {length} bytes does not fit: {room} are left",
+                field=(f"{name} length", value_at, _LENGTH.size),
+                expected=room,
+                found=length,
+            )
+            return None
+        if name == "value":
+            return value_at + _LENGTH.size
+        value_at += _LENGTH.size + max(length, 0)
+    return None
