@@ -24,7 +24,7 @@ from kcli.storage.index_file import CorruptIndex, IndexFile
 _ENTRY = Struct(">hqqqq")
 ENTRY_SIZE = _ENTRY.size
 
-_VERSION = 0
+VERSION = 0
 
 
 class AbortedTransaction(NamedTuple):
@@ -34,6 +34,12 @@ class AbortedTransaction(NamedTuple):
     first_offset: int
     last_offset: int
     last_stable_offset: int
+
+
+def unpack_entry(data: bytes, position: int) -> tuple[int, AbortedTransaction]:
+    """Return version and content of the entry at a position of a file, whatever they are."""
+    version, *fields = _ENTRY.unpack_from(data, position)
+    return version, AbortedTransaction(*fields)
 
 
 class TransactionIndex:
@@ -72,7 +78,7 @@ class TransactionIndex:
         previous = self.base_offset - 1
         for version, *fields in _ENTRY.iter_unpack(self._file.load()):
             entry = AbortedTransaction(*fields)
-            if version != _VERSION or entry.last_offset <= previous:
+            if version != VERSION or entry.last_offset <= previous:
                 raise CorruptIndex(f"an entry that cannot be: {entry}: `{self.path}`")
             previous = entry.last_offset
             self._entries.append(entry)
@@ -82,7 +88,7 @@ class TransactionIndex:
         """Add an entry, in the file at once. Raises `OSError`."""
         if self._entries and entry.last_offset <= self._entries[-1].last_offset:
             raise ValueError(f"aborted transactions out of order: {entry} after {self._entries[-1]}")
-        self._file.append(_ENTRY.pack(_VERSION, *entry))
+        self._file.append(_ENTRY.pack(VERSION, *entry))
         self._entries.append(entry)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:

@@ -1,0 +1,69 @@
+"""The bytes of an index file that are entries, without the zeros that Kafka reserves for those to come."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.storage.verification.finding_kinds import FindingKind
+from kcli.storage.verification.findings import Finding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_CHUNK_BYTES = 1024 * 1024
+
+
+class IndexBytes(NamedTuple):
+    """Whole entries of `entry_size` bytes, and how many zeros and stray bytes follow them in the file."""
+
+    path: str
+    data: bytes
+    entry_size: int
+    zero_bytes: int
+    stray_bytes: int
+
+    @property
+    def entries(self) -> int:
+        """How many entries there are."""
+        return len(self.data) // self.entry_size
+
+    def report_form(self, report: Callable[[Finding], None], *, is_active: bool, keeps_zeros: bool) -> None:
+        """Report a size that cannot be, zeros at the end of a closed segment's file and zeros elsewhere.
+
+        With `keeps_zeros` the first entry may be one of zeros.
+        """
+        end = len(self.data)
+        if self.stray_bytes:
+            message = f"{end + self.zero_bytes + self.stray_bytes} bytes, not a multiple of {self.entry_size}"
+            report(Finding(self.path, FindingKind.INDEX_SIZE, message, end + self.zero_bytes))
+        if self.zero_bytes and not is_active:
+            message = f"{self.zero_bytes} bytes of zeros behind {self.entries} entries"
+            report(Finding(self.path, FindingKind.INDEX_ZERO_TAIL, message, end))
+        zeros = bytes(self.entry_size)
+        at = self.data.find(zeros)
+        while at >= 0:
+            slot, inside = divmod(at, self.entry_size)
+            if inside:
+                at = self.data.find(zeros, (slot + 1) * self.entry_size)
+                continue
+            if slot or not keeps_zeros:
+                message = f"entry {slot} is zeros, and {self.entries - slot - 1} entries follow"
+                report(Finding(self.path, FindingKind.INDEX_ZEROS, message, at))
+            at = self.data.find(zeros, at + self.entry_size)
+
+
+def read_index(path: str, entry_size: int) -> IndexBytes:
+    """Read an index file. Raises `OSError`."""
+    kept = bytearray()
+    size = 0
+    with open(path, "rb", buffering=0) as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            filled = len(chunk.rstrip(b"\0"))
+            if filled:
+                kept.extend(bytes(size - len(kept)))
+                kept += chunk[:filled]
+            size += len(chunk)
+    stray = size % entry_size
+    end = min(-(-len(kept) // entry_size) * entry_size, size - stray)
+    data = bytes(kept[:end]).ljust(end, b"\0")
+    return IndexBytes(path, data, entry_size, size - stray - end, stray)

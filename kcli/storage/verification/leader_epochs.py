@@ -1,0 +1,87 @@
+"""Whether `leader-epoch-checkpoint` agrees with the batches of a partition.
+
+Epochs and start offsets both increase strictly, and each batch was written in the epoch of its offset.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from typing import TYPE_CHECKING
+
+from kcli.storage.checkpoints import CheckpointError, read_epochs
+from kcli.storage.log_paths import LEADER_EPOCH_CHECKPOINT
+from kcli.storage.verification.finding_kinds import FindingKind
+from kcli.storage.verification.findings import Finding
+from kcli.storage.verification.offset_index import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.protocol.record_batch import RecordBatch
+
+NO_EPOCH = -1
+
+
+class LeaderEpochCheck:
+    """Takes the sound batches that have another epoch than `epoch`, or end at or past `next_start`."""
+
+    def __init__(self, directory: str, report: Callable[[Finding], None]) -> None:
+        self.path = f"{directory}/{LEADER_EPOCH_CHECKPOINT}"
+        self._report = report
+        self._epochs: list[int] = []
+        self._starts: list[int] = []
+        self._is_usable = True
+        self._highest = NO_EPOCH
+        self.epoch = NO_EPOCH
+        self.next_start = NEVER
+
+    def load(self) -> None:
+        """Read the checkpoint. Raises `OSError`."""
+        try:
+            entries = read_epochs(self.path)
+        except CheckpointError as error:
+            self._say(FindingKind.LEADER_EPOCHS_DAMAGED, error.message)
+            self._is_usable = False
+            return
+        previous = (-1, -1)
+        for entry in entries:
+            epoch, start = entry
+            if epoch <= previous[0] or start <= previous[1]:
+                message = f"epoch {epoch} from offset {start} comes after {previous[0]} from {previous[1]}"
+                self._say(FindingKind.LEADER_EPOCHS_ORDER, message, start)
+                self._is_usable = False
+            previous = entry
+            self._epochs.append(epoch)
+            self._starts.append(start)
+
+    def take(self, path: str, position: int, batch: RecordBatch) -> None:
+        """Compare the epoch of a batch at a position of a log file."""
+        epoch, offset = batch.partition_leader_epoch, batch.base_offset
+        self.epoch = epoch
+        self.next_start = NEVER
+        if epoch < self._highest:
+            if epoch >= 0:
+                message = f"leader epoch {epoch} after {self._highest}"
+                self._report(Finding(path, FindingKind.LEADER_EPOCH_GOING_BACK, message, position, offset))
+            return
+        self._highest = epoch
+        if not self._is_usable or epoch < 0:
+            return
+        slot = bisect_right(self._starts, offset)
+        known = self._epochs[slot - 1] if slot else NO_EPOCH
+        if slot < len(self._starts):
+            self.next_start = self._starts[slot]
+        if known != epoch or batch.last_offset >= self.next_start:
+            what = "nothing" if known < 0 else f"epoch {known}"
+            message = f"the batch at offset {offset} has epoch {epoch}, the checkpoint says {what}"
+            self._say(FindingKind.LEADER_EPOCHS_MISMATCH, message, offset)
+
+    def finish(self, log_end: int) -> None:
+        """Report epochs that begin past the end of the log."""
+        for epoch, start in zip(self._epochs, self._starts, strict=True):
+            if start > log_end:
+                message = f"epoch {epoch} begins at offset {start}, the log ends at {log_end}"
+                self._say(FindingKind.LEADER_EPOCHS_PAST_LOG, message, start)
+
+    def _say(self, kind: FindingKind, message: str, offset: int | None = None) -> None:
+        self._report(Finding(self.path, kind, message, None, offset))

@@ -1,0 +1,177 @@
+"""Whether the time index of a segment agrees with its log.
+
+An entry has the last offset of a batch, and that batch's largest timestamp, which none before it exceeds.
+When the segment is closed, its largest timestamp becomes the last entry. Kafka 3.6 and 3.7 could take the
+offset of the record inside the batch: that is told as `info`, once for a file.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.protocol.record import CorruptRecord
+from kcli.storage.time_index import ENTRY_SIZE, NO_TIMESTAMP
+from kcli.storage.verification.finding_kinds import FindingKind
+from kcli.storage.verification.findings import Finding
+from kcli.storage.verification.offset_index import NEVER
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kcli.storage.scanned_entry import ScannedEntry
+    from kcli.storage.verification.index_bytes import IndexBytes
+
+_ENTRY = Struct(">qi")
+_MISMATCH = FindingKind.TIME_INDEX_MISMATCH
+_NOT_FOUND = FindingKind.TIME_INDEX_NOT_FOUND
+
+
+class TimeIndexCheck:
+    """Takes the sound batches of a segment in order: those that end at or past `due`, or exceed `largest`."""
+
+    def __init__(self, index: IndexBytes, base_offset: int, report: Callable[[Finding], None]) -> None:
+        assert index.entry_size == ENTRY_SIZE
+        self._index = index
+        self._base_offset = base_offset
+        self._report = report
+        self._order = self._by_offset()
+        self._at = 0
+        self._bad: set[int] = set()
+        self._old: list[int] = []
+        self._doubtful = False
+        self.largest = NO_TIMESTAMP
+        self._offset_of_largest = base_offset
+        self.due = 0
+        self._settle_due()
+
+    def entry(self, slot: int) -> tuple[int, int]:
+        """Return timestamp and offset of an entry."""
+        timestamp, relative = _ENTRY.unpack_from(self._index.data, slot * ENTRY_SIZE)
+        return timestamp, self._base_offset + relative
+
+    def take(self, batch: ScannedEntry) -> None:
+        """Compare the entries of a batch, and of the offsets before it that none was found for."""
+        if self._doubtful:
+            self._pass_over(batch.first_offset)
+            self._doubtful = False
+        while self._at < len(self._order):
+            slot = self._order[self._at]
+            timestamp, offset = self.entry(slot)
+            if offset > batch.last_offset:
+                break
+            self._at += 1
+            self._compare(slot, timestamp, offset, batch)
+        if batch.batch.max_timestamp > self.largest:
+            self.largest, self._offset_of_largest = batch.batch.max_timestamp, batch.last_offset
+        self._settle_due()
+
+    def skip(self) -> None:
+        """Take note of damage: the entries up to the next sound batch can not be told."""
+        self._doubtful = True
+        self.due = 0
+
+    def finish(self, *, is_active: bool) -> None:
+        """Report what is left when the log has ended, in a closed segment the lack of its last entry too."""
+        if self._doubtful:
+            self._at = len(self._order)
+        for slot in self._order[self._at :]:
+            _, offset = self.entry(slot)
+            message = f"indexed offset {offset} is past the end of the log"
+            self._bad_entry(slot, _NOT_FOUND, message, offset, (offset, -1))
+        last = self._check_order()
+        if (
+            not is_active
+            and last < self.largest
+            and (self.largest, self._offset_of_largest)
+            != (
+                0,
+                self._base_offset,
+            )
+        ):
+            message = f"the last timestamp is {last}, the largest of the segment {self.largest}"
+            position, offset = len(self._index.data), self._offset_of_largest
+            self._report(
+                Finding(self._index.path, FindingKind.TIME_INDEX_INCOMPLETE, message, position, offset)
+            )
+        if self._old:
+            message = f"{len(self._old)} of {self._index.entries} entries have the offset of a record"
+            slot = self._old[0]
+            kind = FindingKind.TIME_INDEX_OLD_RECORD_OFFSET
+            self._report(Finding(self._index.path, kind, message, slot * ENTRY_SIZE, self.entry(slot)[1]))
+
+    def _by_offset(self) -> Sequence[int]:
+        """Return the slots by ascending offset: as they stand, if nothing is wrong."""
+        previous = -(2**31)
+        for _, offset in _ENTRY.iter_unpack(self._index.data):
+            if offset < previous:
+                return sorted(range(self._index.entries), key=lambda slot: self.entry(slot)[1])
+            previous = offset
+        return range(self._index.entries)
+
+    def _settle_due(self) -> None:
+        self.due = self.entry(self._order[self._at])[1] if self._at < len(self._order) else NEVER
+
+    def _pass_over(self, offset: int) -> None:
+        """Leave out the entries below an offset."""
+        while self._at < len(self._order) and self.entry(self._order[self._at])[1] < offset:
+            self._at += 1
+
+    def _compare(self, slot: int, timestamp: int, offset: int, batch: ScannedEntry) -> None:
+        largest = batch.batch.max_timestamp
+        if offset < self._base_offset:
+            message = f"offset {offset} is below {self._base_offset}, where the segment begins"
+            self._bad_entry(slot, FindingKind.INDEX_OFFSET_RANGE, message, offset)
+        elif offset != batch.last_offset:
+            if _has_record(batch, offset, timestamp):
+                self._old.append(slot)
+                return
+            message = f"indexed offset {offset}, found log offset {batch.last_offset}"
+            self._bad_entry(slot, _NOT_FOUND, message, offset, (offset, batch.last_offset))
+        elif timestamp != largest:
+            message = f"index timestamp {timestamp}, log timestamp {largest}"
+            self._bad_entry(slot, _MISMATCH, message, offset, (timestamp, largest))
+        elif timestamp < self.largest:
+            message = f"timestamp {timestamp}, but offset {self._offset_of_largest} has {self.largest}"
+            self._bad_entry(slot, FindingKind.TIME_INDEX_NOT_LARGEST, message, offset)
+
+    def _bad_entry(
+        self, slot: int, kind: FindingKind, message: str, offset: int, pair: tuple[int, int] | None = None
+    ) -> None:
+        self._bad.add(slot)
+        self._report(Finding(self._index.path, kind, message, slot * ENTRY_SIZE, offset, pair))
+
+    def _check_order(self) -> int:
+        """Report the entries out of order among the others; return the last timestamp, -1 without one."""
+        previous, previous_offset = NO_TIMESTAMP, -1
+        for slot in range(self._index.entries):
+            timestamp, offset = self.entry(slot)
+            if slot in self._bad:
+                continue
+            if timestamp <= previous or offset <= previous_offset:
+                message = f"timestamp {timestamp} at {offset} comes after {previous} at {previous_offset}"
+                pair = (timestamp, previous) if timestamp <= previous else None
+                self._report(
+                    Finding(
+                        self._index.path,
+                        FindingKind.TIME_INDEX_ORDER,
+                        message,
+                        slot * ENTRY_SIZE,
+                        offset,
+                        pair,
+                    )
+                )
+            previous, previous_offset = timestamp, offset
+        return previous
+
+
+def _has_record(batch: ScannedEntry, offset: int, timestamp: int) -> bool:
+    """Whether a batch has its largest timestamp, this one, at this offset."""
+    if timestamp != batch.batch.max_timestamp:
+        return False
+    try:
+        return any(
+            record.offset == offset and record.timestamp == timestamp for record in batch.load().records()
+        )
+    except CorruptRecord:
+        return False
