@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.interop
 
-KINDS = ("librdkafka", "Java", "franz-go", "sarama", "kafka-python")
+KINDS = ("librdkafka", "Java", "franz-go", "sarama", "kafka-python", "kcli")
 PARTITIONS = 12
 RECORDS_PER_SECOND = 600
 SETTLE_SECONDS = 30

@@ -64,7 +64,7 @@ def test_the_partitions_of_a_silent_member_move_within_its_session_timeout_and_a
     assert moved - before <= SESSION_SECONDS + 1
 
 
-@pytest.mark.parametrize("kind", ["Java", "librdkafka", "franz-go", "sarama"])
+@pytest.mark.parametrize("kind", ["Java", "librdkafka", "franz-go", "sarama", "kcli"])
 def test_a_static_member_restarts_without_a_rebalance(
     group_broker: KcliBroker | ApacheKafka,
     members: Members,
@@ -104,7 +104,8 @@ def test_a_static_member_restarts_without_a_rebalance(
 
 
 @pytest.mark.parametrize(
-    ("kind", "assignor"), [("Java", "range"), ("librdkafka", "range"), ("Java", "consumer")]
+    ("kind", "assignor"),
+    [("Java", "range"), ("librdkafka", "range"), ("kcli", "range"), ("Java", "consumer")],
 )
 def test_of_two_members_with_one_instance_id_one_is_fenced(
     group_broker: KcliBroker | ApacheKafka, members: Members, kind: str, assignor: str

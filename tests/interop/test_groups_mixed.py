@@ -1,6 +1,6 @@
 """A group of one member of every client, by the range assignor: it agrees, and it survives its members.
 
-`KCLI_GROUP_ROUNDS` sets how often a member leaves and another joins; the default keeps the test short.
+`KCLI_GROUP_ROUNDS` sets how often a member leaves and another joins, `KCLI_GROUP_SEED` which.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.interop
 
-KINDS = ("librdkafka", "kafka-python", "Java", "franz-go", "KafkaJS", "sarama")
+KINDS = ("librdkafka", "kafka-python", "Java", "franz-go", "KafkaJS", "sarama", "kcli")
 PARTITIONS = 12
-ROUNDS = int(os.environ.get("KCLI_GROUP_ROUNDS", "6"))
+ROUNDS = int(os.environ.get("KCLI_GROUP_ROUNDS", "30"))
 SEED = int(os.environ.get("KCLI_GROUP_SEED", "1"))
 RECORDS_PER_SECOND = 600
 SETTLE_SECONDS = 30
