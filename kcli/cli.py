@@ -28,6 +28,7 @@ COMMANDS = {
     ),
     "get-offsets": ("kcli.commands.get_offsets", "Print partition offsets: earliest, latest or by time."),
     "delete-records": ("kcli.commands.delete_records", "Delete the records below given offsets."),
+    "verify-index": ("kcli.commands.verify_index", "Check indexes, logs and checkpoints against each other."),
     "log-dirs": ("kcli.commands.log_dirs", "Describe the log directories of brokers."),
     "cluster": ("kcli.commands.cluster", "Show the cluster's id, its nodes and the APIs they speak."),
     "completion": ("kcli.commands.completion", "Print the completion script of a shell."),

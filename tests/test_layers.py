@@ -62,6 +62,21 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "kcli.commands": ((*PURE, "kcli.protocol", "kcli.client", "kcli.commands"), {"typer", "rich", "trio"}),
     "kcli.commands.broker": ((*PURE, "kcli.broker", "kcli.commands"), {"typer", "trio"}),
     "kcli.commands.log_dir_reader": (("kcli.errors", "kcli.protocol", "kcli.storage"), set()),
+    **{
+        f"kcli.commands.dump_{module}": (
+            ("kcli.errors", "kcli.protocol", "kcli.storage", "kcli.commands"),
+            {"typer"},
+        )
+        for module in (
+            *("complaints", "control", "coordinators", "damage", "decoders", "distinct", "entries", "files"),
+            *("filters", "indexes", "json", "log", "log_reader", "options", "output", "records", "repair"),
+            *("run", "segment", "small_files", "summary", "summary_view", "table", "text", "view"),
+        )
+    },
+    **{
+        f"kcli.commands.verify_{module}": (("kcli.errors", "kcli.storage", "kcli.commands"), {"typer"})
+        for module in ("index", "plan", "processes", "report", "targets", "view")
+    },
 }
 
 

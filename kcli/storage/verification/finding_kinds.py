@@ -41,6 +41,7 @@ class FindingKind(Enum):
     BAD_RECORD_CRC = "bad_record_crc"
     BAD_TIMESTAMP = "bad_timestamp"
     UNCHECKED_RECORDS = "unchecked_records"
+    BAD_PRODUCER = "bad_producer"
 
     INDEX_MISSING = "index_missing"
     INDEX_SIZE = "index_size"

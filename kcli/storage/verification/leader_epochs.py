@@ -71,7 +71,9 @@ class LeaderEpochCheck:
         known = self._epochs[slot - 1] if slot else NO_EPOCH
         if slot < len(self._starts):
             self.next_start = self._starts[slot]
-        if known != epoch or batch.last_offset >= self.next_start:
+        # Below the first entry are records that were deleted: it was moved to where the log begins since.
+        is_deleted = not slot and bool(self._starts) and epoch <= self._epochs[0]
+        if not is_deleted and (known != epoch or batch.last_offset >= self.next_start):
             what = "nothing" if known < 0 else f"epoch {known}"
             message = f"the batch at offset {offset} has epoch {epoch}, the checkpoint says {what}"
             self._say(FindingKind.LEADER_EPOCHS_MISMATCH, message, offset)

@@ -1,0 +1,132 @@
+"""Which replica directories a verification looks at: what the paths on the command line stand for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from kcli.errors import KcliError, UsageError
+from kcli.storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+from kcli.storage.log_directory import META_PROPERTIES
+from kcli.storage.log_paths import (
+    DELETE_DIRECTORY_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    base_offset_of,
+    parse_replica_directory,
+)
+
+NODE_PREFIX = "node-"
+"""A data directory of kcli holds a log directory of each node under this name."""
+
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+_OF_LOG_DIRECTORY = (META_PROPERTIES, *OFFSET_CHECKPOINTS)
+_OF_REPLICA = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+
+
+class Replica(NamedTuple):
+    """A replica directory to verify; of one segment alone if there is a base offset."""
+
+    directory: str
+    base_offset: int | None = None
+
+    @property
+    def log_directory(self) -> str:
+        """The directory around it, which has the checkpoints."""
+        return os.path.dirname(os.path.abspath(self.directory))
+
+
+class Targets(NamedTuple):
+    """What to verify. `files` are those to tell of, where single ones were given; empty for all."""
+
+    log_directories: Sequence[str]
+    replicas: Sequence[Replica]
+    files: Collection[str]
+
+
+def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Collection[int]) -> Targets:
+    """Return what the paths stand for. Raises `KcliError`."""
+    log_directories: dict[str, None] = {}
+    replicas: dict[Replica, None] = {}
+    files: set[str] = set()
+    for given in paths:
+        path = given.rstrip("/") or "/"
+        try:
+            if not os.path.isdir(path):
+                replica = _of_file(path)
+                files.add(path)
+                if replica is None:
+                    log_directories[os.path.dirname(path) or "."] = None
+                else:
+                    replicas[replica] = None
+                continue
+            if _has_segments(path):
+                replicas[Replica(path)] = None
+                continue
+            for directory in _log_directories(path):
+                log_directories[directory] = None
+                found = [Replica(each) for each in _replicas_in(directory, topics, partitions)]
+                replicas.update(dict.fromkeys(found))
+        except OSError as error:
+            raise KcliError(f"cannot read `{error.filename or path}`: {error.strerror}") from error
+        if not replicas:
+            raise UsageError(f"no segments here that are wanted: `{path}`")
+    return Targets([*log_directories], [*replicas], files)
+
+
+def _of_file(path: str) -> Replica | None:
+    """Return the replica that a file belongs to, None for one of a log directory."""
+    os.stat(path)
+    directory, name = os.path.split(path)
+    if name in _OF_LOG_DIRECTORY:
+        return None
+    if name in _OF_REPLICA:
+        return Replica(directory or ".")
+    for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+        if name.endswith(suffix):
+            base_offset = base_offset_of(name, suffix)
+            if base_offset is None:
+                raise UsageError(f"the name does not begin with an offset: `{path}`")
+            return Replica(directory or ".", base_offset)
+    raise UsageError(
+        f"not a file of a log directory: `{path}`",
+        hint="give a directory of a partition or of a broker, or one of the files in it",
+    )
+
+
+def _log_directories(path: str) -> list[str]:
+    """Return a log directory itself, or those of the nodes in a data directory of kcli."""
+    nodes = [f"{path}/{name}" for name in sorted(os.listdir(path)) if name.startswith(NODE_PREFIX)]
+    return [node for node in nodes if os.path.exists(f"{node}/{META_PROPERTIES}")] or [path]
+
+
+def _replicas_in(directory: str, topics: Collection[str], partitions: Collection[int]) -> Iterator[str]:
+    """Yield the replicas in a log directory that are wanted, but those deleted."""
+    parsed = [(parse_replica_directory(name), name) for name in os.listdir(directory)]
+    replicas = [(replica, name) for replica, name in parsed if replica is not None]
+    for (topic_partition, suffix), name in sorted(replicas):
+        if suffix == DELETE_DIRECTORY_SUFFIX or not os.path.isdir(f"{directory}/{name}"):
+            continue
+        if topics and topic_partition.topic not in topics:
+            continue
+        if partitions and topic_partition.partition not in partitions:
+            continue
+        yield f"{directory}/{name}"
+
+
+def _has_segments(path: str) -> bool:
+    return any(name.endswith(LOG_SUFFIX) for name in os.listdir(path))
