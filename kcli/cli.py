@@ -28,6 +28,7 @@ COMMANDS = {
     ),
     "get-offsets": ("kcli.commands.get_offsets", "Print partition offsets: earliest, latest or by time."),
     "delete-records": ("kcli.commands.delete_records", "Delete the records below given offsets."),
+    "dump-log": ("kcli.commands.dump_log", "Print what log files hold, and explain what is wrong with them."),
     "verify-index": ("kcli.commands.verify_index", "Check indexes, logs and checkpoints against each other."),
     "log-dirs": ("kcli.commands.log_dirs", "Describe the log directories of brokers."),
     "cluster": ("kcli.commands.cluster", "Show the cluster's id, its nodes and the APIs they speak."),

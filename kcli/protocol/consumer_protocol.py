@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from kcli.protocol.schema import (
     Buffer,
@@ -133,6 +133,26 @@ def decode_assignment(data: Buffer) -> Assignment:
         return Assignment()
     value = _decode(_Assignment, data)
     return Assignment(partitions=_by_topic(value.assigned_partitions), user_data=value.user_data)
+
+
+def subscription_document(data: Buffer) -> dict[str, Any]:
+    """Return the subscription in a member's metadata as a JSON document; raise `DecodeError` for none."""
+    return _document(_Subscription, data)
+
+
+def assignment_document(data: Buffer) -> dict[str, Any]:
+    """Return the assignment in what a member was handed as a JSON document; raise `DecodeError` for none."""
+    return _document(_Assignment, data)
+
+
+def _document(cls: type[Any], data: Buffer) -> dict[str, Any]:
+    from kcli.protocol.record_json import document
+
+    value = _decode(cls, data)
+    (version,) = _VERSION.unpack_from(data)
+    if version > HIGHEST_VERSION:
+        raise DecodeError(f"a version of the consumer protocol from the future: {version}")
+    return document(value, version)
 
 
 def _decode(cls: type[T], data: Buffer) -> T:

@@ -363,18 +363,17 @@ def decode_record(key: Buffer, value: Buffer | None) -> DecodedRecord:
 
     Raises `UnknownRecordType`, or `DecodeError` for damage and for versions that are not known.
     """
-    return decode_with(GROUP_RECORDS, key, value)
+    return _decode(GROUP_RECORDS, key, value)
 
 
 def decode_transaction_record(key: Buffer, value: Buffer | None) -> DecodedRecord:
     """Return what a record of `__transaction_state` says; raise as `decode_record` does."""
-    return decode_with(TRANSACTION_RECORDS, key, value)
+    return _decode(TRANSACTION_RECORDS, key, value)
 
 
-def decode_with(
+def _decode(
     classes: dict[int, tuple[type[Any], type[Any]]], key: Buffer, value: Buffer | None
 ) -> DecodedRecord:
-    """Return what a record says, read by the classes of its type; raise as `decode_record` does."""
     number = _read_number(key, "the key")
     found = classes.get(number)
     if found is None:

@@ -265,7 +265,8 @@ MetadataRecord = (
 )
 """Any record of the metadata log."""
 
-_CLASSES: dict[int, type[Any]] = {message_info(cls).key: cls for cls in MetadataRecord.__args__}
+METADATA_RECORDS: dict[int, type[Any]] = {message_info(cls).key: cls for cls in MetadataRecord.__args__}
+"""The classes by type."""
 
 
 def encode_metadata_record(value: MetadataRecord) -> bytes:
@@ -282,8 +283,8 @@ def encode_metadata_record(value: MetadataRecord) -> bytes:
 
 def decode_metadata_record(data: Buffer) -> MetadataRecord:
     """Return the record of a log record's value; raise `DecodeError` if it is malformed or not known."""
-    value, _ = decode_framed(data, _CLASSES)
-    return value  # type: ignore[no-any-return]  # one of _CLASSES
+    value, _ = decode_framed(data, METADATA_RECORDS)
+    return value  # type: ignore[no-any-return]  # one of the classes
 
 
 def decode_framed(data: Buffer, classes: Mapping[int, type[Any]]) -> tuple[Any, int]:

@@ -1,7 +1,7 @@
 """What the control records of the metadata quorum say: who leads, who votes, where a snapshot ends.
 
-The value of such a control record is one of these, in the version that its first field states (Kafka class
-`ControlRecordUtils`).
+The value of such a control record is one of these. Kafka 4.3 writes and reads all of them as version 0,
+whatever their first field says: that is the version they are shown in (class `ControlRecordUtils`).
 """
 
 from __future__ import annotations
@@ -114,14 +114,12 @@ _CLASSES: dict[ControlRecordType, tuple[type[Any], int]] = {
 
 
 def decode_quorum_record(control_type: ControlRecordType, value: Buffer | None) -> tuple[Any, int]:
-    """Return what a control record of the quorum says, and in which version. Raises `DecodeError`."""
+    """Return what a control record says, and in which version to show it. Raises `DecodeError`."""
     cls, highest = _CLASSES[control_type]
     if value is None or len(value) < _VERSION.size:
         raise DecodeError(f"the value of a {control_type.name} control record is cut short")
     (version,) = _VERSION.unpack_from(value)
     if version < 0:
         raise DecodeError(f"a {control_type.name} control record of version {version}")
-    # A version from the future reads as the newest known one: it may only add fields.
-    version = min(version, highest)
-    decoded, _ = codec(cls, version, flexible=True).decode(value)
-    return decoded, version
+    decoded, _ = codec(cls, 0, flexible=True).decode(value)
+    return decoded, min(version, highest)

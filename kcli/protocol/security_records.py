@@ -5,7 +5,21 @@ One class per published schema, as in `metadata_records`.
 
 from __future__ import annotations
 
-from kcli.protocol.schema import boolean, bytes_, f64, i8, i32, i64, record, string, struct, uuid
+from typing import Any
+
+from kcli.protocol.schema import (
+    boolean,
+    bytes_,
+    f64,
+    i8,
+    i32,
+    i64,
+    message_info,
+    record,
+    string,
+    struct,
+    uuid,
+)
 
 
 @record(type=10, versions="0", flexible="0+")
@@ -104,3 +118,7 @@ SecurityRecord = (
     | RemoveUserScramCredentialRecord
     | RemoveDelegationTokenRecord
 )
+"""Any of these records."""
+
+SECURITY_RECORDS: dict[int, type[Any]] = {message_info(cls).key: cls for cls in SecurityRecord.__args__}
+"""The classes by type."""
