@@ -15,6 +15,7 @@ from kcli.storage.damage import Damage, DamageKind, FieldBytes
 from kcli.storage.entry_head import (
     HEADER_SIZES,
     MIN_ENTRY_LENGTHS,
+    TORN_BYTES,
     EntryHead,
     HeadProblem,
     crc_of,
@@ -48,6 +49,8 @@ class DamageInquiry:
     def no_entry(self, problem: HeadProblem, head: bytes, position: int, expected: int) -> Damage:
         """Return what stands where no entry begins; all of it is skipped. Raises `OSError`."""
         file = self._file
+        if len(head) <= TORN_BYTES:
+            return self._skipping(problem, head, position, None)
         if not any(head[: MAGIC_POSITION + 1]):
             count = file.zeros_from(position)
             if position + count >= file.end:
@@ -55,8 +58,6 @@ class DamageInquiry:
             # The offset and the size that follow begin with zeros themselves.
             start = max(position + count - MAGIC_POSITION, position + 1)
             return self._zeros(position, count, self.search.next_entry(start, expected))
-        if len(head) <= MAGIC_POSITION:
-            return self._skipping(problem, head, position, None)
         following = self.search.next_entry(position + 1, expected)
         mended = self._mended(head, position, following)
         return mended or self._skipping(problem, head, position, following)

@@ -43,6 +43,9 @@ MAX_OFFSET = 2**63 - 1
 HEADER_SIZES = (18, 26, HEADER_SIZE)
 """Bytes up to the key or the records, by magic."""
 
+TORN_BYTES = MAGIC_POSITION + 1
+"""So few bytes at the end of a file are the beginning of an entry, zeros too: offsets begin with zeros."""
+
 MIN_ENTRY_LENGTHS = (*MIN_SIZES, MIN_BATCH_LENGTH)
 """The smallest legal size field, by magic."""
 
@@ -99,13 +102,13 @@ def fields_of(magic: int) -> dict[str, tuple[int, int]]:
 
 def structural_problem(head: Buffer, available: int) -> HeadProblem | None:
     """Return why no entry of `available` bytes can begin like this, None if one can."""
-    if available <= MAGIC_POSITION:
+    if available <= TORN_BYTES:
         return HeadProblem(
             DamageKind.TRUNCATED_HEADER,
             "magic",
-            MAGIC_POSITION + 1,
+            TORN_BYTES + 1,
             available,
-            f"the file ends {available} bytes into an entry, before its magic",
+            f"the file ends {available} bytes into an entry",
         )
     (length,) = _LENGTH.unpack_from(head, 8)
     magic = head[MAGIC_POSITION]

@@ -69,7 +69,7 @@ def _look_once(file: SegmentFile, position: int, search: EntrySearch) -> EntryLo
 
 def _may_be_being_written(file: SegmentFile, position: int, looked: EntryLook) -> bool:
     if looked.problem is not None:
-        return looked.problem.kind in _TRUNCATED and any(looked.head)
+        return looked.problem.kind in _TRUNCATED
     end = position + view_of(looked.head).size_in_bytes
     return end + file.zeros_from(end) >= file.end
 

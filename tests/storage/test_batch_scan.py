@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from kcli.protocol.compression import Codec
 from kcli.storage.batch_scan import ScannedEntry, scan
 from kcli.storage.damage import Damage, DamageKind
+from kcli.storage.entry_head import TORN_BYTES
 from kcli.storage.segment_window import WINDOW_BYTES
 from tests.storage.segment_makers import (
     LEGACY_CODECS,
@@ -296,7 +297,7 @@ def test_a_file_cut_anywhere_keeps_what_was_whole(path: Path, entries: list[byte
         rest = size - (starts[len(whole)])
         if not rest:
             assert found.kinds == []
-        elif not any(data[starts[len(whole)] : size]):
+        elif rest > TORN_BYTES and not any(data[starts[len(whole)] : size]):
             assert found.kinds == [(K.ZERO_TAIL, size - rest)]
         else:
             header = (18, 26, 61)[entries[len(whole)][16]]
@@ -305,7 +306,14 @@ def test_a_file_cut_anywhere_keeps_what_was_whole(path: Path, entries: list[byte
             assert found.damages[0].size_bytes == found.damages[0].skipped_bytes == rest
 
 
-@pytest.mark.parametrize("zeros", [1, 16, 17, 5000, 3 * WINDOW_BYTES])
+@pytest.mark.parametrize("zeros", [1, 16, 17])
+def test_zeros_too_few_for_a_header_are_the_beginning_of_an_offset(path: Path, zeros: int) -> None:
+    found = Found(path, joined(*BATCHES) + bytes(zeros))
+    assert found.kinds == [(K.TRUNCATED_HEADER, starts_of(BATCHES)[-1])]
+    assert (found.damages[0].is_harmless, found.damages[0].skipped_bytes) == (False, zeros)
+
+
+@pytest.mark.parametrize("zeros", [18, 5000, 3 * WINDOW_BYTES])
 def test_zeros_at_the_end_are_reserved_space(path: Path, zeros: int) -> None:
     found = Found(path, joined(*BATCHES) + bytes(zeros))
     (damage,) = found.damages
