@@ -4,7 +4,7 @@
                   __consumer_offsets, __transaction_state, __cluster_metadata
     running/      copies of some of its partitions while it ran: indexes preallocated, no last snapshots
     old-0.10/     record formats 0 and 1, by the record classes of Apache Kafka 0.10.2
-    old-1.1/      formats 0, 1 and 2 mixed, by those of Apache Kafka 1.1
+    old-1.1/      formats 0, 1 and 2 mixed, by those of Apache Kafka 1.1; `small-0` has no gaps
 
 It is made by the first test that asks for it, and kept in the cache of the interop tests under a name that
 changes with these sources. Nothing may be written there: tests that do damage work on copies.
@@ -41,7 +41,7 @@ from tests.support.toolchain import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tests.support.apache_kafka import KafkaTools
 
@@ -56,6 +56,17 @@ SETTINGS = {
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
 OLD_CODECS = ("none", "gzip", "snappy", "lz4")
+SMALL_SETS = (
+    "0:none:CreateTime:0:2:1",
+    "1:none:CreateTime:2:2:1",
+    "2:none:CreateTime:4:3:1",
+    "0:gzip:CreateTime:7:3:1",
+    "1:snappy:LogAppendTime:10:2:1",
+    "2:lz4:LogAppendTime:12:4:1",
+    "1:lz4:CreateTime:16:1:1",
+)
+"""Every format in one file, without gaps."""
+
 OLD_TIMEOUT_SECONDS = 60
 LOG_NAME = "0" * 20 + ".log"
 
@@ -146,6 +157,7 @@ def _write_with_old_classes(directory: Path) -> None:
             sets = list(_sets([magic]))
             _old_records(version, directory / f"old-{version}" / f"magic-{magic}-0", sets)
         _old_records(version, directory / f"old-{version}" / "mixed-0", list(_sets(magics)))
+    _old_records("1.1", directory / "old-1.1" / "small-0", SMALL_SETS)
 
 
 def _sets(magics: Sequence[int]) -> Iterator[str]:
@@ -160,7 +172,7 @@ def _sets(magics: Sequence[int]) -> Iterator[str]:
                     offset += count * step
 
 
-def _old_records(version: str, partition: Path, sets: list[str]) -> None:
+def _old_records(version: str, partition: Path, sets: Iterable[str]) -> None:
     partition.mkdir(parents=True)
     classes = java_classes("clients-0.10", "OldRecords")
     assert java_libraries().is_dir()
