@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -80,13 +79,6 @@ DUMPS = (
 )
 
 
-RESERVED = {
-    "Mismatches in :": "entry 0 of an index that a running broker has reserved and not used is no entry",
-    "The following indexed offsets are not found in :": "the same of a time index",
-}
-"""What Apache's tool says, and kcli repeats, about files that are sound; `verify-index` knows better."""
-
-
 def name_of(dump: Dump) -> str:
     return " ".join([*dump.suffixes, dump.where, *dump.options]).strip()
 
@@ -100,18 +92,9 @@ def test_the_text_is_that_of_apache_kafka(
     assert theirs.code == 0, theirs.errors
     ours = kcli("dump-log", "-o", "text", "--files", files, *dump.options)
     assert ours.out == theirs.output
-    complains = any(words in theirs.errors for words in RESERVED)
-    assert ours.exit_code == (3 if complains else 0)
-    assert ours.err.removesuffix(verdict(ours.err)) == theirs.errors
-    for line in theirs.errors.splitlines():
-        if line.startswith(tuple(RESERVED)):
-            assert "/running/" in line
-
-
-def verdict(errors: str) -> str:
-    """The last two lines, if they are what kcli adds: how many problems there are."""
-    found = re.search(r"^error: \d+ problems? in .*\nhint: .*\n\Z", errors, re.MULTILINE)
-    return "" if found is None else found[0]
+    # Also where both complain of the first entry of an index that a running broker has reserved.
+    assert ours.err == theirs.errors
+    assert ours.exit_code == 0
 
 
 def test_a_time_index_that_a_running_broker_has_reserved_fails_the_sanity_check_of_both(
