@@ -21,6 +21,7 @@ NAMES = {
     "connections": "memory of 10,000 connections, idle and parked",
     "metadata": "Metadata of 1,000 topics with 10 partitions each",
     "ping": "what large requests of one client cost another",
+    "groups": "heartbeats of 2,000 group members beside commits, and first records",
     "forensics": "dump-log and verify-index of 1 GB segments beside Apache Kafka's tool",
 }
 

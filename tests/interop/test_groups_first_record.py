@@ -1,20 +1,14 @@
-"""How long a new group takes to its first record on an idle broker, beside librdkafka's own mock cluster.
-
-Where a group has no offset yet, the library lets a tenth of a second pass before it asks where the partition
-begins. A consumer that says in its callback that it wants the beginning does without, and what is measured is
-the broker.
-"""
+"""How long a new group takes to its first record on an idle broker, beside librdkafka's own mock cluster."""
 
 from __future__ import annotations
 
 import sys
-import time
 from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
+from tests.support.first_record import as_the_library_does, first_record_seconds, from_the_beginning
 from tests.support.processes import ChildProcess
 from tests.support.producing import create_topic, produce
 from tests.support.records import TestRecord
@@ -32,36 +26,6 @@ ROUNDS = 5
 LIMIT_SECONDS = 0.1
 
 
-def from_the_beginning(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-    """Assign what was assigned, without a look at offsets that are not there."""
-    for each in partitions:
-        each.offset = OFFSET_BEGINNING
-    consumer.assign(partitions)
-
-
-def as_the_library_does(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-    """Assign what was assigned, from the group's offset or else the beginning."""
-    consumer.assign(partitions)
-
-
-def first_record_seconds(
-    bootstrap: str, group: str, on_assign: Callable[[Consumer, list[TopicPartition]], None]
-) -> float:
-    """From `subscribe` of a consumer that is connected to its first record."""
-    config = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest"}
-    consumer = Consumer(config)
-    try:
-        consumer.list_topics("first", 20)
-        started = time.monotonic()
-        consumer.subscribe(["first"], on_assign=on_assign)
-        message = consumer.poll(30)
-        assert message is not None
-        assert message.error() is None, message.error()
-        return time.monotonic() - started
-    finally:
-        consumer.close()
-
-
 def test_a_new_group_has_its_first_record_at_once(
     group_broker: KcliBroker | ApacheKafka, tmp_path: Path, show: Callable[[str], None]
 ) -> None:
@@ -74,14 +38,14 @@ def test_a_new_group_has_its_first_record_at_once(
         for bootstrap in brokers.values():
             produce(bootstrap, "first", [TestRecord(0, -1, 1, b"k", b"v")])
         prompt = median(
-            first_record_seconds(brokers["broker"], f"prompt-{number}", from_the_beginning)
+            first_record_seconds(brokers["broker"], "first", f"prompt-{number}", from_the_beginning)
             for number in range(ROUNDS)
         )
         default = median(
-            first_record_seconds(brokers["broker"], f"default-{number}", as_the_library_does)
+            first_record_seconds(brokers["broker"], "first", f"default-{number}", as_the_library_does)
             for number in range(ROUNDS)
         )
-        mocked = first_record_seconds(brokers["mock"], "mocked", from_the_beginning)
+        mocked = first_record_seconds(brokers["mock"], "first", "mocked", from_the_beginning)
     finally:
         mock.kill()
     show(
