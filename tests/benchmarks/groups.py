@@ -2,8 +2,8 @@
 
 Members send a heartbeat every 3 seconds, each over a connection of its own; commits come from librdkafka. The
 memory is that of the broker before the groups came, when they had joined, and at the end. A first record is
-that of a consumer of librdkafka in a new group on an idle broker, timed from `subscribe`: without and with the
-tenth of a second that the library itself waits in a group that has no offset yet.
+that of a consumer of librdkafka in a new group on an idle broker, timed from `subscribe`: without and with
+the tenth of a second that the library itself waits in a group that has no offset yet.
 """
 
 from __future__ import annotations
@@ -134,9 +134,7 @@ def _first_records() -> Table:
                 wire.make_topic(client, "first")
                 wire.Producing(client, "first", wire.batch_of(wire.BATCH_OVERHEAD + 100, 90)[0])
         subjects = {
-            f"{name} {how.__name__}": _first_record(peer, how)
-            for name, peer in peers.items()
-            for how in WAYS
+            f"{name} {how.__name__}": _first_record(peer, how) for name, peer in peers.items() for how in WAYS
         }
         found = alternate(subjects, rounds=FIRST_ROUNDS)
     for name in peers:
