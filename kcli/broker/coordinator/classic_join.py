@@ -79,12 +79,6 @@ class JoinAttempt:
 def join_group(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
     """Let a client join a group, which may be one that it is about to found."""
     request = attempt.request
-    if (
-        not attempt.config.min_session_timeout_ms
-        <= request.session_timeout_ms
-        <= attempt.config.max_session_timeout_ms
-    ):
-        return attempt.refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
     if group.state is ClassicGroupState.DEAD:
         return attempt.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     if not _has_room(group, request.member_id, attempt.config.max_size):

@@ -92,10 +92,7 @@ class ClassicMembers:
             return refuse_join(token, error.code, request.member_id)
 
     def _check_join(self, request: JoinGroupRequest, group: ConsumerGroup) -> None:
-        config = self._keeper.config
-        if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
-            raise KafkaError(ErrorCode.INVALID_SESSION_TIMEOUT)
-        if config.migration_policy == DISABLED:
+        if self._keeper.config.migration_policy == DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "group migration is disabled")
         self._keeper.check_room(group, request.member_id)
         offered = {protocol.name for protocol in request.protocols}
@@ -119,13 +116,13 @@ class ClassicMembers:
         member = update.reconcile(new.member_id, owned, subscription_changed=changed)
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
-            if error is not None:
-                return refuse_join(attempt.token, error.code, attempt.request.member_id)
             effects: list[Effect] = []
-            if replaced is not None:
-                effects += self._timers.forget(group.group_id, replaced.member_id)
-            effects += self._joined(now, group.group_id, member)
-            return effects + _accept_join(attempt.token, member)
+            # What is in the log counts even if it was not committed in time.
+            if error is None or self._keeper.is_stored(group.group_id, member):
+                if replaced is not None:
+                    effects += self._timers.forget(group.group_id, replaced.member_id)
+                effects += self._joined(now, group.group_id, member)
+            return effects + _answer_join(attempt, member, error)
 
         return self._keeper.write(now, update.records, stored)
 
@@ -156,9 +153,7 @@ class ClassicMembers:
             member = update.reconcile(new.member_id, owned, subscription_changed=changed)
 
         def answer(now: Now, error: KafkaError | None) -> list[Effect]:
-            if error is not None:
-                return refuse_join(attempt.token, error.code, attempt.request.member_id)
-            return _accept_join(attempt.token, member)
+            return _answer_join(attempt, member, error)
 
         members = list(update.members.values())
         return self._keeper.downgrade(attempt.now, update, members, rebalance=rebalance, answer=answer)
@@ -361,7 +356,9 @@ def _said_by(member: ConsumerMember, attempt: JoinAttempt, subscription: Subscri
     return member if said == member else said
 
 
-def _accept_join(token: Token, member: ConsumerMember) -> list[Effect]:
+def _answer_join(attempt: JoinAttempt, member: ConsumerMember, error: KafkaError | None) -> list[Effect]:
+    if error is not None:
+        return refuse_join(attempt.token, error.code, attempt.request.member_id)
     assert member.classic is not None
     response = JoinGroupResponse(
         generation_id=member.epoch,
@@ -371,4 +368,4 @@ def _accept_join(token: Token, member: ConsumerMember) -> list[Effect]:
         member_id=member.member_id,
         members=[],
     )
-    return [Reply(token, response)]
+    return [Reply(attempt.token, response)]

@@ -106,13 +106,13 @@ class ConsumerGroups:
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
             effects = self._keeper.after_conversion(now, opened, error)
-            if error is not None:
-                return [*effects, Reply(token, refused(error))]
-            if replaced is not None or old.classic is not None:
-                gone = old if replaced is None else replaced
-                effects += self._timers.forget(request.group_id, gone.member_id)
-            effects += self._alive(now, request.group_id, member, has_moved=member is not before)
-            return [*effects, Reply(token, response)]
+            # What is in the log counts even if it was not committed in time.
+            if error is None or self._keeper.is_stored(request.group_id, member):
+                if replaced is not None or old.classic is not None:
+                    gone = old if replaced is None else replaced
+                    effects += self._timers.forget(request.group_id, gone.member_id)
+                effects += self._alive(now, request.group_id, member, has_moved=member is not before)
+            return [*effects, Reply(token, response if error is None else refused(error))]
 
         return self._keeper.write(now, update.records, stored)
 
@@ -145,7 +145,7 @@ class ConsumerGroups:
             existing = group.static_member(request.instance_id)
             if existing is not None:
                 if existing.classic is None:
-                    check_released(existing, member_id)
+                    check_released(existing)
                 return self._keeper.take_place(update, existing, member_id)
         member = group.members.get(member_id) or ConsumerMember(member_id)
         if not joins:

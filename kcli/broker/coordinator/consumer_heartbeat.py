@@ -153,9 +153,12 @@ def known_static_member(group: ConsumerGroup, instance_id: str, member_id: str) 
     return member
 
 
-def check_released(member: ConsumerMember, member_id: str) -> None:
-    """Raise UNRELEASED_INSTANCE_ID if somebody else still uses the instance id of a member."""
-    if member.member_id != member_id and member.epoch != STATIC_LEAVE_EPOCH:
+def check_released(member: ConsumerMember) -> None:
+    """Raise UNRELEASED_INSTANCE_ID unless a member has left its instance id to whoever joins with it.
+
+    It must have left it to itself as well: Kafka does not let a static member begin anew under its own id.
+    """
+    if member.epoch != STATIC_LEAVE_EPOCH:
         raise KafkaError(
             ErrorCode.UNRELEASED_INSTANCE_ID,
             f"instance id `{member.instance_id}` is in use by member `{member.member_id}`",

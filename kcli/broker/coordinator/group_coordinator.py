@@ -79,6 +79,9 @@ class GroupCoordinator:
         self, now: Now, token: Token, request: JoinGroupRequest, version: int, client: ClientInfo
     ) -> list[Effect]:
         """Let a client join a group; the answer waits for the other members, if the group is classic."""
+        config = self._config
+        if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
+            return refuse_join(token, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
         group = self.groups.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
             return self._classic.join_group(now, token, request, version=version, client=client)

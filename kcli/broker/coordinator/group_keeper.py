@@ -111,14 +111,15 @@ class GroupKeeper:
         """Let go of the classic group that a group was, once the log has it converted.
 
         Whoever waits there asks again and is answered by the new group. If that was never stored the old
-        group is as it was; if leadership was lost only then, nobody else answers them.
+        group is as it was. If it was stored and not committed the group is the new one all the same, and who
+        waits looks for its coordinator again.
         """
         classic = opened.converted
         if classic is None or self.groups.get(classic.group_id) is classic:
             return []
-        if error is not None:
-            return dissolve(now, classic, ErrorCode.NOT_COORDINATOR)
-        effects = dissolve(now, classic, ErrorCode.REBALANCE_IN_PROGRESS)
+        effects = dissolve(
+            now, classic, ErrorCode.REBALANCE_IN_PROGRESS if error is None else ErrorCode.NOT_COORDINATOR
+        )
         if isinstance(self.groups.get(classic.group_id), ClassicGroup):
             # It is classic again by now, and the timers are those of its new life.
             return [effect for effect in effects if isinstance(effect, Reply)]
@@ -154,6 +155,11 @@ class GroupKeeper:
         """True if a consumer group has a member."""
         group = self.groups.get(group_id)
         return isinstance(group, ConsumerGroup) and member_id in group.members
+
+    def is_stored(self, group_id: str, member: ConsumerMember) -> bool:
+        """True if a member stands in its group as it is given."""
+        group = self.groups.get(group_id)
+        return isinstance(group, ConsumerGroup) and group.members.get(member.member_id) == member
 
     def write(
         self,
@@ -223,7 +229,7 @@ class GroupKeeper:
             for member_id in everybody:
                 if not self.has_member(group_id, member_id):
                     effects += self.timers.forget(group_id, member_id)
-            if self.groups.get(group_id) is classic and classic.members and error is None:
+            if self.groups.get(group_id) is classic and classic.members:
                 effects += begin_classic(now, classic, self.config, rebalance=rebalance)
             return effects + answer(now, error)
 

@@ -18,7 +18,7 @@ from kcli.protocol.coordinator_records import (
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.consumer_group_heartbeat import TopicPartitions
 from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
-from tests.broker.coordinator.virtual_consumers import Consumer, VirtualConsumers, topic_id
+from tests.broker.coordinator.virtual_consumers import REBALANCE_MS, Consumer, VirtualConsumers, topic_id
 from tests.broker.coordinator.virtual_coordinator import START_WALL_MS
 
 T = topic_id("t")
@@ -525,12 +525,46 @@ def test_a_static_member_that_does_not_come_back_is_removed(world: VirtualConsum
 def test_an_instance_id_in_use_is_not_given_away_and_a_former_self_is_fenced(world: VirtualConsumers) -> None:
     world.enter("s", instance_id="i")
     assert world.enter("s2", instance_id="i").error is ErrorCode.UNRELEASED_INSTANCE_ID
-    assert world.enter("s", instance_id="i").error is ErrorCode.NONE
+    assert world.enter("s", instance_id="i").error is ErrorCode.UNRELEASED_INSTANCE_ID
     world.beat("s", -2, instance_id="i")
     assert world.enter("s2", instance_id="i").error is ErrorCode.NONE
     assert world.beat("s", 1, instance_id="i").error is ErrorCode.FENCED_INSTANCE_ID
     assert world.beat("s", -1, instance_id="i").error is ErrorCode.FENCED_INSTANCE_ID
     assert world.beat("s", 1).error is ErrorCode.UNKNOWN_MEMBER_ID
+
+
+# --- written, and not committed in time ----------------------------------------------------------------
+
+
+def test_a_member_whose_joining_was_not_committed_in_time_is_removed_unless_it_comes_again(
+    world: VirtualConsumers,
+) -> None:
+    world.holds_commits = True
+    call = world.enter("a")
+    world.fail_held()
+    world.holds_commits = False
+    assert call.error is ErrorCode.REQUEST_TIMED_OUT
+    assert list(world.consumer_group().members) == ["a"]
+    world.advance(45_000)
+    assert not world.consumer_group().members
+
+
+def test_who_is_to_give_up_partitions_has_its_time_for_it_though_the_order_was_not_committed_in_time(
+    world: VirtualConsumers,
+) -> None:
+    first, second = Consumer(world, "a", {}, keeps=True), Consumer(world, "b", {})
+    first.beat()
+    second.beat()
+    world.holds_commits = True
+    first.beat()
+    world.fail_held()
+    world.holds_commits = False
+    assert world.outline()["a"].startswith("1 unrevoked")
+    for _ in range(REBALANCE_MS // 10_000):
+        world.advance(10_000)
+        first.beat()
+        second.beat()
+    assert list(world.consumer_group().members) == ["b"]
 
 
 # --- as a group of any kind ----------------------------------------------------------------------------

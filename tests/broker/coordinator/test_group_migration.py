@@ -280,6 +280,28 @@ def test_a_downgrade_that_cannot_be_written_changes_nothing(world: VirtualConsum
     shares(modern, *consumers)
 
 
+@pytest.mark.parametrize("way", ["up", "down"])
+def test_sessions_go_on_in_a_group_whose_conversion_was_not_committed_in_time(
+    world: VirtualConsumers, way: str
+) -> None:
+    (silent, lively), modern = mixed(world)
+    if way == "up":
+        world.beat("a", -1)
+        turns([silent, lively])
+    world.holds_commits = True
+    call = world.enter("a") if way == "up" else world.beat("a", -1)
+    world.fail_held()
+    world.holds_commits = False
+    assert call.error is ErrorCode.REQUEST_TIMED_OUT
+    assert kind(world).partition(" ")[0] == ("consumer" if way == "up" else "classic")
+    modern.epoch = 0
+    for _ in range(16):
+        world.advance(5_000)
+        turns([lively, modern] if way == "up" else [lively], 2)
+    assert silent.member_id not in world.group().members
+    shares(lively, *([modern] if way == "up" else []))
+
+
 def test_an_empty_consumer_group_makes_room_for_a_classic_one(world: VirtualConsumers) -> None:
     world.enter("a")
     world.beat("a", -1)
@@ -288,6 +310,13 @@ def test_an_empty_consumer_group_makes_room_for_a_classic_one(world: VirtualCons
     assert shares(only) == ["t0 t1 t2 t3"]
     world.restart()
     assert kind(world) == "classic Stable"
+
+
+def test_a_refused_joining_leaves_an_empty_consumer_group_as_it_is(world: VirtualConsumers) -> None:
+    world.enter("a")
+    world.beat("a", -1)
+    assert world.join(session_ms=1).error is ErrorCode.INVALID_SESSION_TIMEOUT
+    assert kind(world) == "consumer Empty"
 
 
 def test_who_has_an_id_of_an_empty_consumer_group_gets_a_new_one(world: VirtualConsumers) -> None:
@@ -480,6 +509,23 @@ def test_a_classic_member_that_does_not_do_what_it_is_told_is_removed(
         world.heartbeat("m", 2)
         modern.beat()
         world.advance(4_000)
+    assert "m" not in world.consumer_group().members
+
+
+def test_a_classic_member_whose_joining_was_not_committed_in_time_is_removed_unless_it_comes_again(
+    world: VirtualConsumers,
+) -> None:
+    modern = Consumer(world, "a", {})
+    modern.beat()
+    world.holds_commits = True
+    call = join(world, "m", rebalance_ms=20_000)
+    world.fail_held()
+    world.holds_commits = False
+    assert call.error is ErrorCode.REQUEST_TIMED_OUT
+    assert "m" in world.consumer_group().members
+    for _ in range(5):
+        world.advance(4_000)
+        modern.beat()
     assert "m" not in world.consumer_group().members
 
 
