@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from kcli.commands.group_options import complete_group
 from kcli.commands.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
@@ -78,11 +79,21 @@ async def consume(
     timeout_ms: Annotated[
         int | None, typer.Option(min=-1, help="End when there is no record for so long", show_default=False)
     ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ID",
+            help="Read as a member of this consumer group, from its committed offsets on, and commit",
+            autocompletion=complete_group,
+            show_default=False,
+        ),
+    ] = None,
     formatter: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="default, json, logging, noop or checksum, or their class names in Kafka",
+            help="default, json, logging, noop, checksum, offsets, group-metadata or transaction-log, "
+            "or their class names in Kafka",
             show_default=False,
         ),
     ] = None,
@@ -122,10 +133,13 @@ async def consume(
     command_config: CommandConfig = None,
     command_property: Property = None,
     output: OutputFormat | None = None,
+    verbose: bool = False,
 ) -> None:
     """Print the records of a topic, from now on unless told where to begin.
 
-    It reads without a group and commits nothing. `--output json` prints an object for each record.
+    Without --group it commits nothing. A member of a group shares the partitions with the others, goes on
+    where the group committed, and commits exactly what it has printed. There, --from-beginning counts where
+    nothing is committed yet. `--output json` prints an object for each record.
     """
     from kcli.client.config import ConsumerConfig
     from kcli.commands.consumption import Choice, End, Start, parse_offset, parse_time, print_records
@@ -142,8 +156,10 @@ async def consume(
     )
     if isolation_level is not None:
         properties["isolation.level"] = isolation_level
+    properties["group.id"] = group_id(group, properties, partition=partition, from_time=from_time)
     ids = None if partition is None else frozenset(parse_ids(partition, "--partition"))
-    choice = Choice(one_topic_or_none(topic, topic_option), include, ids)
+    excludes_internal = properties.get("exclude.internal.topics", "true").strip().lower() != "false"
+    choice = Choice(one_topic_or_none(topic, topic_option), include, ids, excludes_internal)
     choice.check()
     start = Start(
         None if offset is None else parse_offset(offset),
@@ -169,10 +185,38 @@ async def consume(
     config = ConsumerConfig.from_properties(properties)
     async with connect_with(bootstrap_server, properties) as client:
         await print_records(
-            client, config, choice, start, end, format_record, skip_errors=skip_message_on_error
+            client,
+            config,
+            choice,
+            start,
+            end,
+            format_record,
+            skip_errors=skip_message_on_error,
+            verbose=verbose,
         )
     if enable_systest_events:
         print("shutdown_complete")
+
+
+def group_id(
+    group: str | None, properties: Mapping[str, str], *, partition: str | None, from_time: str | None
+) -> str:
+    """Return the group to read in, "" for none; refuse options that have no meaning in a group."""
+    configured = properties.get("group.id", "")
+    if group is None:
+        group = "" if partition is not None else configured  # who names partitions reads on its own
+    elif not group:
+        raise UsageError("`--group` cannot be empty")
+    elif configured not in ("", group):
+        raise UsageError(f"`--group` contradicts `group.id`: {group} and {configured}")
+    if group and partition is not None:
+        raise UsageError("`--group` and `--partition` exclude each other")
+    if group and from_time is not None:
+        raise UsageError(
+            "`--from-time` has no meaning in a group, which begins where it committed",
+            hint="`kcli consumer-groups reset-offsets GROUP --to-datetime` moves it",
+        )
+    return group
 
 
 def positive(number: int | None) -> int | None:

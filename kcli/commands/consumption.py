@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from kcli.client.consumer import Consumer
     from kcli.client.metadata import TopicPartition
     from kcli.commands.formatters import Format
+    from kcli.commands.record_printer import Limits
 
 OFFSET_WORDS = {"earliest": -2, "latest": -1}
 
@@ -25,6 +27,7 @@ class Choice(NamedTuple):
     topic: str | None = None
     include: str | None = None
     partitions: frozenset[int] | None = None
+    exclude_internal: bool = True
 
     def check(self) -> None:
         """Refuse a choice that is none, or contradicts itself."""
@@ -32,6 +35,14 @@ class Choice(NamedTuple):
             raise UsageError("exactly one of `TOPIC` and `--include` must be given")
         if self.partitions is not None and self.topic is None:
             raise UsageError("`--partition` needs `TOPIC`")
+
+    def accepts(self, topic: str) -> bool:
+        """Tell whether a topic is one to read."""
+        from kcli.commands.topic_filter import select_topics
+
+        if self.topic is not None:
+            return topic == self.topic
+        return bool(select_topics([topic], self.include, exclude_internal=self.exclude_internal))
 
 
 class Start(NamedTuple):
@@ -95,7 +106,7 @@ async def chosen_partitions(client: Client, choice: Choice) -> list[TopicPartiti
     if choice.topic is not None:
         names = [choice.topic] if choice.topic in counts else []
     else:
-        names = select_topics(counts, choice.include, exclude_internal=True)
+        names = select_topics(counts, choice.include, exclude_internal=choice.exclude_internal)
     if not names:
         what = (
             f"topic `{choice.topic}` does not exist" if choice.topic else f"no topic matches {choice.include}"
@@ -145,6 +156,45 @@ async def end_offsets(
     }
 
 
+async def join(
+    client: Client, consumer: Consumer, choice: Choice, end: End, tell: Callable[[str], None]
+) -> Limits:
+    """Begin to read as a member of the group."""
+    from kcli.commands.group_reading import GroupReading
+    from kcli.commands.record_printer import Limits
+    from kcli.commands.topic_filter import topic_pattern
+
+    if choice.topic is not None:
+        await chosen_partitions(client, choice)  # a name that does not exist is a mistake
+    is_bounded = end.now or end.time_ms is not None
+    reading = GroupReading(
+        consumer, (lambda added: end_offsets(consumer, added, end)) if is_bounded else None, tell
+    )
+    topics = [choice.topic] if choice.topic is not None else topic_pattern(choice.include or "")
+    consumer.subscribe(topics, reading)
+    return Limits(end.max_messages, end.timeout_ms, reading.ends if is_bounded else None)
+
+
+async def assign(client: Client, consumer: Consumer, choice: Choice, start: Start, end: End) -> Limits:
+    """Begin to read without a group."""
+    from kcli.commands.record_printer import Limits
+
+    partitions = await chosen_partitions(client, choice)
+    await begin(consumer, partitions, start)
+    return Limits(end.max_messages, end.timeout_ms, await end_offsets(consumer, partitions, end))
+
+
+def following_new(
+    client: Client, consumer: Consumer, choice: Choice, limits: Limits
+) -> AbstractContextManager[None]:
+    """Return the block in which new partitions are read too: a group does so itself, a bound rules it out."""
+    from kcli.commands.following import following
+
+    if consumer.config.group_id or choice.partitions is not None or limits.end_offsets is not None:
+        return nullcontext()
+    return following(client, consumer, choice.accepts, all_topics=choice.topic is None)
+
+
 async def print_records(
     client: Client,
     config: ConsumerConfig,
@@ -154,25 +204,28 @@ async def print_records(
     format_record: Format,
     *,
     skip_errors: bool,
+    verbose: bool,
 ) -> None:
     """Print what is chosen until it ends, then say on stderr how many records that were."""
     from kcli.client.consumer import Consumer
+    from kcli.commands.group_reading import CLOSE_SECONDS
     from kcli.commands.interrupts import interruptible
     from kcli.commands.output import note
-    from kcli.commands.record_printer import Limits, RecordPrinter
+    from kcli.commands.record_printer import RecordPrinter
 
     printer = None
+    tell = note if verbose else lambda line: None
     async with interruptible() as scope:
         with scope:
-            partitions = await chosen_partitions(client, choice)
-            async with Consumer(client, config) as consumer:
-                await begin(consumer, partitions, start)
-                limits = Limits(
-                    end.max_messages, end.timeout_ms, await end_offsets(consumer, partitions, end)
-                )
+            async with Consumer(client, config, note=tell, close_seconds=CLOSE_SECONDS) as consumer:
+                if config.group_id:
+                    limits = await join(client, consumer, choice, end, tell)
+                else:
+                    limits = await assign(client, consumer, choice, start, end)
                 printer = RecordPrinter(consumer, format_record, limits, skip_errors=skip_errors)
                 try:
-                    await printer.run()
+                    with following_new(client, consumer, choice, limits):
+                        await printer.run()
                 except BrokenPipeError:
                     printer = None
                     raise

@@ -6,10 +6,16 @@ bytes for stdout. The names are short ones or those of Kafka's Java classes; `FO
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from math import isfinite
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.commands.coordinator_formatters import (
+    group_metadata_formatter,
+    offsets_formatter,
+    transaction_log_formatter,
+)
 from kcli.commands.serdes import Convert, Decode, decoder, deserializer, java_text
 from kcli.errors import UsageError
 
@@ -203,13 +209,17 @@ FORMATTERS: dict[str, Callable[[Mapping[str, str]], Format]] = {
     "logging": logging_formatter,
     "noop": noop_formatter,
     "checksum": checksum_formatter,
+    "offsets": offsets_formatter,
+    "group-metadata": group_metadata_formatter,
+    "transaction-log": transaction_log_formatter,
 }
 
 
 def make_formatter(name: str, properties: Mapping[str, str]) -> Format:
-    """Return a formatter by its short name or its Java class name."""
-    short = name.rpartition(".")[2].removesuffix("MessageFormatter").lower() or name
-    factory = FORMATTERS.get(short)
+    """Return a formatter by its short name or its Java class name, of whichever Kafka version."""
+    java_name = re.split(r"[.$]", name)[-1].removesuffix("MessageFormatter").lower()
+    known = {short.replace("-", ""): factory for short, factory in FORMATTERS.items()}
+    factory = FORMATTERS.get(name) or known.get(java_name)
     if factory is None:
         raise UsageError(f"there is no formatter `{name}`", hint=", ".join(FORMATTERS))
     return factory(properties)

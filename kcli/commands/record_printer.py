@@ -1,19 +1,18 @@
 """RecordPrinter: reads a consumer to its end and writes formatted records to standard output.
 
-Where to stop is said by `Limits`. Output goes out once per poll, from a thread, so that a reader that does
-not read holds up neither the connection nor Ctrl-C.
+Where to stop is said by `Limits`. Output goes out once per poll. In a group the position of a partition is
+what will be committed: whatever ends the printing, it stands behind the last record that went out whole.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
 from kcli.commands.output import print_error
+from kcli.commands.piecewise_output import PIECE_BYTES, Progress, whole_items, write_out
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
@@ -24,9 +23,15 @@ if TYPE_CHECKING:
 
 RECORDS_PER_POLL = 5_000
 
+LOOK_MS = 200
+"""How often a group's partitions are looked at, which may have come to their end without a record."""
+
 
 class Limits(NamedTuple):
-    """Where to stop: after so many records, after so much silence, or at these offsets (excluded)."""
+    """Where to stop: after so many records, after so much silence, or at these offsets (excluded).
+
+    The offsets are those of all partitions to read; in a group of those that it gives, as it gives them.
+    """
 
     max_messages: int | None = None
     timeout_ms: int | None = None
@@ -44,6 +49,7 @@ class RecordPrinter:
         self._format = format_record
         self._limits = limits
         self._skip_errors = skip_errors
+        self._has_group = bool(consumer.config.group_id)
 
     async def run(self) -> None:
         """Print records until a limit is reached."""
@@ -51,6 +57,7 @@ class RecordPrinter:
         # An empty partition has nothing to poll for: only its position tells that it is at its end.
         for partition in limits.end_offsets or ():
             await self._consumer.position(partition)
+        look_ms = LOOK_MS if self._has_group and limits.end_offsets is not None else None
         while not self._is_done():
             most = RECORDS_PER_POLL
             if limits.max_messages is not None:
@@ -58,21 +65,16 @@ class RecordPrinter:
             with trio.move_on_after(trio_seconds(limits.timeout_ms)) as silence:
                 fetched: list[FetchedRecords] = []
                 while not fetched and not self._is_done():
-                    fetched = await self._consumer.poll(most)
+                    fetched = await self._consumer.poll(most, timeout_ms=look_ms)
             if silence.cancelled_caught:
                 return
-            output: list[bytes] = []
-            try:
-                for part in fetched:
-                    self._format_part(part, output)
-            finally:
-                await write_out(b"".join(output))
+            await self._print([self._before_end(part) for part in fetched])
 
     def _is_done(self) -> bool:
         limits = self._limits
         if limits.max_messages is not None and self.count >= limits.max_messages:
             return True
-        if limits.end_offsets is None:
+        if limits.end_offsets is None or (self._has_group and not self._consumer.is_settled):
             return False
         for partition, end in limits.end_offsets.items():
             position = self._consumer.position_nowait(partition)
@@ -80,12 +82,43 @@ class RecordPrinter:
                 return False
         return True
 
+    def _before_end(self, fetched: FetchedRecords) -> FetchedRecords:
+        """Leave out records beyond their partition's end, and read no more of it."""
+        if self._limits.end_offsets is None:
+            return fetched
+        end = self._limits.end_offsets.get(fetched.partition, 0)
+        if fetched.records[-1].offset >= end and fetched.partition not in self._consumer.paused:
+            self._consumer.pause(fetched.partition)
+            self._consumer.seek(fetched.partition, max(end, fetched.records[0].offset))
+        return fetched._replace(records=[record for record in fetched.records if record.offset < end])
+
+    async def _print(self, fetched: list[FetchedRecords]) -> None:
+        output: list[bytes] = []
+        try:
+            for part in fetched:
+                self._format_part(part, output)
+        finally:
+            # What was formatted before an error is printed all the same.
+            progress = Progress()
+            data = b"".join(output)
+            try:
+                await write_out(data, progress, PIECE_BYTES if self._has_group else len(data))
+            finally:
+                self._go_back(fetched, whole_items(output, progress.written))
+
+    def _go_back(self, fetched: list[FetchedRecords], printed: int) -> None:
+        """Let the first record that is not printed be the next one of its partition, in a group."""
+        next_offsets: dict[TopicPartition, int] = {}
+        for part in fetched if self._has_group else ():
+            if printed < len(part.records):
+                next_offsets.setdefault(part.partition, part.records[max(0, printed)].offset)
+            printed -= len(part.records)
+        for partition, offset in next_offsets.items():
+            self._consumer.seek(partition, offset)
+
     def _format_part(self, fetched: FetchedRecords, output: list[bytes]) -> None:
-        """Append the records of one partition as they are printed; those beyond its end are left out."""
-        end = None if self._limits.end_offsets is None else self._limits.end_offsets.get(fetched.partition, 0)
+        """Append the records of one partition as they are printed, one item for each."""
         for record in fetched.records:
-            if end is not None and record.offset >= end:
-                return
             self.count += 1
             try:
                 output.append(self._format(fetched, record))
@@ -95,23 +128,10 @@ class RecordPrinter:
                 )
                 if not self._skip_errors:
                     raise located from None
+                output.append(b"")
                 print_error(located)
 
 
 def trio_seconds(milliseconds: int | None) -> float:
     """Return a time limit as trio has it."""
     return float("inf") if milliseconds is None else milliseconds / 1000
-
-
-async def write_out(data: bytes) -> None:
-    """Write bytes to standard output; raise `BrokenPipeError` when nobody reads it any more."""
-    if data:
-        sys.stdout.flush()
-        await trio.to_thread.run_sync(write_all, sys.stdout.fileno(), data, abandon_on_cancel=True)
-
-
-def write_all(descriptor: int, data: bytes) -> None:
-    """Write all of `data`, however often the kernel takes a part of it."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]

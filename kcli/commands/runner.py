@@ -155,8 +155,9 @@ def discard_stdout() -> None:
 
 
 def print_tracebacks(failures: list[BaseException]) -> None:
-    """Print the traceback of every failure on stderr."""
+    """Print the traceback of every failure on stderr; an exit code alone is none."""
     import traceback
 
     for error in failures:
-        traceback.print_exception(error)
+        if not isinstance(error, typer.Exit):
+            traceback.print_exception(error)

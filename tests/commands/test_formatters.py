@@ -8,6 +8,18 @@ from kcli.client.completed_fetch import FetchedRecords
 from kcli.client.metadata import TopicPartition
 from kcli.commands.formatters import make_formatter
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+    OffsetCommitValue,
+    PartitionsSchema,
+    TransactionLogKey,
+    TransactionLogValue,
+    encode_key,
+    encode_value,
+)
 from kcli.protocol.record import Record, TimestampType
 
 FULL = Record(7, 1_700_000_000_000, b"k", b"v", (("a", b"1"), ("b", None)))
@@ -113,6 +125,119 @@ def test_the_checksum_formatter() -> None:
     record = Record(0, 0, b"1234", b"56789")
     assert show(record, "checksum", {}) == b"t:checksum:%d\n" % 0xE3069283
     assert show(record, "checksum", {"print.topic": "false"}) == b"checksum:%d\n" % 0xE3069283
+
+
+COMMIT = OffsetCommitValue(offset=7, leader_epoch=2, metadata="m\u00e9", commit_timestamp=5)
+OFFSET_KEY = encode_key(OffsetCommitKey(group="g", topic="t", partition=1))
+GROUP_KEY = encode_key(GroupMetadataKey(group="g"))
+GROUP = GroupMetadataValue(
+    protocol_type="consumer",
+    generation=3,
+    protocol="range",
+    leader="m1",
+    current_state_timestamp=9,
+    members=[
+        MemberMetadata(
+            member_id="m1",
+            client_id="c",
+            client_host="/127.0.0.1",
+            rebalance_timeout=300000,
+            session_timeout=45000,
+            subscription=b"\x00\x01",
+            assignment=b"",
+        )
+    ],
+)
+TRANSACTION_KEY = encode_key(TransactionLogKey(transactional_id="x"))
+TRANSACTION = TransactionLogValue(
+    producer_id=4,
+    producer_epoch=0,
+    transaction_timeout_ms=60000,
+    transaction_status=1,
+    transaction_partitions=[PartitionsSchema(topic="t", partition_ids=[0, 2])],
+    transaction_last_update_timestamp_ms=8,
+    transaction_start_timestamp_ms=7,
+)
+OFFSET_JSON = '{"key":{"type":1,"data":{"group":"g","topic":"t","partition":1}},"value":'
+GROUP_JSON = '{"key":{"type":2,"data":{"group":"g"}},"value":'
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value", "expected"),
+    [
+        (
+            "offsets",
+            OFFSET_KEY,
+            encode_value(COMMIT, 3),
+            OFFSET_JSON
+            + '{"version":3,"data":{"offset":7,"leaderEpoch":2,"metadata":"m\u00e9","commitTimestamp":5}}}\n',
+        ),
+        (
+            "offsets",
+            OFFSET_KEY,
+            encode_value(COMMIT, 1),
+            OFFSET_JSON + '{"version":1,"data":{"offset":7,"metadata":"m\u00e9","commitTimestamp":5,'
+            '"expireTimestamp":-1}}}\n',
+        ),
+        ("offsets", OFFSET_KEY, None, OFFSET_JSON + "null}\n"),
+        # Keys of type 0 were written before 0.9 and mean the same.
+        (
+            "offsets",
+            b"\x00\x00" + OFFSET_KEY[2:],
+            None,
+            '{"key":{"type":0,"data":{"group":"g","topic":"t","partition":1}},"value":null}\n',
+        ),
+        ("offsets", GROUP_KEY, None, ""),
+        ("offsets", TRANSACTION_KEY[:1] + b"\x63", None, ""),
+        ("offsets", None, None, ""),
+        (
+            "group-metadata",
+            GROUP_KEY,
+            encode_value(GROUP, 3),
+            GROUP_JSON + '{"version":3,"data":{"protocolType":"consumer","generation":3,"protocol":"range",'
+            '"leader":"m1","currentStateTimestamp":9,"members":[{"memberId":"m1","groupInstanceId":null,'
+            '"clientId":"c","clientHost":"/127.0.0.1","rebalanceTimeout":300000,"sessionTimeout":45000,'
+            '"subscription":"AAE=","assignment":""}]}}}\n',
+        ),
+        ("group-metadata", GROUP_KEY, None, GROUP_JSON + "null}\n"),
+        ("group-metadata", OFFSET_KEY, encode_value(COMMIT, 3), ""),
+        (
+            "transaction-log",
+            TRANSACTION_KEY,
+            encode_value(TRANSACTION, 0),
+            '{"key":{"type":0,"data":{"transactionalId":"x"}},"value":{"version":0,"data":{"producerId":4,'
+            '"producerEpoch":0,"transactionTimeoutMs":60000,"transactionStatus":1,'
+            '"transactionPartitions":[{"topic":"t","partitionIds":[0,2]}],'
+            '"transactionLastUpdateTimestampMs":8,"transactionStartTimestampMs":7}}}\n',
+        ),
+        ("transaction-log", b"\x00\x01", None, ""),
+    ],
+)
+def test_the_formatters_of_coordinators(
+    name: str, key: bytes | None, value: bytes | None, expected: str
+) -> None:
+    assert show(Record(0, 5, key, value), name, {}) == expected.encode()
+
+
+@pytest.mark.parametrize("value", [b"", b"\x00\x63", encode_value(COMMIT, 3)[:-1]])
+def test_damage_in_a_coordinators_record_is_an_error(value: bytes) -> None:
+    with pytest.raises(KcliError, match="not a coordinator's record"):
+        show(Record(0, 5, OFFSET_KEY, value), "offsets", {})
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("org.apache.kafka.tools.consumer.OffsetsMessageFormatter", OFFSET_KEY),
+        ("kafka.coordinator.group.GroupMetadataManager$OffsetsMessageFormatter", OFFSET_KEY),
+        ("org.apache.kafka.tools.consumer.GroupMetadataMessageFormatter", GROUP_KEY),
+        ("kafka.coordinator.GroupMetadataManager$GroupMetadataMessageFormatter", GROUP_KEY),
+        ("org.apache.kafka.tools.consumer.TransactionLogMessageFormatter", TRANSACTION_KEY),
+        ("kafka.coordinator.transaction.TransactionLog$TransactionLogMessageFormatter", TRANSACTION_KEY),
+    ],
+)
+def test_formatters_of_coordinators_have_the_names_of_their_classes(name: str, key: bytes) -> None:
+    assert show(Record(0, 5, key, None), name, {}).endswith(b'"value":null}\n')
 
 
 def test_an_unknown_formatter_or_property_is_refused() -> None:

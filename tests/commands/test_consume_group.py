@@ -1,0 +1,210 @@
+"""`consume` as a member of a group: it commits exactly what it has printed, shares, and leaves."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import termios
+from array import array
+from collections.abc import Callable
+
+import pytest
+
+from kcli.commands.piecewise_output import PIECE_BYTES
+from tests.conftest import Finished
+from tests.support.kcli_broker import KcliBroker
+
+Kcli = Callable[..., Finished]
+
+
+@pytest.fixture
+def topic(
+    broker: KcliBroker, kcli: Kcli, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> str:
+    """A new topic of two partitions, on the broker that commands use by default."""
+    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", broker.bootstrap)
+    name = "".join(character if character.isalnum() else "-" for character in request.node.name)
+    assert kcli("topics", "create", name, "--partitions", "2").exit_code == 0
+    return name
+
+
+def send(kcli: Kcli, topic: str, *lines: str) -> None:
+    """Produce lines into partition 0."""
+    data = "".join(f"{line}\n" for line in lines).encode()
+    assert kcli("produce", topic, "--partition", "0", input=data) == Finished(0, "", "")
+
+
+def rest(kcli: Kcli, topic: str, *arguments: str) -> list[str]:
+    """Return what is left for the next member of the group to read."""
+    finished = kcli("consume", topic, "--group", topic, "--from-beginning", "--until-end", *arguments)
+    assert finished.exit_code == 0, finished.err
+    return finished.out.splitlines()
+
+
+def start(*arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "kcli", "consume", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+def wait_until_full(descriptor: int) -> None:
+    """Wait until a pipe has no room for another piece of output."""
+    room = fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+    unread = array("i", [0])
+    while unread[0] + PIECE_BYTES <= room:
+        fcntl.ioctl(descriptor, termios.FIONREAD, unread)
+        os.sched_yield()
+
+
+def test_a_group_goes_on_behind_what_was_printed(topic: str, kcli: Kcli) -> None:
+    send(kcli, topic, *map(str, range(20)))
+    arguments = ("consume", topic, "--group", topic, "--from-beginning")
+    first = kcli(*arguments, "--max-messages", "7")
+    assert first == Finished(0, "".join(f"{n}\n" for n in range(7)), "Processed a total of 7 messages\n")
+    assert kcli(*arguments, "--max-messages", "1").out == "7\n"
+    assert rest(kcli, topic) == [str(n) for n in range(8, 20)]
+    assert rest(kcli, topic) == []
+
+
+def test_the_beginning_counts_only_without_a_committed_offset(topic: str, kcli: Kcli) -> None:
+    send(kcli, topic, "before")
+    ended = kcli("consume", topic, "--group", topic, "--until-end")
+    assert ended == Finished(0, "", "Processed a total of 0 messages\n")
+    send(kcli, topic, "after")
+    assert rest(kcli, topic) == ["after"]
+
+
+def test_a_group_may_be_named_by_its_property_and_may_not_commit(topic: str, kcli: Kcli) -> None:
+    send(kcli, topic, "a")
+    arguments = ("consume", topic, "-X", f"group.id={topic}", "--from-beginning", "--until-end")
+    for _ in range(2):
+        assert kcli(*arguments, "-X", "enable.auto.commit=false").out == "a\n"
+    assert kcli(*arguments).out == "a\n"
+    assert kcli(*arguments).out == ""
+    # Who names partitions reads on its own.
+    assert kcli(*arguments, "--partition", "0").out == "a\n"
+
+
+def test_a_record_that_cannot_be_printed_is_read_again(topic: str, kcli: Kcli) -> None:
+    send(kcli, topic, "1234", "5678", "bad", "9012")
+    arguments = ("consume", topic, "--group", topic, "--from-beginning", "--value-deserializer", "int")
+    failed = kcli(*arguments, "--until-end")
+    assert failed.exit_code == 1
+    assert failed.out == "825373492\n892745528\n"
+    assert f"record {topic}-0@2: not a value of type int" in failed.err
+    skipped = kcli(*arguments, "--until-end", "--skip-message-on-error")
+    assert (skipped.exit_code, skipped.out) == (0, "959459634\n")
+    assert rest(kcli, topic) == []
+
+
+def test_records_behind_the_end_are_left_for_the_next(topic: str, kcli: Kcli) -> None:
+    send(kcli, topic, "old")
+    listed = kcli("consume", topic, "--from-beginning", "--until-end", "-o", "json")
+    stamp = json.loads(listed.out)["timestamp"]
+    assert rest(kcli, topic, "--to-time", str(stamp)) == []
+    assert rest(kcli, topic, "--to-time", str(stamp + 1)) == ["old"]
+
+
+def test_members_share_the_partitions(topic: str, kcli: Kcli) -> None:
+    members = [
+        start(topic, "--group", topic, "--verbose", "-X", "heartbeat.interval.ms=50") for _ in range(2)
+    ]
+    try:
+        for member in members:
+            assert member.stderr is not None
+            for line in iter(member.stderr.readline, b""):
+                if line in (f"assigned: {topic}-0\n".encode(), f"assigned: {topic}-1\n".encode()):
+                    break
+            else:
+                pytest.fail("the partitions are not shared")
+        for partition in (0, 1):
+            kcli("produce", topic, "--partition", str(partition), input=b"x\n")
+        for member in members:
+            assert member.stdout is not None
+            assert member.stdout.readline() == b"x\n"
+    finally:
+        for member in members:
+            member.send_signal(signal.SIGINT)
+        results = [member.communicate(timeout=10) for member in members]
+    assert [member.returncode for member in members] == [130, 130]
+    for out, err in results:
+        assert out == b""
+        assert b"Processed a total of 1 messages\n" in err
+    assert rest(kcli, topic) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_commits_what_was_printed(number: signal.Signals, topic: str, kcli: Kcli) -> None:
+    send(kcli, topic, "a", "b")
+    process = start(topic, "--group", topic, "--from-beginning")
+    assert process.stdout is not None
+    assert [process.stdout.readline() for _ in range(2)] == [b"a\n", b"b\n"]
+    process.send_signal(number)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (130, b"", b"Processed a total of 2 messages\n")
+    described = kcli("consumer-groups", "describe", topic, "--state", "-o", "json")
+    assert "Empty" in described.out
+    send(kcli, topic, "c")
+    assert rest(kcli, topic) == ["c"]
+
+
+def test_an_interrupt_before_a_slow_reader_repeats_at_most_a_torn_line(topic: str, kcli: Kcli) -> None:
+    lines = [f"{number:099d}" for number in range(5_000)]
+    send(kcli, topic, *lines)
+    process = start(topic, "--group", topic, "--from-beginning")
+    assert process.stdout is not None
+    wait_until_full(process.stdout.fileno())
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=10) == 130
+    read, _ = process.communicate()
+    assert rest(kcli, topic) == lines[len(read) // 100 :]
+
+
+def test_a_reader_that_goes_away_leaves_the_rest_to_others(topic: str, kcli: Kcli) -> None:
+    lines = [f"{number:099d}" for number in range(20_000)]
+    send(kcli, topic, *lines)
+    process = start(topic, "--group", topic, "--from-beginning")
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=10) == 0
+    process.stderr.close()
+    left = rest(kcli, topic)
+    assert 0 < len(left) < 20_000
+    assert left == lines[-len(left) :]
+
+
+def test_a_pattern_picks_up_new_topics(topic: str, kcli: Kcli) -> None:
+    age = ("-X", "metadata.max.age.ms=200")
+    process = start("--include", f"{topic}.*", "--group", topic, "--from-beginning", *age)
+    assert process.stdout is not None
+    for name in (topic, f"{topic}-later"):
+        kcli("topics", "create", name, "--if-not-exists")
+        kcli("produce", name, input=name.encode() + b"\n")
+        assert process.stdout.readline() == name.encode() + b"\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
+
+
+@pytest.mark.parametrize("choice", ["topic", "pattern"])
+def test_without_a_group_new_partitions_are_picked_up_too(choice: str, topic: str, kcli: Kcli) -> None:
+    chosen = [topic] if choice == "topic" else ["--include", f"{topic}.*"]
+    process = start(*chosen, "-X", "metadata.max.age.ms=200", "--from-beginning")
+    assert process.stdout is not None
+    send(kcli, topic, "one")
+    assert process.stdout.readline() == b"one\n"
+    kcli("topics", "alter", topic, "--partitions", "3")
+    kcli("produce", topic, "--partition", "2", input=b"two\n")
+    assert process.stdout.readline() == b"two\n"
+    if choice == "pattern":
+        kcli("topics", "create", f"{topic}-later")
+        kcli("produce", f"{topic}-later", input=b"three\n")
+        assert process.stdout.readline() == b"three\n"
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=10)
