@@ -74,8 +74,11 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         )
     },
     **{
-        f"kcli.commands.verify_{module}": (("kcli.errors", "kcli.storage", "kcli.commands"), {"typer"})
-        for module in ("index", "plan", "processes", "report", "targets", "view")
+        f"kcli.commands.verify_{module}": (
+            ("kcli.errors", "kcli.protocol", "kcli.storage", "kcli.commands"),
+            {"typer"},
+        )
+        for module in ("index", "modes", "plan", "processes", "report", "targets", "view")
     },
 }
 

@@ -6,8 +6,7 @@ Every file is only read. A broker may be running on the directories: what it is 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -54,6 +53,30 @@ VerifyIndexOnly = Annotated[
     bool,
     typer.Option("--verify-index-only", help="Only tell of indexes, not of logs and other files"),
 ]
+Rebuild = Annotated[
+    Path | None,
+    typer.Option(
+        "--rebuild",
+        metavar="OUT_DIR",
+        help="Write fresh indexes to this directory, which must be new or empty, one directory a partition",
+        show_default=False,
+    ),
+]
+IndexIntervalBytes = Annotated[
+    int,
+    typer.Option(
+        "--index-interval-bytes", metavar="BYTES", min=0, help="Bytes between entries of fresh indexes"
+    ),
+]
+Compare = Annotated[
+    Path | None,
+    typer.Option(
+        "--compare",
+        metavar="OTHER_DIR",
+        help="Compare with another replica of the partition, or with those of another log directory",
+        show_default=False,
+    ),
+]
 Jobs = Annotated[
     int | None,
     typer.Option(
@@ -79,6 +102,9 @@ async def verify_index(
     deep: Deep = False,
     index_sanity_check: IndexSanityCheck = False,
     verify_index_only: VerifyIndexOnly = False,
+    rebuild: Rebuild = None,
+    index_interval_bytes: IndexIntervalBytes = 4096,
+    compare: Compare = None,
     jobs: Jobs = None,
     explain: Explain = False,
     output: OutputFormat | None = None,
@@ -88,6 +114,7 @@ async def verify_index(
     Reads every segment once, and only reads. Exit code 0: no problems; 3: problems were found;
     1: something could not be read. Findings of severity `info` are no problems.
     """
+    from kcli.commands.verify_modes import compare_replicas, rebuild_indexes
     from kcli.commands.verify_report import print_explanations, printer_for
     from kcli.commands.verify_targets import find_targets
     from kcli.storage.verification.options import VerificationOptions
@@ -97,17 +124,39 @@ async def verify_index(
         return
     if not paths:
         raise UsageError("missing argument `PATH...`")
-    if index_sanity_check and (deep or verify_index_only):
-        raise UsageError(
-            "`--index-sanity-check` reads no log: it excludes `--deep` and `--verify-index-only`"
-        )
+    check_modes(index_sanity_check, rebuild is not None, compare is not None, deep or verify_index_only)
     options = VerificationOptions(deep, verify_index_only, index_sanity_check)
     targets = find_targets(paths, frozenset(topics or ()), frozenset(partitions or ()))
-    run(targets, options, jobs, printer_for(output, targets.files))
+    printer = printer_for(output, targets.files)
+    if rebuild is not None:
+        rebuild_indexes(targets, str(rebuild), index_interval_bytes, printer)
+    elif compare is not None:
+        compare_replicas(targets, str(compare), printer)
+    else:
+        run(targets, options, jobs, printer)
+    end(printer)
+
+
+def check_modes(sanity: bool, rebuild: bool, compare: bool, has_details: bool) -> None:
+    """Raise `UsageError` for options that do not go together."""
+    if sanity + rebuild + compare > 1:
+        raise UsageError("`--index-sanity-check`, `--rebuild` and `--compare` exclude each other")
+    if has_details and (sanity or rebuild or compare):
+        raise UsageError("`--deep` and `--verify-index-only` are for a verification alone")
+
+
+def end(printer: Printer) -> None:
+    """Print the summary; end by `typer.Exit` unless nothing was found."""
+    printer.finish()
+    if printer.has_problems:
+        raise typer.Exit(ChecksFailed.exit_code)
+    if printer.has_failures:
+        raise typer.Exit(KcliError.exit_code)
 
 
 def run(targets: Targets, options: VerificationOptions, jobs: int | None, printer: Printer) -> None:
-    """Verify all targets, and print what is found; ends by `typer.Exit` unless that is nothing."""
+    """Verify all targets, and print what is found."""
+    from kcli.commands.progress import progress_bar
     from kcli.commands.verify_plan import VerificationPlan
     from kcli.commands.verify_processes import WORTH_A_PROCESS_BYTES, size_of, verify_all
 
@@ -116,22 +165,8 @@ def run(targets: Targets, options: VerificationOptions, jobs: int | None, printe
     total = 0 if options.sanity_only else sum(size_of(task.directory) for task in tasks)
     if jobs is None:
         jobs = (os.cpu_count() or 1) if total > WORTH_A_PROCESS_BYTES else 1
-    with progress(total) as advance:
+    with progress_bar("verifying", total or None) as advance:
         for report in verify_all(tasks, jobs, advance):
             printer.report(report)
             plan.note(report)
     plan.finish(printer)
-    printer.finish()
-    if printer.has_problems:
-        raise typer.Exit(ChecksFailed.exit_code)
-    if printer.has_failures:
-        raise typer.Exit(KcliError.exit_code)
-
-
-@contextmanager
-def progress(total: int) -> Iterator[Callable[[int], None]]:
-    """Show how many bytes are done, on a terminal."""
-    from kcli.commands.progress import progress_bar
-
-    with progress_bar("verifying", total or None) as advance:
-        yield advance

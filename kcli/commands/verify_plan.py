@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kcli.commands.verify_report import Printer
     from kcli.commands.verify_targets import Replica, Targets
     from kcli.storage.verification.options import VerificationOptions
-    from kcli.storage.verification.partition_verifier import PartitionReport
+    from kcli.storage.verification.partition_report import PartitionReport
 
 
 class VerificationPlan:

@@ -18,7 +18,8 @@ from kcli.errors import KcliError
 from kcli.storage.log_paths import LOG_SUFFIX
 from kcli.storage.verification.log_dir_checkpoints import PartitionOffsets
 from kcli.storage.verification.options import VerificationOptions
-from kcli.storage.verification.partition_verifier import PartitionReport, verify_partition
+from kcli.storage.verification.partition_report import PartitionReport
+from kcli.storage.verification.partition_verifier import verify_partition
 
 WORTH_A_PROCESS_BYTES = 32 * 1024 * 1024
 """How much there must be to read before processes, which take a while to start, save time."""
@@ -66,7 +67,7 @@ def verify(task: Task, advance: Callable[[int], None]) -> PartitionReport:
         return verify_partition(task.directory, task.options, offsets=task.offsets, advance=advance)
     except OSError as error:
         failure = KcliError(f"cannot read `{error.filename or task.directory}`: {error.strerror}")
-        return PartitionReport(task.directory, [], [failure], 0, 0, 0)
+        return PartitionReport(task.directory, [], [failure])
 
 
 def _verify_in_processes(

@@ -22,7 +22,7 @@ from kcli.commands.verify_view import (
 if TYPE_CHECKING:
     from kcli.errors import KcliError
     from kcli.storage.verification.findings import Finding
-    from kcli.storage.verification.partition_verifier import PartitionReport
+    from kcli.storage.verification.partition_report import PartitionReport
 
 
 class Printer:
@@ -57,6 +57,8 @@ class Printer:
             for path in (*report.passed, *report.empty):
                 if not self._files or path in self._files:
                     print(f"{path} passed sanity check." if path in report.passed else f"{path} is empty.")
+            for path in report.written:
+                print(f"{path} written.")
         self.findings(report.findings)
         for failure in report.failures:
             self.failure(failure)

@@ -59,6 +59,10 @@ class LeaderEpochCheck:
         epoch, offset = batch.partition_leader_epoch, batch.base_offset
         self.epoch = epoch
         self.next_start = NEVER
+        if epoch < NO_EPOCH:
+            message = f"leader epoch {epoch} cannot be"
+            self._report(Finding(path, FindingKind.LEADER_EPOCHS_MISMATCH, message, position, offset))
+            return
         if epoch < self._highest:
             if epoch >= 0:
                 message = f"leader epoch {epoch} after {self._highest}"

@@ -7,42 +7,29 @@ listed first, so the last segment is the one that was written to, and its indexe
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, NamedTuple
+import re
+from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
+from kcli.storage.batch_scan import Damage, scan
 from kcli.storage.log_paths import LOG_SUFFIX
-from kcli.storage.verification.findings import Findings
+from kcli.storage.verification.findings import Findings, of_damage
 from kcli.storage.verification.identity import check_partition_metadata
 from kcli.storage.verification.leader_epochs import LeaderEpochCheck
 from kcli.storage.verification.log_dir_checkpoints import PartitionOffsets, check_offsets
+from kcli.storage.verification.partition_report import PartitionReport
 from kcli.storage.verification.sanity import ENTRY_SIZES, sanity_problem
 from kcli.storage.verification.segment_chain import ReplicaListing, SegmentChain
 from kcli.storage.verification.segment_verifier import SegmentVerifier
-from kcli.storage.verification.snapshots import check_snapshots
+from kcli.storage.verification.snapshots import SnapshotCheck
 from kcli.storage.verification.transaction_index import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.storage.verification.findings import Finding
     from kcli.storage.verification.options import VerificationOptions
 
-
-class PartitionReport(NamedTuple):
-    """What a verification came to: findings, files that could not be read, and how much was looked at.
-
-    In sanity mode `passed` and `empty` are the index files without a problem.
-    """
-
-    directory: str
-    findings: list[Finding]
-    failures: list[KcliError]
-    segments: int
-    batches: int
-    size_bytes: int
-    topic_id: bytes | None = None
-    passed: tuple[str, ...] = ()
-    empty: tuple[str, ...] = ()
+METADATA_SNAPSHOT = re.compile(r"\d{20}-\d{10}\.checkpoint", re.ASCII)
 
 
 class PartitionVerifier:
@@ -64,6 +51,7 @@ class PartitionVerifier:
         self.size_bytes = 0
         self.chain = SegmentChain(self.report)
         self.epochs = LeaderEpochCheck(directory, self.report)
+        self.snapshots = SnapshotCheck(self.report)
         self.transactions = Transactions()
         self._offsets = offsets
         self._advance = advance
@@ -83,6 +71,7 @@ class PartitionVerifier:
         if not self.options.indexes_only:
             self._attempt(lambda: self.listing.report_names(self.report), "")
             self._attempt(self.epochs.load, "")
+            self.snapshots.load(self.listing)
         self.transactions.is_exact = bases[:1] == [0]
         for base in bases:
             verifier = SegmentVerifier(self, base, is_active=base == self.listing.segments[-1])
@@ -97,7 +86,7 @@ class PartitionVerifier:
 
     def _check_the_rest(self, bases: list[int]) -> bytes | None:
         """Check the small files, and return the topic's id."""
-        self._attempt(lambda: check_snapshots(self.listing, self.report), "")
+        log_end = None
         if self.options.base_offset is None:
             self.chain.finish(is_compacted=self._offsets.cleaner is not None)
             # A log whose end is damaged may have reached further.
@@ -105,7 +94,18 @@ class PartitionVerifier:
                 log_end = max(self.chain.expected, bases[-1])
                 self.epochs.finish(log_end)
                 check_offsets(self._offsets, log_end, self.report)
+        self._attempt(lambda: self.snapshots.finish(log_end), "")
+        self._attempt(self._check_metadata_snapshots, "")
         return check_partition_metadata(self.directory, self.report)
+
+    def _check_metadata_snapshots(self) -> None:
+        """Check the batches of the snapshots that only the metadata log has."""
+        for name in sorted(self.listing.names):
+            if METADATA_SNAPSHOT.fullmatch(name):
+                path = f"{self.directory}/{name}"
+                for item in scan(path, resync=True):
+                    if isinstance(item, Damage):
+                        self.report(of_damage(path, item))
 
     def _check_sanity(self) -> PartitionReport:
         passed: list[str] = []
@@ -129,8 +129,6 @@ class PartitionVerifier:
             list(self.findings),
             self.failures,
             len(self.listing.segments),
-            0,
-            0,
             passed=tuple(passed),
             empty=tuple(empty),
         )

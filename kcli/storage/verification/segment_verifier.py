@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kcli.protocol.control_records import ControlRecordType, parse_control_key
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.control_records import ControlRecordType
 from kcli.protocol.record_batch import RecordBatch
 from kcli.storage.batch_scan import Damage, scan
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
@@ -20,6 +19,7 @@ from kcli.storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from kcli.storage.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SIZE
 from kcli.storage.verification.findings import of_damage
 from kcli.storage.verification.index_bytes import IndexBytes, read_index
+from kcli.storage.verification.markers import marker_type
 from kcli.storage.verification.offset_index import NEVER, OffsetIndexCheck
 from kcli.storage.verification.time_index import TimeIndexCheck
 from kcli.storage.verification.transaction_index import TransactionIndexCheck
@@ -102,7 +102,7 @@ class SegmentVerifier:
                 times.take(item)
             if isinstance(batch, RecordBatch):
                 if batch.base_offset != chain.expected or batch.count <= batch.last_offset_delta:
-                    chain.has_holes = True
+                    self._take_hole()
                 if batch.partition_leader_epoch != epochs.epoch or last >= epochs.next_start:
                     epochs.take(self._path, item.position, batch)
                 if batch.producer_id >= 0:
@@ -119,6 +119,11 @@ class SegmentVerifier:
             self._transactions.pass_over(NEVER, report=False)
         return position
 
+    def _take_hole(self) -> None:
+        """Take note that offsets are missing: records were compacted away."""
+        self._partition.chain.has_holes = True
+        self._partition.snapshots.give_up()
+
     def _take_damage(self, damage: Damage) -> None:
         if not self._partition.options.indexes_only:
             self._report(of_damage(self._path, damage))
@@ -132,6 +137,7 @@ class SegmentVerifier:
         self._in_doubt = True
         self._partition.chain.is_damaged = True
         self._partition.transactions.forget()
+        self._partition.snapshots.give_up()
         self._times.skip()
 
     def _end_doubt(self, offset: int) -> None:
@@ -140,29 +146,19 @@ class SegmentVerifier:
         self._partition.chain.expected = offset
 
     def _take_producer(self, entry: ScannedEntry, batch: RecordBatch) -> None:
-        """Follow the transaction that a batch of a producer belongs to."""
-        transactions = self._partition.transactions
-        if batch.is_control:
-            kind = _marker_type(entry)
-            if kind not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
-                return
-            ended = transactions.end(batch.producer_id, batch.last_offset)
+        """Follow what a producer wrote, and the transaction that it belongs to."""
+        partition = self._partition
+        if batch.base_offset >= partition.snapshots.due:
+            partition.snapshots.reach(batch.base_offset)
+        if partition.snapshots.is_comparable:
+            partition.snapshots.take(batch)
+        if batch.is_transactional:
+            kind = marker_type(entry) if batch.is_control else None
+            ended = partition.transactions.take(batch, kind)
             if kind is ControlRecordType.ABORT:
-                exact = transactions.is_exact and not self._partition.chain.has_holes
+                exact = partition.transactions.is_exact and not partition.chain.has_holes
                 self._transactions.marker(batch.producer_id, batch.last_offset, ended, exact)
-        elif batch.is_transactional and batch.producer_id not in transactions.open:
-            transactions.open[batch.producer_id] = batch.base_offset
 
     def _tell(self, position: int) -> None:
         self._partition.advance(position - self._told)
         self._told = position
-
-
-def _marker_type(entry: ScannedEntry) -> ControlRecordType | None:
-    """Return what a control batch says, None if it says nothing that can be read."""
-    try:
-        for record in entry.load().records():
-            return parse_control_key(record.key)
-    except CorruptRecord:
-        return None
-    return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.protocol.control_records import ControlRecordType
 from kcli.storage.transaction_index import ENTRY_SIZE, VERSION, AbortedTransaction, unpack_entry
 from kcli.storage.verification.finding_kinds import FindingKind
 from kcli.storage.verification.findings import Finding
@@ -15,6 +16,7 @@ from kcli.storage.verification.findings import Finding
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kcli.protocol.record_batch import RecordBatch
     from kcli.storage.verification.index_bytes import IndexBytes
 
 
@@ -35,8 +37,15 @@ class Transactions:
         self.open.clear()
         self.is_exact = False
 
-    def end(self, producer_id: int, offset: int) -> AbortedTransaction | None:
-        """Close the transaction that a marker ends; return it as an index would have it, None without one."""
+    def take(self, batch: RecordBatch, marker: ControlRecordType | None) -> AbortedTransaction | None:
+        """Follow a transactional batch; return what a marker ends as an index would have it if aborted."""
+        if not batch.is_control:
+            self.open.setdefault(batch.producer_id, batch.base_offset)
+        elif marker is ControlRecordType.ABORT or marker is ControlRecordType.COMMIT:
+            return self._end(batch.producer_id, batch.last_offset)
+        return None
+
+    def _end(self, producer_id: int, offset: int) -> AbortedTransaction | None:
         first_offset = self.open.pop(producer_id, None)
         if first_offset is None:
             return None
