@@ -94,7 +94,8 @@ class _Scan:
         # The offset that the next entry should begin with, -1 if that is not known.
         self.expected = -1 if segment_base is None else segment_base
         self.highest = MAX_OFFSET if segment_base is None else segment_base + MAX_RELATIVE_OFFSET
-        self.inquiry = DamageInquiry(file, segment_base or 0, self.highest)
+        self.lowest = segment_base or 0
+        self.inquiry = DamageInquiry(file, self.lowest, self.highest)
         self.window = SegmentWindow(file)
 
     def run(self) -> Iterator[ScannedEntry | Damage]:
@@ -191,14 +192,15 @@ class _Scan:
             return self.expected >= 0
         if not span:
             return False
-        if 0 <= behind <= self.window.limit - _OFFSET.size:
-            (following,) = _OFFSET.unpack_from(self.window.buffer, behind)
-        else:
-            head = self.file.read(self.window.origin + behind, _OFFSET.size)
-            if len(head) < _OFFSET.size:
-                return False
-            (following,) = _OFFSET.unpack(head)
-        return bool(following == self.expected + span)
+        return self._offset_at(behind) == self.expected + span
+
+    def _offset_at(self, at: int) -> int | None:
+        """Return the offset at a place counted from the window's, None behind the file's end."""
+        window = self.window
+        if 0 <= at <= window.limit - _OFFSET.size:
+            return int(_OFFSET.unpack_from(window.buffer, at)[0])
+        head = self.file.read(window.origin + at, _OFFSET.size)
+        return int(_OFFSET.unpack(head)[0]) if len(head) == _OFFSET.size else None
 
     def _look_closely(self) -> tuple[ScannedEntry | None, tuple[Damage, ...]]:
         """Return what is at the position, an entry or damage or both, and go on behind it."""
@@ -244,10 +246,13 @@ class _Scan:
         """Step over an entry; its offset tells the next one unless it is itself in doubt."""
         self.position += size
         self.inquiry.search.earn(size)
-        if damage is None or damage.kind not in _OFFSET_IS_WRONG:
+        if damage is None or damage.kind not in _OFFSET_IS_WRONG or 0 <= view.last_offset < self.lowest:
+            # Also where the numbers are others than before: all that follow would be told as going back.
             self.expected = view.last_offset + 1
-        elif damage.kind is DamageKind.BAD_OFFSET and self.expected >= 0 and isinstance(view, RecordBatch):
-            self.expected += max(view.last_offset_delta, 0) + 1
+        elif damage.kind is DamageKind.BAD_OFFSET and isinstance(view, RecordBatch):
+            span = view.last_offset_delta + 1
+            if self._offset_at(self.position - self.window.origin) == self.expected + span:
+                self.expected += span
 
     def _skip(self, damage: Damage) -> Damage:
         """Step over what is no entry: all there is, unless the scan is to find its way back."""

@@ -31,6 +31,7 @@ class DamageKind(Enum):
     BAD_RECORD = "bad_record"
     BAD_RECORD_CRC = "bad_record_crc"
     BAD_TIMESTAMP = "bad_timestamp"
+    BAD_PRODUCER = "bad_producer"
     UNCHECKED_RECORDS = "unchecked_records"
 
     @property
@@ -63,6 +64,7 @@ _MEANINGS = {
     DamageKind.BAD_RECORD: "a record contradicts the format",
     DamageKind.BAD_RECORD_CRC: "a record inside a compressed set does not match its own checksum",
     DamageKind.BAD_TIMESTAMP: "the largest timestamp of a batch is not that of its records",
+    DamageKind.BAD_PRODUCER: "a batch cannot come from its producer after what that wrote before",
     DamageKind.UNCHECKED_RECORDS: "the records of a batch take more memory to check than there is to be used",
 }
 

@@ -67,46 +67,41 @@ class DamageInquiry:
 
         Nothing is skipped where the file goes on behind the size that the header claims. Raises `OSError`.
         """
-        offset = _offset(head)
         behind = position + size
         if behind + self._file.zeros_from(behind) >= self._file.end:
-            mended = self._mended(head, position, None)
-            if mended is not None:
-                return mended
-        written = self._written(position, size)
-        if written:
-            return Damage(
-                kind=DamageKind.TRUNCATED_BATCH,
-                position=position,
-                size_bytes=size,
-                offset=offset,
-                expected=size,
-                found=written,
-                message=f"{written} bytes of a batch of {size} were written, zeros follow",
-            )
-        claimed = EntryHead(position, head[MAGIC_POSITION], size, 0, offset, offset)
+            last = self._mended(head, position, None) or self._torn(head, position, size)
+            if last is not None:
+                return replace(last, skipped_bytes=0) if last.size_bytes == size else last
+        claimed = EntryHead(position, head[MAGIC_POSITION], size, 0, _offset(head), _offset(head))
         if self.search.leads_on(claimed):
-            inside = self.search.next_entry(position + 1, expected, position + size)
+            inside = self.search.next_entry(position + 1, expected, behind)
             hidden = self._mended(head, position, inside) if inside is not None else None
             return hidden or self._other_magic(head, position, size) or self._checksum(head, position, size)
         following = self.search.next_entry(position + 1, expected)
-        damage = self._mended(head, position, following)
-        if damage is None:
-            damage = self._checksum(head, position, size)
-            boundary = self._file.end if following is None else following.position
-            if following is not None and boundary < position + size:
-                damage = replace(
-                    damage,
-                    kind=DamageKind.TRUNCATED_BATCH,
-                    field=_field(head, position, "size"),
-                    expected=size,
-                    found=boundary - position,
-                    message=f"the next batch begins {boundary - position} bytes into this one of {size}",
-                )
-            skipped = boundary - position
-            next_position = None if following is None else boundary
-            damage = replace(damage, size_bytes=skipped, skipped_bytes=skipped, next_position=next_position)
-        return damage
+        return self._mended(head, position, following) or self._leading_nowhere(
+            head, position, size, following
+        )
+
+    def _leading_nowhere(self, head: bytes, position: int, size: int, following: EntryHead | None) -> Damage:
+        """Return the damage of an entry behind which the file does not go on, up to where it does."""
+        boundary = self._file.end if following is None else following.position
+        skipped = boundary - position
+        damage = replace(
+            self._checksum(head, position, size),
+            size_bytes=skipped,
+            skipped_bytes=skipped,
+            next_position=None if following is None else boundary,
+        )
+        if following is None or skipped >= size:
+            return damage
+        return replace(
+            damage,
+            kind=DamageKind.TRUNCATED_BATCH,
+            field=_field(head, position, "size"),
+            expected=size,
+            found=skipped,
+            message=f"the next batch begins {skipped} bytes into this one of {size}",
+        )
 
     def of_header(self, problem: HeadProblem, head: bytes, position: int, size: int) -> Damage:
         """Return what contradicts itself in the header of an entry whose checksum matches."""
@@ -185,14 +180,21 @@ class DamageInquiry:
                 return replace(_mended_damage(head, position, size, magic, None), skipped_bytes=0)
         return None
 
-    def _written(self, position: int, size: int) -> int:
-        """Return how many bytes of an entry were written, if only zeros follow up to the end; else 0."""
+    def _torn(self, head: bytes, position: int, size: int) -> Damage | None:
+        """Return the damage of a last entry of which only the beginning was written, zeros being the rest."""
         end = position + size
         zeros = self._file.zeros_before(end, position)
-        behind = self._file.end - end
-        if zeros < (_LEAST_TORN if behind else _LEAST_TORN_AT_END) or self._file.zeros_from(end) < behind:
-            return 0
-        return size - zeros
+        if zeros < (_LEAST_TORN if end < self._file.end else _LEAST_TORN_AT_END):
+            return None
+        return Damage(
+            kind=DamageKind.TRUNCATED_BATCH,
+            position=position,
+            size_bytes=size,
+            offset=_offset(head),
+            expected=size,
+            found=size - zeros,
+            message=f"{size - zeros} bytes of a batch of {size} were written, zeros follow",
+        )
 
     # --- what is told
 

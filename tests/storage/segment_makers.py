@@ -20,11 +20,11 @@ LEGACY_CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4)
 
 
 class Shape(NamedTuple):
-    """One entry to be made: of `count` records; without a codec, older formats take an entry for each."""
+    """One entry to be made: of so many `records`; without a codec, older formats take an entry for each."""
 
     magic: int = 2
     codec: Codec = Codec.NONE
-    count: int = 3
+    records: int = 3
     value_bytes: int = 20
     gap: int = 0
 
@@ -37,7 +37,7 @@ def make_entry(shape: Shape, base_offset: int, seed: int = 0) -> bytes:
         builder = RecordBatchBuilder(codec=shape.codec, base_offset=base_offset, leader_epoch=4)
     else:
         builder = MessageSetBuilder(shape.magic, codec=shape.codec, base_offset=base_offset)
-    for number in range(shape.count):
+    for number in range(shape.records):
         builder.append(FIRST_TIMESTAMP + number, b"key-%d" % number, noise.randbytes(shape.value_bytes))
     return bytes(builder.build())
 
@@ -47,9 +47,9 @@ def make_entries(shapes: Sequence[Shape], base_offset: int = 0) -> list[bytes]:
     entries = []
     for number, shape in enumerate(shapes):
         base_offset += shape.gap
-        made = shape if shape.magic == 2 or shape.codec else shape._replace(count=1)
+        made = shape if shape.magic == 2 or shape.codec else shape._replace(records=1)
         entries.append(make_entry(made, base_offset, number))
-        base_offset += made.count
+        base_offset += made.records
     return entries
 
 

@@ -7,6 +7,7 @@ import random
 import struct
 import time
 import zlib
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -39,10 +40,10 @@ MIXED = make_entries(
         *(Shape(0, codec) for codec in LEGACY_CODECS),
         *(Shape(1, codec) for codec in LEGACY_CODECS),
         *(Shape(2, codec) for codec in Codec),
-        Shape(2, count=1),
+        Shape(2, records=1),
     ]
 )
-BATCHES = make_entries([Shape(count=2 + number % 3, value_bytes=5 * number) for number in range(6)])
+BATCHES = make_entries([Shape(records=2 + number % 3, value_bytes=5 * number) for number in range(6)])
 OLDER = make_entries([Shape(1, value_bytes=3 * number) for number in range(6)])
 
 
@@ -126,7 +127,7 @@ def test_a_sound_file_has_no_damage(path: Path, made: list[Shape], base_offset: 
 @pytest.mark.parametrize("size", [WINDOW_BYTES - 61, WINDOW_BYTES, WINDOW_BYTES + 1, 3 * WINDOW_BYTES])
 def test_entries_larger_than_the_window_come_whole(path: Path, size: int) -> None:
     entries = make_entries(
-        [Shape(count=1, value_bytes=size), Shape(), Shape(1, count=1, value_bytes=size), Shape()]
+        [Shape(records=1, value_bytes=size), Shape(), Shape(1, records=1, value_bytes=size), Shape()]
     )
     path.write_bytes(joined(*entries))
     taken = [item.load().to_bytes() for item in scan(str(path)) if isinstance(item, ScannedEntry)]
@@ -135,7 +136,7 @@ def test_entries_larger_than_the_window_come_whole(path: Path, size: int) -> Non
 
 @pytest.mark.parametrize("magic", [1, 2])
 def test_an_entry_above_the_limit_is_checked_but_not_kept(path: Path, magic: int) -> None:
-    entries = make_entries([Shape(), Shape(magic, count=1, value_bytes=WINDOW_BYTES), Shape()])
+    entries = make_entries([Shape(), Shape(magic, records=1, value_bytes=WINDOW_BYTES), Shape()])
     path.write_bytes(joined(*entries))
     whole = []
     for number, item in enumerate(scan(str(path), max_entry_bytes=1000)):
@@ -199,7 +200,7 @@ def test_the_bytes_and_what_they_should_be_are_named(path: Path) -> None:
 
 
 def test_a_size_that_lands_on_a_later_entry_is_told(path: Path) -> None:
-    entries = make_entries([Shape(count=1)] * 8)
+    entries = make_entries([Shape(records=1)] * 8)
     size = len(entries[0])
     found = Found(path, patched(entries, 2, 8, struct.pack(">i", 3 * size - 12)), resync=True)
     assert found.kinds == [(K.BAD_SIZE, 2 * size)]
@@ -235,7 +236,7 @@ CONTRADICTIONS = {
 @pytest.mark.parametrize("case", CONTRADICTIONS)
 def test_a_header_that_contradicts_itself_is_told_though_its_checksum_matches(path: Path, case: str) -> None:
     fields, kind, name = CONTRADICTIONS[case]
-    forged = forged_batch(b"0123456", **{"base_offset": 14, **fields})  # type: ignore[arg-type]
+    forged = forged_batch(b"0123456", **{"base_offset": 14, **fields})
     start = starts_of(BATCHES)[5]
     found = Found(path, joined(*BATCHES[:5], forged, make_entry(Shape(), 600)), segment_base=0)
     assert found.kinds == [(kind, start)]
@@ -473,7 +474,7 @@ def test_all_entries_but_a_damaged_one_are_found(path: Path, made: list[Shape], 
 # --- time
 
 
-HOSTILE = {
+HOSTILE: dict[str, Callable[[random.Random], bytes]] = {
     "noise": lambda noise: noise.randbytes(2**21),
     "zeros, then one": lambda noise: bytes(2**21) + b"\x01",
     "twos": lambda noise: b"\x02" * 2**21,

@@ -18,7 +18,7 @@ from kcli.protocol.message_set import encode_entry
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch_header import update_crc
 from kcli.protocol.varints import encode_varint
-from kcli.storage.batch_scan import ScannedEntry, scan
+from kcli.storage.batch_scan import MAX_ENTRY_BYTES, ScannedEntry, scan
 from kcli.storage.damage import Damage, DamageKind
 from kcli.storage.record_checks import check_records
 from kcli.storage.record_findings import MAX_FINDINGS
@@ -34,11 +34,11 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "00000000000000000000.log"
 
 
-def check(path: Path, *entries: bytes, **options: int) -> list[Damage]:
+def check(path: Path, *entries: bytes, max_entry_bytes: int = MAX_ENTRY_BYTES) -> list[Damage]:
     """What is wrong with the records of a file whose entries have nothing else wrong."""
     path.write_bytes(b"".join(entries))
     found: list[Damage] = []
-    for item in scan(str(path), **options):
+    for item in scan(str(path), max_entry_bytes=max_entry_bytes):
         assert isinstance(item, ScannedEntry)
         assert item.is_valid
         found += check_records(item)
@@ -90,13 +90,13 @@ def inner(magic: int, offset: int, *, attributes: int = 0, timestamp: int = NOW)
 
 @pytest.mark.parametrize("codec", Codec)
 def test_batches_of_every_codec_are_sound(path: Path, codec: Codec) -> None:
-    assert check(path, *make_entries([Shape(codec=codec, count=50)] * 3)) == []
+    assert check(path, *make_entries([Shape(codec=codec, records=50)] * 3)) == []
 
 
 @pytest.mark.parametrize("codec", LEGACY_CODECS)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_older_entries_of_every_codec_are_sound(path: Path, codec: Codec, magic: int) -> None:
-    assert check(path, *make_entries([Shape(magic, codec, count=20)] * 3, 70)) == []
+    assert check(path, *make_entries([Shape(magic, codec, records=20)] * 3, 70)) == []
 
 
 @given(shapes())
@@ -305,7 +305,7 @@ def test_all_bad_records_are_told_up_to_a_limit(path: Path) -> None:
 
 @pytest.mark.parametrize("codec", Codec)
 def test_a_batch_too_large_to_be_kept_is_checked_in_pieces(path: Path, codec: Codec) -> None:
-    entries = make_entries([Shape(codec=codec, count=3000, value_bytes=400)])
+    entries = make_entries([Shape(codec=codec, records=3000, value_bytes=400)])
     assert check(path, *entries, max_entry_bytes=1000) == []
     broken = batch(*[record(delta=n, value=bytes(400)) for n in range(2999)], count=3000, codec=codec)
     (damage,) = check(path, broken, max_entry_bytes=1000)
@@ -314,7 +314,7 @@ def test_a_batch_too_large_to_be_kept_is_checked_in_pieces(path: Path, codec: Co
 
 @pytest.mark.parametrize("codec", LEGACY_CODECS)
 def test_an_older_entry_too_large_to_be_kept_is_checked_in_pieces(path: Path, codec: Codec) -> None:
-    entries = make_entries([Shape(1, codec, count=3000, value_bytes=400)])
+    entries = make_entries([Shape(1, codec, records=3000, value_bytes=400)])
     assert check(path, *entries, max_entry_bytes=1000) == []
 
 
