@@ -23,6 +23,7 @@ from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, R
 from kcli.broker.coordinator.group_keeper import GroupKeeper
 from kcli.broker.coordinator.group_offsets import GroupOffsets, commit_refused
 from kcli.broker.coordinator.member_timers import Wait
+from kcli.broker.coordinator.offset_sweep import SWEEP_KEY, OffsetSweep, in_batches
 from kcli.protocol.coordinator_records import GroupMetadataKey, OffsetCommitKey
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.delete_groups import DeletableGroupResult
@@ -54,9 +55,6 @@ LEAVE_IN_BATCHES_FROM = 3
 SYNC_NAMES_PROTOCOL_FROM = 5
 NOT_FOUND_IS_AN_ERROR_FROM = 6
 
-MAX_TOMBSTONES = 1000
-"""How many offsets are deleted by one append when nobody asked for it: batches have a limit."""
-
 
 class GroupCoordinator:
     """Groups and their offsets. `image` gives the cluster's metadata, `new_id` a unique text."""
@@ -69,6 +67,7 @@ class GroupCoordinator:
         self._image = image
         self._classic = ClassicGroups(self.groups, config, new_id)
         self._offsets = GroupOffsets(self.groups, config)
+        self._sweep = OffsetSweep(self.groups, self._offsets)
         keeper = self._keeper = GroupKeeper(self.groups, config, image=image, new_id=new_id)
         self._consumer = ConsumerGroups(keeper)
         self._classic_members = ClassicMembers(keeper)
@@ -260,17 +259,19 @@ class GroupCoordinator:
 
     def unloaded(self, now: Now) -> list[Effect]:
         """Stop: answer whoever waits, and leave the log alone for the next leader."""
-        return self._classic.unloaded(now) + self._consumer.unloaded()
+        return self._classic.unloaded(now) + self._consumer.unloaded() + self._sweep.stop()
 
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
         """Do what a timer is for."""
+        if key == SWEEP_KEY:
+            return self._sweep.go_on(now)
         if isinstance(key, tuple) and isinstance(key[0], Wait):
             return self._consumer.expire(now, key)
         return self._classic.expire(now, key)
 
     def expire_offsets(self, now: Now) -> list[Effect]:
         """Delete the offsets that nobody needs any more, and the groups that are left with nothing."""
-        return _in_batches(self._offsets.expire(now.wall_ms))
+        return self._sweep.begin(now)
 
     def image_changed(self, now: Now, delta: MetadataDelta) -> list[Effect]:
         """Forget the offsets of topics that were deleted, and let consumer groups see to their topics."""
@@ -278,7 +279,7 @@ class GroupCoordinator:
         records: list[CoordinatorRecord] = []
         for topic in delta.deleted_topics:
             records += self._offsets.store.tombstones_of_topic(topic.name, topic.topic_id)
-        return _in_batches(records)
+        return in_batches(records)
 
 
 def _unknown_member(identity: MemberIdentity) -> MemberResponse:
@@ -287,10 +288,3 @@ def _unknown_member(identity: MemberIdentity) -> MemberResponse:
         group_instance_id=identity.group_instance_id,
         error_code=ErrorCode.UNKNOWN_MEMBER_ID,
     )
-
-
-def _in_batches(records: list[CoordinatorRecord]) -> list[Effect]:
-    return [
-        Append(tuple(records[start : start + MAX_TOMBSTONES]))
-        for start in range(0, len(records), MAX_TOMBSTONES)
-    ]

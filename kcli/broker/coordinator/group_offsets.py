@@ -155,17 +155,11 @@ class GroupOffsets:
 
         return [Append(tuple(records), stored)]
 
-    def expire(self, wall_ms: int) -> list[CoordinatorRecord]:
-        """Return what deletes the offsets that nobody needs any more, and the groups that had no others."""
-        self.adopt_orphans()
-        records: list[CoordinatorRecord] = []
-        for group in self._groups.values():
-            expired = self.store.expired(group, wall_ms, self._config.offsets_retention_ms)
-            records += expired
-            kept = sum(map(len, self.store.of_group(group.group_id).values())) - len(expired)
-            if not kept and group.may_go:
-                records += group.tombstones()
-        return records
+    def expired(self, group: Group, wall_ms: int) -> list[CoordinatorRecord]:
+        """Return what deletes the offsets of a group that nobody needs, and the group if it has no others."""
+        records = self.store.expired(group, wall_ms, self._config.offsets_retention_ms)
+        kept = sum(map(len, self.store.of_group(group.group_id).values())) - len(records)
+        return records if kept or not group.may_go else [*records, *group.tombstones()]
 
 
 def _unknown_group(request: OffsetCommitRequest, version: int) -> ErrorCode:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kcli.broker.coordinator import offset_sweep
 from kcli.broker.metadata_image import MetadataDelta, TopicImage
 from kcli.protocol.coordinator_records import decode_record
 from kcli.protocol.error_codes import ErrorCode
@@ -365,6 +366,35 @@ def test_many_offsets_expire_in_several_batches(world: VirtualCoordinator) -> No
     assert len(world.shard.expire_offsets(world.now)) == 3
     expire(world)
     assert not world.shard.groups
+
+
+def test_a_sweep_of_many_groups_keeps_nobody_waiting_and_ends(
+    world: VirtualCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_sweep, "GROUPS_PER_STEP", 2)
+    for name in "abcde":
+        world.commit({("t", 0): 1}, group=name)
+    world.advance(WEEK_MS)
+    expire(world)
+    assert set(world.shard.groups) == {"c", "d", "e"}
+    world.commit({("t", 0): 2}, group="d")
+    world.advance(10)
+    assert set(world.shard.groups) == {"d"}
+    assert world.offsets("d") == {("t", 0): 2}
+    assert not world.timers
+
+
+def test_a_sweep_is_not_gone_on_with_by_who_leads_no_longer(
+    world: VirtualCoordinator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offset_sweep, "GROUPS_PER_STEP", 2)
+    for name in "abc":
+        world.commit({("t", 0): 1}, group=name)
+    expire(world)
+    assert list(world.timers) == [offset_sweep.SWEEP_KEY]
+    world.append_error = ErrorCode.NOT_COORDINATOR
+    world.perform(world.shard.unloaded(world.now))
+    assert not world.timers
 
 
 def test_an_empty_group_without_offsets_goes_unless_somebody_is_coming(world: VirtualCoordinator) -> None:
