@@ -42,10 +42,10 @@ class LastAssignment(NamedTuple):
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
     """Return partitions in order, grouped as the protocol has them."""
-    topics: dict[str, tuple[int, ...]] = {}
+    topics: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
-        topics[topic] = (*topics.get(topic, ()), index)
-    return topics
+        topics.setdefault(topic, []).append(index)
+    return {topic: tuple(indexes) for topic, indexes in topics.items()}
 
 
 def subscription_bytes(

@@ -427,6 +427,17 @@ async def test_members_are_removed_by_id_or_by_instance(autojump_clock: trio.tes
         assert {member.reason for member in request.members} == {"x" * 255}
 
 
+async def test_a_member_that_the_answer_leaves_out_counts_as_not_removed(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with fake_cluster() as (brokers, client):
+        brokers.script(LeaveGroupRequest, left(("m1", None, 0)))
+        members = [MemberToRemove("m1"), MemberToRemove("m2")]
+        removed = await admin.remove_members(client, "old", members)
+        assert removed[members[0]] is None
+        assert str(removed[members[1]]) == "the broker left this out of its answer"
+
+
 async def test_all_members_are_those_that_the_group_has(autojump_clock: trio.testing.MockClock) -> None:
     async with fake_cluster() as (brokers, client):
         brokers.script(

@@ -17,15 +17,12 @@ from kcli.client.admin.coordinator_calls import (
 from kcli.client.admin.group_types import CommittedOffset
 from kcli.client.admin.partitions import by_topic
 from kcli.client.admin.retry import check, error_of, omitted, retry_items
+from kcli.client.membership import Generation
 from kcli.client.metadata import TopicPartition
+from kcli.client.offset_commits import offset_commit
 from kcli.client.versions import UnsupportedVersion
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
+from kcli.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from kcli.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -105,7 +102,9 @@ async def alter_group_offsets(
     async def attempt(
         pending: list[TopicPartition], remaining_ms: int
     ) -> dict[TopicPartition, KafkaError | None]:
-        request = _commit_request(group_id, {partition: offsets[partition] for partition in pending})
+        request = offset_commit(
+            group_id, "", Generation(), {partition: offsets[partition] for partition in pending}
+        )
 
         async def ask(
             coordinator: Node, group_ids: list[str]
@@ -240,22 +239,6 @@ def _error_of_group(offsets: Offsets) -> KafkaError | None:
         if isinstance(committed, KafkaError) and committed.code not in _PARTITION_ERRORS:
             return committed
     return None
-
-
-def _commit_request(group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> OffsetCommitRequest:
-    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
-    for (topic, index), committed in offsets.items():
-        entry = OffsetCommitRequestPartition(
-            partition_index=index,
-            committed_offset=committed.offset,
-            committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
-            committed_metadata=committed.metadata,
-        )
-        topics.setdefault(topic, []).append(entry)
-    return OffsetCommitRequest(
-        group_id=group_id,
-        topics=[OffsetCommitRequestTopic(name=name, partitions=entries) for name, entries in topics.items()],
-    )
 
 
 def _partition_errors(

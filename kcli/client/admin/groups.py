@@ -13,9 +13,9 @@ from kcli.client.admin.group_types import (
     GroupListings,
     MemberToRemove,
 )
-from kcli.client.admin.retry import check, error_of, retry_items
+from kcli.client.admin.retry import check, error_of, omitted, retry_items
 from kcli.errors import KcliError
-from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from kcli.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from kcli.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
@@ -157,11 +157,14 @@ async def remove_members(
             min_version=minimum,
         )
         check(response.error_code)
-        codes = {entry.group_instance_id or entry.member_id: entry.error_code for entry in response.members}
-        return {
-            member: error_of(codes.get(member.instance_id or member.member_id, ErrorCode.NONE))
-            for member in leaving
+        if not response.members and is_plain:
+            # Older versions answer for the one member as a whole.
+            return {leaving[0]: None}
+        errors = {
+            entry.group_instance_id or entry.member_id: error_of(entry.error_code)
+            for entry in response.members
         }
+        return {member: errors.get(member.instance_id or member.member_id, omitted()) for member in leaving}
 
     return await ask_about_group(client, group_id, timeout_ms, ask)
 
