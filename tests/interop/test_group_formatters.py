@@ -130,6 +130,7 @@ def test_transactions_look_as_in_the_original(
         *("--formatter", "transaction-log"),
     )
     assert finished.exit_code == 0, finished
-    assert finished.out.splitlines() == theirs
+    # The last transaction may have come to its end in between.
+    assert finished.out.splitlines()[: len(theirs)] == theirs
     assert any("formatted-transactions-offsets" in line for line in theirs)
     delete_topic(apache_kafka.bootstrap, TOPIC)
