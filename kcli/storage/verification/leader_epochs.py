@@ -68,8 +68,8 @@ class LeaderEpochCheck:
                 message = f"leader epoch {epoch} after {self._highest}"
                 self._report(Finding(path, FindingKind.LEADER_EPOCH_GOING_BACK, message, position, offset))
             return
-        self._highest = epoch
         if not self._is_usable or epoch < 0:
+            self._highest = epoch
             return
         slot = bisect_right(self._starts, offset)
         known = self._epochs[slot - 1] if slot else NO_EPOCH
@@ -77,10 +77,12 @@ class LeaderEpochCheck:
             self.next_start = self._starts[slot]
         # Below the first entry are records that were deleted: it was moved to where the log begins since.
         is_deleted = not slot and bool(self._starts) and epoch <= self._epochs[0]
-        if not is_deleted and (known != epoch or batch.last_offset >= self.next_start):
-            what = "nothing" if known < 0 else f"epoch {known}"
-            message = f"the batch at offset {offset} has epoch {epoch}, the checkpoint says {what}"
-            self._say(FindingKind.LEADER_EPOCHS_MISMATCH, message, offset)
+        if is_deleted or (known == epoch and batch.last_offset < self.next_start):
+            self._highest = epoch
+            return
+        what = "nothing" if known < 0 else f"epoch {known}"
+        message = f"leader epoch {epoch}, `{self.path}` says {what}"
+        self._report(Finding(path, FindingKind.LEADER_EPOCHS_MISMATCH, message, position, offset))
 
     def finish(self, log_end: int) -> None:
         """Report epochs that begin past the end of the log."""
