@@ -209,22 +209,24 @@ class _Scan:
         if position >= file.end:
             return None, ()  # the file was cut
         if problem is not None:
-            return None, (self._skip(inquiry.no_entry(problem, head, position, self.expected)),)
+            damage = inquiry.no_entry(problem, head, position, self.expected)
+            if self.follows and damage.kind is DamageKind.ZEROS and any(file.read(position, HEADER_SIZE)):
+                return None, ()  # what was reserved has been written meanwhile
+            return None, (self._skip(damage),)
         view = view_of(head)
-        size = view.size_in_bytes
-        damage = None
+        size, fault = view.size_in_bytes, None
         contradiction = header_problem(head)
         if not is_valid:
-            damage = inquiry.bad_crc(head, position, size, self.expected)
-            if damage.skipped_bytes and self.resync:
-                return None, (self._skip(damage),)
-            damage = replace(damage, skipped_bytes=0, size_bytes=size)
+            fault = inquiry.bad_crc(head, position, size, self.expected)
+            if fault.skipped_bytes and self.resync:
+                return None, (self._skip(fault),)
+            fault = replace(fault, skipped_bytes=0, size_bytes=size)
         elif contradiction is not None:
-            damage = inquiry.of_header(contradiction, head, position, size)
+            fault = inquiry.of_header(contradiction, head, position, size)
         elif self._is_misplaced(view, position + size - self.window.origin):
-            damage = inquiry.of_offset(head, position, size, view.last_offset, self.expected)
-        self._go_behind(view, size, damage)
-        damages = () if damage is None else (damage,)
+            fault = inquiry.of_offset(head, position, size, view.last_offset, self.expected)
+        self._go_behind(view, size, fault)
+        damages = () if fault is None else (fault,)
         is_whole = False
         if size <= self.max_entry_bytes:
             data = file.read(position, size)

@@ -37,17 +37,20 @@ def look_at(file: SegmentFile, position: int, search: EntrySearch, *, follows: b
     `search` knows how much may be spent on checksums, and what can follow an entry. Raises `OSError`.
     """
     looked = _look_once(file, position, search)
-    for _ in range(_MAX_LOOKS if follows else 0):
-        if looked.is_valid or not _may_be_being_written(file, position, looked):
+    for number in range(_MAX_LOOKS if follows else 0):
+        # What was read while it was written may be whole by now, so the second look needs no reason.
+        if looked.is_valid or (number and not _may_be_being_written(file, position, looked)):
             break
         size = file.has_changed()
-        if size is None:
+        if number and size is None:
             time.sleep(_PAUSE_SECONDS)
             size = file.has_changed()
-        if size is None:
+        if size is not None:
+            _let_grow(file, position, size)
+        again = _look_once(file, position, search)
+        if number and size is None and again == looked:
             break
-        _let_grow(file, position, size)
-        looked = _look_once(file, position, search)
+        looked = again
     return looked
 
 
