@@ -145,6 +145,15 @@ class CoordinatorRuntime(Generic[S]):
         host.perform(event(host.shard, now, answer), now)
         return answer.finish() if answer.ended else answer
 
+    def unsettled(self, name: str) -> Answer | None:
+        """Return an operation for whoever has read of a group what may not be committed yet; None if all is.
+
+        Who tells it before that ends, tells what a new leader may not know. The reply is None, or the
+        `KafkaError` that stood in the way.
+        """
+        host = self._hosts.get(self.partition_for(name))
+        return None if host is None or not host.is_loaded else host.unsettled()
+
     async def wait(self, answer: Answer) -> Any:  # noqa: ANN401 - as above
         """Return a reply that was not there at once."""
         await self._purgatory.wait(answer)

@@ -123,6 +123,18 @@ class ShardHost(Generic[S]):
             else:
                 self.perform(self.shard.expire(now, timer.key), now)
 
+    def unsettled(self) -> Answer | None:
+        """Return an operation that ends once all that the log holds now is committed; None if it is.
+
+        The reply is None, or the `KafkaError` that stood in the way.
+        """
+        log = self.partition.log
+        if not self._pending and log.high_watermark >= log.log_end_offset:
+            return None
+        answer = Answer(None)
+        self._await_commit(log.log_end_offset, lambda now, error: [Reply(answer, error)])
+        return answer
+
     def is_next(self, pending: PendingAppend) -> bool:
         """Return whether no batch before `pending` waits: what was written first is settled first."""
         return next(iter(self._pending)) is pending
@@ -196,14 +208,18 @@ class ShardHost(Generic[S]):
             return
         partition = self.partition
         code = partition.replication_error(required_offset)
-        must_flush = partition.must_flush
-        if code is not None and not must_flush and not self._pending:
+        if code is not None and not partition.must_flush and not self._pending:
             self.perform(then(now, _error(code)), now)
-            return
+        else:
+            self._await_commit(required_offset, then)
+
+    def _await_commit(
+        self, required_offset: int, then: Callable[[Now, KafkaError | None], list[Effect]]
+    ) -> None:
         pending = PendingAppend(self, required_offset, then)
         self._pending[pending] = None
-        self._purgatory.park(pending, [partition.key], self._commit_timeout_ms)
-        if must_flush:
+        self._purgatory.park(pending, [self.partition.key], self._commit_timeout_ms)
+        if self.partition.must_flush:
             pending.is_flushed = False
             self._flush(pending)
 

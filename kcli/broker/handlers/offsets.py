@@ -5,6 +5,8 @@
 * Version 0 of commit and fetch was about ZooKeeper; it is served like version 1.
 * From version 10 topics go by id (KIP-848): an unknown id is UNKNOWN_TOPIC_ID, and fetching all offsets
   leaves out topics that are gone.
+* OffsetFetch answers when what it read is committed: else a new leader might know less (KIP-447 asks for it
+  with `require_stable`, which every newer client sets).
 * OffsetFetch asks for all partitions with null. From version 8 on it asks for several groups, each of which
   has its own error; before 2 an error stands in every partition, as there is no other place.
 """
@@ -39,6 +41,8 @@ from kcli.protocol.messages.offset_fetch import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from kcli.broker.coordinator.waiting import Answer
     from kcli.broker.metadata_image import TopicImage
     from kcli.broker.request_context import RequestContext
@@ -170,13 +174,37 @@ def _existing(
 # --- fetch -------------------------------------------------------------------------------------------
 
 
-def offset_fetch(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
-    """Answer with the committed offsets of each group."""
-    version = context.api_version
+def offset_fetch(
+    request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+    """Answer with the committed offsets of each group, once what was read is committed."""
+    asked = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
+    groups = [_fetch(group, request.require_stable, context) for group in asked]
+    waits = [context.broker.groups.unsettled(group.group_id) for group in groups]
+    if any(wait is not None for wait in waits):
+        return _fetch_settled(request, groups, waits, context)
+    return _fetched(request, groups, context.api_version)
+
+
+async def _fetch_settled(
+    request: OffsetFetchRequest,
+    groups: list[OffsetFetchResponseGroup],
+    waits: list[Answer | None],
+    context: RequestContext,
+) -> OffsetFetchResponse:
+    for position, wait in enumerate(waits):
+        error = None if wait is None else await context.broker.groups.wait(wait)
+        if error is not None:
+            groups[position] = _failed_group(groups[position].group_id, error)
+    return _fetched(request, groups, context.api_version)
+
+
+def _fetched(
+    request: OffsetFetchRequest, groups: list[OffsetFetchResponseGroup], version: int
+) -> OffsetFetchResponse:
     if version >= GROUPS_FROM:
-        groups = [_fetch(group, request.require_stable, context) for group in request.groups]
         return OffsetFetchResponse(groups=groups)
-    group = _fetch(_as_group(request), request.require_stable, context)
+    (group,) = groups
     if group.error_code and version < ERRORS_ABOVE_FROM:
         return _failed_everywhere(request, group.error_code)
     return OffsetFetchResponse(error_code=group.error_code, topics=[_as_topic(each) for each in group.topics])

@@ -224,6 +224,35 @@ async def test_a_reply_waits_for_the_followers(autojump_clock: Clock, tmp_path: 
         assert shard(node).log == ["loaded", "a committed", "b committed"]
 
 
+async def test_what_was_read_can_be_told_once_it_is_committed(autojump_clock: Clock, tmp_path: Path) -> None:
+    async with notebook_node(tmp_path) as node:
+        replicated(node)
+        assert node.runtime.unsettled("a") is None
+        node.put(record("a", 1))
+        read = node.runtime.unsettled("a")
+        assert read is not None
+        node.put(record("a", 2))
+        node.partition.follower_fetched(OTHER_NODE, 1)
+        assert await answer_of(node, read) is None
+        late = node.runtime.unsettled("a")
+        assert late is not None
+        assert (await answer_of(node, late)).code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+        node.partition.follower_fetched(OTHER_NODE, 2)
+        assert node.runtime.unsettled("a") is None
+
+
+async def test_who_reads_what_is_never_committed_here_looks_elsewhere(
+    autojump_clock: Clock, tmp_path: Path
+) -> None:
+    async with notebook_node(tmp_path) as node:
+        replicated(node)
+        node.put(record("a", 1))
+        read = node.runtime.unsettled("a")
+        assert read is not None
+        node.runtime.stop()
+        assert (await answer_of(node, read)).code is ErrorCode.NOT_COORDINATOR
+
+
 async def test_followers_that_lag_too_long_time_a_write_out(autojump_clock: Clock, tmp_path: Path) -> None:
     async with notebook_node(tmp_path) as node:
         replicated(node)

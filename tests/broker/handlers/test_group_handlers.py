@@ -12,6 +12,7 @@ import trio.testing
 from kcli.broker.controller.configuration_control import ConfigChange, ConfigOperation
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.coordinator.runtime import CoordinatorRuntime
+from kcli.broker.group_commit import GroupCommit
 from kcli.protocol.consumer_protocol import Subscription, encode_subscription
 from kcli.protocol.error_codes import ErrorCode
 from tests.broker.handlers import group_requests as ask
@@ -21,6 +22,8 @@ from tests.broker.node import Client, Node, connected, running_node
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from kcli.storage.unified_log import UnifiedLog
 
 OFFSETS = "__consumer_offsets"
 TOPIC = "topic"
@@ -78,6 +81,49 @@ async def stable(client: Client, group: str = GROUP, **changes: Any) -> Member:
     member = await joined(client, group, **changes)
     assert await member.sync() == 0
     return member
+
+
+# --- offsets that are not committed yet
+
+
+@pytest.mark.parametrize("version", [1, 8])
+@pytest.mark.parametrize("succeeds", [True, False])
+async def test_offsets_are_told_once_they_are_committed(
+    version: int, succeeds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reaches_disk = trio.Event()
+    flush = GroupCommit.flush
+
+    async def slow_flush(self: GroupCommit, log: UnifiedLog) -> None:
+        await reaches_disk.wait()
+        await flush(self, log)
+
+    monkeypatch.setattr(GroupCommit, "flush", slow_flush)
+    settings = {"log_flush_interval_messages": "1", "offsets_commit_timeout_ms": "500"}
+    async with group_node(tmp_path, **settings) as (node, client), connected(node) as other:
+        answers: list[Any] = []
+
+        async def read() -> None:
+            request = ask.fetch(**{GROUP: {TOPIC: [0]}}) if version >= 8 else ask.fetch_one({TOPIC: [0]})
+            answers.append(await other.ask(request, version))
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(client.ask, ask.commit({(TOPIC, 0): 7}), 7)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            nursery.start_soon(read)
+            await trio.testing.wait_all_tasks_blocked(0.05)
+            assert not answers
+            if succeeds:
+                reaches_disk.set()
+        (answer,) = answers
+        found = answer.groups[0] if version >= 8 else answer
+        if succeeds:
+            assert ask.fetched(found.topics) == {(TOPIC, 0): (7, 0)}
+        elif version < 2:
+            assert ask.fetched(found.topics) == {(TOPIC, 0): (-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)}
+        else:
+            assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        reaches_disk.set()
 
 
 # --- finding a coordinator
