@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.group_tool import GroupTool
+from tests.support.group_tool import GroupTool, eventually
 from tests.support.producing import create_topic, produce
 from tests.support.records import TestRecord
 from tests.support.steady_load import SteadyLoad
@@ -54,14 +53,6 @@ def consume_as_groups(
     for group in groups_of(topic):
         wait_for_offsets(tool, group, ends)
     return ends
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Ask until it is so."""
-    deadline = time.monotonic() + SETTLE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"not in {SETTLE_SECONDS} s: {what}"
-        threading.Event().wait(0.1)
 
 
 def wait_for_offsets(tool: GroupTool, group: str, ends: Mapping[int, int]) -> None:
