@@ -27,13 +27,10 @@ import trio
 
 from kcli.client.admin.partitions import EARLIEST, LATEST, list_offsets
 from kcli.client.background import Background, shielded_nursery
-from kcli.client.committed_positions import CommittedPositions
 from kcli.client.completed_fetch import BadFetch
 from kcli.client.config import ConsumerConfig
 from kcli.client.fetcher import Fetcher
-from kcli.client.group_member import GroupMember
 from kcli.client.subscription import FetchState, Subscription
-from kcli.client.topic_subscription import SubscriptionMode
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
@@ -46,7 +43,7 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.completed_fetch import FetchedRecords
     from kcli.client.group_commits import Offsets, Settled
-    from kcli.client.group_member import GroupMetadata
+    from kcli.client.group_member import GroupMember, GroupMetadata
     from kcli.client.metadata import TopicPartition
     from kcli.client.rebalance_listener import RebalanceListener
     from kcli.client.subscription import AssignedPartition
@@ -80,13 +77,19 @@ class Consumer(Background):
         has_group = bool(self.config.group_id)
         self._subscription = Subscription(self.config.auto_offset_reset, has_group=has_group)
         self._fetcher = Fetcher(client, self.config, self._subscription, wall_ms)
-        self._member: GroupMember | None = None
-        if has_group:
-            self._member = GroupMember(client, self.config, self._subscription, tell=self._wake, note=note)
-            self._fetcher.committed = CommittedPositions(
-                client, self._subscription, self._member.commits, self._fetcher.position_ended
-            )
+        self._member: GroupMember | None = self._new_member(note) if has_group else None
         self._is_polling = False
+
+    def _new_member(self, note: Callable[[str], None]) -> GroupMember:
+        # Imported here: most consumers have no group.
+        from kcli.client.committed_positions import CommittedPositions
+        from kcli.client.group_member import GroupMember
+
+        member = GroupMember(self._client, self.config, self._subscription, tell=self._wake, note=note)
+        self._fetcher.committed = CommittedPositions(
+            self._client, self._subscription, member.commits, self._fetcher.position_ended
+        )
+        return member
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
@@ -150,7 +153,7 @@ class Consumer(Background):
         Raises `SubscriptionConflict` after `subscribe`.
         """
         if self._member is not None:
-            self._member.topics.become(SubscriptionMode.ASSIGNED)
+            self._member.topics.assign()
         self._subscription.assign(partitions)
         for topic in {partition.topic for partition in self._subscription.partitions}:
             self._client.want_topic(topic, pinned=True)

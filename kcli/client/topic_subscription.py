@@ -66,6 +66,10 @@ class TopicSubscription:
             )
         self.mode = mode
 
+    def assign(self) -> None:
+        """Read what the application says."""
+        self.become(SubscriptionMode.ASSIGNED)
+
     def subscribe(self, topics: Iterable[str]) -> None:
         """Read these topics."""
         self.become(SubscriptionMode.TOPICS)

@@ -90,3 +90,45 @@ def test_durations(text: str, milliseconds: int) -> None:
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(UsageError):
         duration_ms(f"by_duration:{text}")
+
+
+@pytest.mark.parametrize(
+    ("properties", "names", "is_cooperative"),
+    [
+        ({}, ["range", "cooperative-sticky"], False),
+        ({"partition.assignment.strategy": "cooperative-sticky"}, ["cooperative-sticky"], True),
+        (
+            {"partition.assignment.strategy": "org.apache.kafka.clients.consumer.StickyAssignor,range"},
+            ["sticky", "range"],
+            False,
+        ),
+    ],
+)
+def test_a_group_is_cooperative_only_if_every_assignor_is(
+    properties: dict[str, str], names: list[str], is_cooperative: bool
+) -> None:
+    config = ConsumerConfig.from_properties(properties)
+    assert [strategy.name for strategy in config.strategies] == names
+    assert config.is_cooperative is is_cooperative
+
+
+@pytest.mark.parametrize(
+    ("properties", "commits"),
+    [({}, False), ({"group.id": "g"}, True), ({"group.id": "g", "enable.auto.commit": "false"}, False)],
+)
+def test_positions_are_committed_only_in_a_group(properties: dict[str, str], commits: bool) -> None:
+    assert ConsumerConfig.from_properties(properties).commits_by_itself is commits
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {"group.protocol": "consumer"},
+        {"partition.assignment.strategy": "fair"},
+        {"partition.assignment.strategy": "range,RangeAssignor"},
+        {"group.id": "g", "heartbeat.interval.ms": "5000", "session.timeout.ms": "5000"},
+    ],
+)
+def test_what_a_group_cannot_be_joined_with_is_refused(properties: dict[str, str]) -> None:
+    with pytest.raises(UsageError):
+        ConsumerConfig.from_properties(properties)
