@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 from kcli.protocol.compression import Codec
 from tests.benchmarks.segments import Segment, write_segment
 from tests.benchmarks.table import Gate, Table
+from tests.support import peak
 from tests.support.toolchain import java_libraries
 
 if TYPE_CHECKING:
@@ -123,21 +124,21 @@ def _run_in_turn(commands: dict[str, list[str]], rounds: int) -> dict[str, Runs]
 
 def _run(command: Sequence[str], runs: Runs) -> None:
     """Run a command to its end and read what it says; it must succeed."""
-    begun = time.perf_counter()
-    with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
-    ) as process:
-        assert process.stdout is not None
-        process.stdout.read(1)
-        runs.first_line.append(time.perf_counter() - begun)
-        while process.stdout.read(CHUNK_BYTES):
-            pass
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    runs.seconds.append(time.perf_counter() - begun)
-    runs.peak_bytes = max(runs.peak_bytes, usage.ru_maxrss * 1024)
-    if process.returncode != 0:
-        raise RuntimeError(f"ended with {process.returncode}: {' '.join(command)}")
+    with tempfile.NamedTemporaryFile("r") as report:
+        measured = [sys.executable, "-IS", peak.SCRIPT, report.name, *command]
+        begun = time.perf_counter()
+        with subprocess.Popen(
+            measured, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+        ) as process:
+            assert process.stdout is not None
+            process.stdout.read(1)
+            runs.first_line.append(time.perf_counter() - begun)
+            while process.stdout.read(CHUNK_BYTES):
+                pass
+        runs.seconds.append(time.perf_counter() - begun)
+        if process.returncode != 0:
+            raise RuntimeError(f"ended with {process.returncode}: {' '.join(command)}")
+        runs.peak_bytes = max(runs.peak_bytes, int(report.read()))
 
 
 def _seconds(work: Callable[[], None]) -> float:

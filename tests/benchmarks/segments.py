@@ -80,6 +80,7 @@ def write_segment(partition: Path, size_bytes: int, record_bytes: int, codec: Co
             offset += count
             number += 1
     segment = Segment(log, position, number, offset)
+    (partition / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
     segment.index.write_bytes(offsets)
     segment.time_index.write_bytes(times)
     return segment
