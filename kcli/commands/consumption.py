@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kcli.client.consumer import Consumer
     from kcli.client.metadata import TopicPartition
     from kcli.commands.formatters import Format
-    from kcli.commands.record_printer import Limits
+    from kcli.commands.record_printer import Limits, RecordPrinter
 
 OFFSET_WORDS = {"earliest": -2, "latest": -1}
 
@@ -195,6 +195,17 @@ def following_new(
     return following(client, consumer, choice.accepts, all_topics=choice.topic is None)
 
 
+async def print_to_the_end(printer: RecordPrinter) -> None:
+    """Print until a limit is reached; where an error ends it, say how many records that were."""
+    from kcli.commands.output import note
+
+    try:
+        await printer.run()
+    except KcliError:
+        note(f"Processed a total of {printer.count} messages")
+        raise
+
+
 async def print_records(
     client: Client,
     config: ConsumerConfig,
@@ -223,15 +234,8 @@ async def print_records(
                 else:
                     limits = await assign(client, consumer, choice, start, end)
                 printer = RecordPrinter(consumer, format_record, limits, skip_errors=skip_errors)
-                try:
-                    with following_new(client, consumer, choice, limits):
-                        await printer.run()
-                except BrokenPipeError:
-                    printer = None
-                    raise
-                except KcliError:
-                    note(f"Processed a total of {printer.count} messages")
-                    raise
+                with following_new(client, consumer, choice, limits):
+                    await print_to_the_end(printer)
     if printer is not None:
         note(f"Processed a total of {printer.count} messages")
     if scope.cancel_called:
