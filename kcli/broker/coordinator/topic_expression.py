@@ -2,8 +2,9 @@
 
 The expression becomes a program of steps, as in Thompson's construction; the set of steps that a name may
 have come to is a state. States and what a character makes of them are worked out when they are first needed
-and remembered, so most characters cost one look-up. No expression, however unlucky, takes for ever as it
-could with `re`, whose patterns backtrack; one event loop serves all clients.
+and remembered, so most characters cost one look-up; characters that no step tells apart count as one. No
+expression, however unlucky, takes for ever as it could with `re`, whose patterns backtrack; one event loop
+serves all clients.
 
     characters      go on to the next step if the character is one of these
     position        go on if this place in the name is like that
@@ -15,11 +16,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.re2_nodes import Characters, Choice, Node, Position, Repeat, Sequence
 from kcli.broker.coordinator.re2_parser import InvalidExpression, parse
 from kcli.broker.coordinator.topic_characters import ALPHABET, WORD
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MOST_STEPS = 10_000
 """Longer programs are refused: an expression that repeats much makes one step of every copy."""
@@ -42,14 +46,20 @@ _MATCH = None
 _Step = Characters | Position | _Split | None
 
 
-class _State(NamedTuple):
+class _State:
     """The steps a name may have come to, before conditions are looked at; and what was read last.
 
-    `last` is "" at the beginning, "w" behind a character of a word, else "-".
+    `last` is "" at the beginning, "w" behind a character of a word, else "-". `following` are the states that
+    characters lead to, `ends` says whether the name matches if it ends here: both as far as they were needed.
     """
 
-    steps: frozenset[int]
-    last: str
+    __slots__ = ("ends", "following", "last", "steps")
+
+    def __init__(self, steps: frozenset[int], last: str) -> None:
+        self.steps = steps
+        self.last = last
+        self.following: dict[str, _State] = {}
+        self.ends: bool | None = None
 
 
 class TopicExpression:
@@ -60,27 +70,22 @@ class TopicExpression:
         self._program: list[_Step] = []
         self._write(parse(text))
         self._program.append(_MATCH)
+        self._alike = _alike(self._program)
+        self._states: dict[tuple[frozenset[int], str], _State] = {}
+        self._remembered = 0
         self._start = _State(frozenset({0}), "")
-        self._next: dict[tuple[_State, str], _State] = {}
-        self._ends: dict[_State, bool] = {}
 
     def matches(self, topic: str) -> bool:
         """True if the whole name matches."""
         state = self._start
-        remembered = self._next
-        for character in topic:
-            following = remembered.get((state, character))
-            if following is None:
-                following = self._advance(state, character)
-            if not following.steps:
+        for character in topic.translate(self._alike):
+            state = state.following.get(character) or self._advance(state, character)
+            if not state.steps:
                 return False
-            state = following
-        ends = self._ends.get(state)
-        if ends is None:
-            ends = self._ends[state] = any(
-                self._program[step] is _MATCH for step in self._reachable(state, following="")
-            )
-        return ends
+        if state.ends is None:
+            reachable = self._reachable(state, following="")
+            state.ends = any(self._program[step] is _MATCH for step in reachable)
+        return state.ends
 
     # --- matching ----------------------------------------------------------------------------------
 
@@ -92,10 +97,16 @@ class TopicExpression:
             what = self._program[step]
             if isinstance(what, Characters) and what.bits & bit:
                 steps.add(step + 1)
-        if len(self._next) >= REMEMBERED:
-            self._next.clear()
-            self._ends.clear()
-        following = self._next[state, character] = _State(frozenset(steps), last)
+        if self._remembered >= REMEMBERED:
+            self._states.clear()
+            self._remembered = 0
+            self._start = _State(self._start.steps, "")
+        self._remembered += 1
+        key = (frozenset(steps), last)
+        following = self._states.get(key)
+        if following is None:
+            following = self._states[key] = _State(*key)
+        state.following[character] = following
         return following
 
     def _reachable(self, state: _State, *, following: str) -> set[int]:
@@ -167,6 +178,19 @@ class TopicExpression:
         if len(self._program) >= MOST_STEPS:
             raise InvalidExpression("the expression is too large")
         self._program.append(step)
+
+
+def _alike(program: Iterable[_Step]) -> dict[int, str]:
+    """Return for each character the first one that no step tells from it: both lead to the same state.
+
+    Else `.?` a thousand times over would be worked out anew for every character there is.
+    """
+    masks = {step.bits for step in program if isinstance(step, Characters)} | {WORD}
+    first: dict[tuple[bool, ...], str] = {}
+    return {
+        ord(character): first.setdefault(tuple(bool(bit & mask) for mask in masks), character)
+        for character, bit in _BIT.items()
+    }
 
 
 def _holds(position: Position, last: str, following: str) -> bool:

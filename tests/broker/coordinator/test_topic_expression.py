@@ -71,8 +71,17 @@ def test_what_is_remembered_of_an_expression_is_bounded() -> None:
     compiled = TopicExpression("(.*a.{12}|.*b.{12})")
     for number in range(3000):
         compiled.matches("".join("ab"[number >> bit & 1] for bit in range(12)) * 20)
-    assert len(compiled._next) <= 5000
+    assert compiled._remembered <= 5000
+    assert len(compiled._states) <= 5000
     assert compiled.matches("a" + "c" * 12)
+
+
+def test_characters_that_an_expression_does_not_tell_apart_are_worked_out_once() -> None:
+    compiled = TopicExpression("(.?){40}")
+    for character in ALPHABET:
+        assert compiled.matches(character * 40)
+    # Behind each of the 40 characters one state for those of words and one for the others.
+    assert compiled._remembered <= 4 * 40
 
 
 def test_the_same_text_is_read_once() -> None:
