@@ -205,6 +205,9 @@ def test_the_dump_tool_decodes_every_record_about_groups(
         for group in ("dump-classic", "dump-modern")
     }
     assert types == {"dump-classic": {1, 2}, "dump-modern": {1, 3, 5, 6, 7, 8}}
+    # Whichever way the client named the topic, its id is kept with the offset.
+    offsets = [record.value for record in records if record.group in types and int(record.key["type"]) == 1]
+    assert all(value is not None and len(value["data"]["topicId"]) == 22 for value in offsets)
     # The last record of everything about a deleted group is a tombstone.
     last = {str(record.key): record.value for record in records if record.group == "dump-deleted"}
     assert list(last.values()) == [None] * (PARTITIONS + 1)

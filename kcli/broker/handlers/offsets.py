@@ -71,7 +71,12 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Offs
         found = [image.topics_by_id.get(topic.topic_id) for topic in request.topics]
         known, refused = _existing(request.topics, found, ErrorCode.UNKNOWN_TOPIC_ID)
     else:
-        known, refused = _existing(request.topics, [image.topics.get(each.name) for each in request.topics])
+        found = [image.topics.get(topic.name) for topic in request.topics]
+        for topic, existing in zip(request.topics, found, strict=True):
+            if existing is not None:
+                # Kept with the offset, whichever way the client named the topic.
+                topic.topic_id = existing.topic_id
+        known, refused = _existing(request.topics, found)
     if not known:
         return _with_refused_commits(OffsetCommitResponse(topics=[]), refused)
     if refused:
