@@ -185,7 +185,7 @@ class ApacheKafka:
     def launch(self) -> ChildProcess:
         """Start the JVM without waiting for anything."""
         path = f"{java_libraries() / 'apache-kafka'}/*"
-        command = ["java", *self._jvm_options, "-cp", path, "kafka.Kafka", self._properties]
+        command = ["java", *self._jvm_options, "-cp", path, "kafka.Kafka", str(self._properties)]
         self._process = ChildProcess(command, stderr=self.directory / "broker.log")
         return self._process
 
