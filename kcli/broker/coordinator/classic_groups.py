@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.coordinator.classic_answers import refuse_join
 from kcli.broker.coordinator.classic_group import ClassicGroup
-from kcli.broker.coordinator.classic_join import JoinAttempt, join_group
+from kcli.broker.coordinator.classic_join import join_group
 from kcli.broker.coordinator.classic_rebalance import (
     dissolve,
     expire_join,
@@ -25,36 +24,31 @@ from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Hashable
 
-    from kcli.broker.coordinator.client_info import ClientInfo
-    from kcli.broker.coordinator.effects import Effect, Now, Token
+    from kcli.broker.coordinator.effects import Effect, Now
     from kcli.broker.coordinator.group import Group
     from kcli.broker.coordinator.group_config import GroupConfig
+    from kcli.broker.coordinator.join_attempt import JoinAttempt
     from kcli.protocol.coordinator_records import GroupMetadataKey, GroupMetadataValue
-    from kcli.protocol.messages.join_group import JoinGroupRequest
 
 
 class ClassicGroups:
     """The classic groups among a shard's groups. `groups` is shared with whoever keeps the others."""
 
-    def __init__(self, groups: dict[str, Group], config: GroupConfig, new_id: Callable[[], str]) -> None:
+    def __init__(self, groups: dict[str, Group], config: GroupConfig) -> None:
         self._groups = groups
         self._config = config
-        self._new_id = new_id
         self._is_live = False
 
-    def join_group(
-        self, now: Now, token: Token, request: JoinGroupRequest, *, version: int, client: ClientInfo
-    ) -> list[Effect]:
+    def join_group(self, attempt: JoinAttempt) -> list[Effect]:
         """Let a client join a group that is classic, or does not exist: who has no id yet founds it."""
-        found = self._groups.get(request.group_id)
-        if found is None and request.member_id:
-            return refuse_join(token, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
-        group = found if isinstance(found, ClassicGroup) else ClassicGroup(request.group_id)
-        effects = join_group(
-            JoinAttempt(now, token, request, version, client, self._config, self._new_id), group
-        )
+        group_id = attempt.request.group_id
+        found = self._groups.get(group_id)
+        if found is None and attempt.request.member_id:
+            return attempt.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+        group = found if isinstance(found, ClassicGroup) else ClassicGroup(group_id)
+        effects = join_group(attempt, group)
         if found is not group and (group.members or group.pending):
             self._groups[group.group_id] = group
         return effects

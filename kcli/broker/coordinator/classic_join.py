@@ -7,7 +7,6 @@ KIP-394, from version 4), so that a client which never sees the answer leaves no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.classic_answers import accept_join, refuse_join, refuse_parked
@@ -31,49 +30,12 @@ from kcli.broker.coordinator.group_records import group_record
 from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kcli.broker.coordinator.classic_group import ClassicGroup
-    from kcli.broker.coordinator.client_info import ClientInfo
-    from kcli.broker.coordinator.effects import Now, Token
-    from kcli.broker.coordinator.group_config import GroupConfig
+    from kcli.broker.coordinator.effects import Now
+    from kcli.broker.coordinator.join_attempt import JoinAttempt
     from kcli.protocol.error_codes import KafkaError
-    from kcli.protocol.messages.join_group import JoinGroupRequest
 
-MEMBER_ID_REQUIRED_FROM = 4
 SKIP_ASSIGNMENT_FROM = 9
-
-
-@dataclass(frozen=True, slots=True)
-class JoinAttempt:
-    """One JoinGroup on its way through the group."""
-
-    now: Now
-    token: Token
-    request: JoinGroupRequest
-    version: int
-    client: ClientInfo
-    config: GroupConfig
-    new_id: Callable[[], str]
-
-    def member(self, member_id: str) -> ClassicMember:
-        """Return the member that the request describes."""
-        request = self.request
-        # Version 0 has no rebalance timeout: the session's serves.
-        timeout_ms = request.session_timeout_ms if self.version == 0 else request.rebalance_timeout_ms
-        return ClassicMember(
-            member_id=member_id,
-            group_instance_id=request.group_instance_id,
-            client_id=self.client.client_id,
-            client_host=self.client.host,
-            rebalance_timeout_ms=timeout_ms,
-            session_timeout_ms=request.session_timeout_ms,
-            protocols=tuple(MemberProtocol(each.name, each.metadata) for each in request.protocols),
-        )
-
-    def refuse(self, error: ErrorCode) -> list[Effect]:
-        """Answer with an error; the client keeps the id that it came with."""
-        return refuse_join(self.token, error, self.request.member_id)
 
 
 def join_group(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
@@ -132,7 +94,7 @@ def _join_without_id(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
             return _return_as(attempt, group, former_id=former_id, new_id=member_id)
         return _add(attempt, group, member_id)
     member_id = f"{attempt.client.client_id}-{attempt.new_id()}"
-    if attempt.version < MEMBER_ID_REQUIRED_FROM:
+    if not attempt.lacks_id:
         return _add(attempt, group, member_id)
     timeout_ms = attempt.request.session_timeout_ms
     group.pending[member_id] = attempt.now.ms + timeout_ms
@@ -142,8 +104,22 @@ def _join_without_id(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
     ]
 
 
+def _member(attempt: JoinAttempt, member_id: str) -> ClassicMember:
+    """Return the member that a request describes."""
+    request = attempt.request
+    return ClassicMember(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=attempt.client.client_id,
+        client_host=attempt.client.host,
+        rebalance_timeout_ms=attempt.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=tuple(MemberProtocol(each.name, each.metadata) for each in request.protocols),
+    )
+
+
 def _add(attempt: JoinAttempt, group: ClassicGroup, member_id: str) -> list[Effect]:
-    member = attempt.member(member_id)
+    member = _member(attempt, member_id)
     member.is_new = True
     if not group.members:
         group.protocol_type = attempt.request.protocol_type
@@ -166,7 +142,7 @@ def _join_with_id(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
     if error:
         return attempt.refuse(error)
     member = group.members[request.member_id]
-    if _needs_rebalance(group, member, attempt.member(member.member_id)):
+    if _needs_rebalance(group, member, _member(attempt, member.member_id)):
         return _rejoin(attempt, group, member)
     # It may have missed the first answer.
     return accept_join(attempt.token, group, member)
@@ -192,7 +168,7 @@ def _rejoin(attempt: JoinAttempt, group: ClassicGroup, member: ClassicMember) ->
 
 def _park(attempt: JoinAttempt, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
     """Update a member and let its join wait. A join that it sent before is answered: it gave that up."""
-    group.offer(member, attempt.member(member.member_id))
+    group.offer(member, _member(attempt, member.member_id))
     superseded = group.park_join(member, attempt.token)
     if superseded is None:
         return []

@@ -8,7 +8,7 @@ make (Kafka's methods `classicGroupJoinToConsumerGroup` and its like).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.classic_answers import refuse_join, refuse_sync
@@ -28,37 +28,16 @@ from kcli.protocol.schema import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from kcli.broker.coordinator.client_info import ClientInfo
     from kcli.broker.coordinator.consumer_group import ConsumerGroup
     from kcli.broker.coordinator.effects import Now, Token
     from kcli.broker.coordinator.group_keeper import GroupKeeper
     from kcli.broker.coordinator.group_update import GroupUpdate
+    from kcli.broker.coordinator.join_attempt import JoinAttempt
     from kcli.protocol.consumer_protocol import Subscription
     from kcli.protocol.messages.heartbeat import HeartbeatRequest
     from kcli.protocol.messages.join_group import JoinGroupRequest
     from kcli.protocol.messages.leave_group import MemberIdentity
     from kcli.protocol.messages.sync_group import SyncGroupRequest
-
-MEMBER_ID_REQUIRED_FROM = 4
-
-
-@dataclass(frozen=True, slots=True)
-class JoinAttempt:
-    """One JoinGroup on its way; `member_id` is what the member is called if it gets in."""
-
-    now: Now
-    token: Token
-    request: JoinGroupRequest
-    version: int
-    client: ClientInfo
-    group: ConsumerGroup
-    member_id: str
-
-    @property
-    def lacks_id(self) -> bool:
-        """True for a dynamic member that is to come again with the id it is given (KIP-394)."""
-        is_new = not self.request.member_id and self.request.group_instance_id is None
-        return is_new and self.version >= MEMBER_ID_REQUIRED_FROM
 
 
 class ClassicMembers:
@@ -70,26 +49,16 @@ class ClassicMembers:
 
     # --- join --------------------------------------------------------------------------------------
 
-    def join_group(
-        self,
-        now: Now,
-        token: Token,
-        request: JoinGroupRequest,
-        *,
-        version: int,
-        client: ClientInfo,
-        group: ConsumerGroup,
-    ) -> list[Effect]:
+    def join_group(self, attempt: JoinAttempt, group: ConsumerGroup) -> list[Effect]:
         """Let a member join, or make its next step."""
-        member_id = request.member_id or self._keeper.new_id()
-        attempt = JoinAttempt(now, token, request, version, client, group, member_id)
+        member_id = attempt.request.member_id or attempt.new_id()
         try:
-            self._check_join(request, group)
+            self._check_join(attempt.request, group)
             if attempt.lacks_id:
-                return refuse_join(token, ErrorCode.MEMBER_ID_REQUIRED, member_id)
-            return self._join(attempt)
+                return refuse_join(attempt.token, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+            return self._join(attempt, group, member_id)
         except KafkaError as error:
-            return refuse_join(token, error.code, request.member_id)
+            return attempt.refuse(error.code)
 
     def _check_join(self, request: JoinGroupRequest, group: ConsumerGroup) -> None:
         if self._keeper.config.migration_policy == DISABLED:
@@ -102,10 +71,10 @@ class ClassicMembers:
         if request.protocol_type != PROTOCOL_TYPE or not offered:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the member's protocols do not fit")
 
-    def _join(self, attempt: JoinAttempt) -> list[Effect]:
-        group, now = attempt.group, attempt.now
+    def _join(self, attempt: JoinAttempt, group: ConsumerGroup, member_id: str) -> list[Effect]:
+        now = attempt.now
         update = self._keeper.update(now, group)
-        replaced, old = self._admit(update, attempt.request, attempt.member_id)
+        replaced, old = self._admit(update, attempt.request, member_id)
         subscription = _subscription(attempt.request)
         new = _said_by(old, attempt, subscription)
         comes_over = replaced is not None and replaced.classic is None
@@ -337,13 +306,11 @@ def _subscription(request: JoinGroupRequest) -> Subscription:
 def _said_by(member: ConsumerMember, attempt: JoinAttempt, subscription: Subscription) -> ConsumerMember:
     """Return the member with what its request says of it; the same object if that is nothing new."""
     request, instance_id = attempt.request, attempt.request.group_instance_id
-    # Version 0 has no rebalance timeout: the session's serves.
-    timeout_ms = request.session_timeout_ms if attempt.version == 0 else request.rebalance_timeout_ms
     said = replace(
         member,
         instance_id=member.instance_id if instance_id is None else instance_id,
         rack_id=subscription.rack_id or member.rack_id,
-        rebalance_timeout_ms=timeout_ms,
+        rebalance_timeout_ms=attempt.rebalance_timeout_ms,
         client_id=attempt.client.client_id,
         client_host=attempt.client.host,
         topics=frozenset(subscription.topics),
@@ -358,7 +325,7 @@ def _said_by(member: ConsumerMember, attempt: JoinAttempt, subscription: Subscri
 
 def _answer_join(attempt: JoinAttempt, member: ConsumerMember, error: KafkaError | None) -> list[Effect]:
     if error is not None:
-        return refuse_join(attempt.token, error.code, attempt.request.member_id)
+        return attempt.refuse(error.code)
     assert member.classic is not None
     response = JoinGroupResponse(
         generation_id=member.epoch,

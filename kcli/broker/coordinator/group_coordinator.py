@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.coordinator.classic_answers import refuse_join, refuse_sync
+from kcli.broker.coordinator.classic_answers import refuse_sync
 from kcli.broker.coordinator.classic_group import ClassicGroup
 from kcli.broker.coordinator.classic_groups import ClassicGroups, describe_group
 from kcli.broker.coordinator.classic_leave import heartbeat, leave_group
@@ -22,6 +22,7 @@ from kcli.broker.coordinator.consumer_groups import ConsumerGroups
 from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Reply
 from kcli.broker.coordinator.group_keeper import GroupKeeper
 from kcli.broker.coordinator.group_offsets import GroupOffsets, commit_refused
+from kcli.broker.coordinator.join_attempt import JoinAttempt
 from kcli.broker.coordinator.member_timers import Wait
 from kcli.broker.coordinator.offset_sweep import SWEEP_KEY, OffsetSweep, in_batches
 from kcli.protocol.coordinator_records import GroupMetadataKey, OffsetCommitKey
@@ -65,7 +66,7 @@ class GroupCoordinator:
         self.groups: dict[str, Group] = {}
         self._config = config
         self._image = image
-        self._classic = ClassicGroups(self.groups, config, new_id)
+        self._classic = ClassicGroups(self.groups, config)
         self._offsets = GroupOffsets(self.groups, config)
         self._sweep = OffsetSweep(self.groups, self._offsets)
         keeper = self._keeper = GroupKeeper(self.groups, config, image=image, new_id=new_id)
@@ -78,22 +79,20 @@ class GroupCoordinator:
         self, now: Now, token: Token, request: JoinGroupRequest, version: int, client: ClientInfo
     ) -> list[Effect]:
         """Let a client join a group; the answer waits for the other members, if the group is classic."""
-        config = self._config
-        if not config.min_session_timeout_ms <= request.session_timeout_ms <= config.max_session_timeout_ms:
-            return refuse_join(token, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
+        attempt = JoinAttempt(now, token, request, version, client, self._config, self._keeper.new_id)
+        if not attempt.has_valid_session:
+            return attempt.refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self.groups.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
-            return self._classic.join_group(now, token, request, version=version, client=client)
+            return self._classic.join_group(attempt)
         if group.members:
-            return self._classic_members.join_group(
-                now, token, request, version=version, client=client, group=group
-            )
+            return self._classic_members.join_group(attempt, group)
         if request.member_id:
-            return refuse_join(token, ErrorCode.UNKNOWN_MEMBER_ID, request.member_id)
+            return attempt.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
 
         def deleted(now: Now, error: KafkaError | None) -> list[Effect]:
             if error is not None:
-                return refuse_join(token, error.code)
+                return attempt.refuse(error.code)
             return self.join_group(now, token, request, version, client)
 
         # An empty group of the other kind makes room.
