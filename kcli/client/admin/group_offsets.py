@@ -102,9 +102,7 @@ async def alter_group_offsets(
     async def attempt(
         pending: list[TopicPartition], remaining_ms: int
     ) -> dict[TopicPartition, KafkaError | None]:
-        request = offset_commit(
-            group_id, "", Generation(), {partition: offsets[partition] for partition in pending}
-        )
+        request = offset_commit(group_id, "", Generation(), {each: offsets[each] for each in pending})
 
         async def ask(
             coordinator: Node, group_ids: list[str]
