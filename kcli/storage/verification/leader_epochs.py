@@ -32,6 +32,9 @@ class LeaderEpochCheck:
         self._starts: list[int] = []
         self._is_usable = True
         self._highest = NO_EPOCH
+        self._pending: tuple[str, int, int, int, int] | None = None
+        """A batch that does not fit: path, position, offset, its epoch and the checkpoint's."""
+        self._told: set[int] = set()
         self.epoch = NO_EPOCH
         self.next_start = NEVER
 
@@ -59,6 +62,7 @@ class LeaderEpochCheck:
         epoch, offset = batch.partition_leader_epoch, batch.base_offset
         self.epoch = epoch
         self.next_start = NEVER
+        self._settle(epoch)
         if epoch < NO_EPOCH:
             message = f"leader epoch {epoch} cannot be"
             self._report(Finding(path, FindingKind.LEADER_EPOCHS_MISMATCH, message, position, offset))
@@ -80,14 +84,30 @@ class LeaderEpochCheck:
         if is_deleted or (known == epoch and batch.last_offset < self.next_start):
             self._highest = epoch
             return
-        what = "nothing" if known < 0 else f"epoch {known}"
-        message = f"leader epoch {epoch}, `{self.path}` says {what}"
-        self._report(Finding(path, FindingKind.LEADER_EPOCHS_MISMATCH, message, position, offset))
+        if epoch not in self._told:
+            self._pending = path, position, offset, epoch, known
+            self.next_start = -NEVER
 
-    def finish(self, log_end: int) -> None:
-        """Report epochs that begin past the end of the log."""
+    def _settle(self, epoch: int | None) -> None:
+        """Tell of a batch that does not fit: if the next one agrees with it, the checkpoint is wrong."""
+        if self._pending is None:
+            return
+        path, position, offset, found, known = self._pending
+        self._pending = None
+        what = "nothing" if known < 0 else f"epoch {known}"
+        kind = FindingKind.LEADER_EPOCHS_MISMATCH
+        if epoch == found:
+            self._told.add(found)
+            self._say(kind, f"{what} for offset {offset}, the batches have epoch {found}", offset)
+        else:
+            message = f"leader epoch {found}, `{self.path}` says {what}"
+            self._report(Finding(path, kind, message, position, offset))
+
+    def finish(self, log_end: int | None) -> None:
+        """Report epochs that begin past the end of the log, if that is known."""
+        self._settle(None)
         for epoch, start in zip(self._epochs, self._starts, strict=True):
-            if start > log_end:
+            if log_end is not None and start > log_end:
                 message = f"epoch {epoch} begins at offset {start}, the log ends at {log_end}"
                 self._say(FindingKind.LEADER_EPOCHS_PAST_LOG, message, start)
 

@@ -92,8 +92,8 @@ class PartitionVerifier:
             # A log whose end is damaged may have reached further.
             if bases and not self.chain.is_damaged and not self.failures:
                 log_end = max(self.chain.expected, bases[-1])
-                self.epochs.finish(log_end)
                 check_offsets(self._offsets, log_end, self.report)
+        self.epochs.finish(log_end)
         self._attempt(lambda: self.snapshots.finish(log_end), "")
         self._attempt(self._check_metadata_snapshots, "")
         return check_partition_metadata(self.directory, self.report)
