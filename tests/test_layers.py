@@ -68,8 +68,11 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             {"typer"},
         )
         for module in (
-            *("complaints", "control", "coordinators", "damage", "decoders", "distinct", "entries", "files"),
-            *("filters", "indexes", "json", "log", "log_reader", "options", "output", "records", "repair"),
+            *("complaints", "control", "coordinators", "damage", "decoders", "distinct", "entries", "facts"),
+            "files",
+            *("filters", "indexes", "json", "log", "log_reader", "options", "output", "pool", "ranges"),
+            "records",
+            "repair",
             *("run", "segment", "small_files", "summary", "summary_view", "table", "text", "view"),
         )
     },

@@ -19,12 +19,21 @@ def describe(path: str, damage: Damage) -> Iterator[str]:
         where += f", offset {damage.offset}"
     yield f"{what}: {where}: {damage.message}"
     yield f"  {damage.kind.value}: {damage.kind.meaning}"
-    if damage.expected is not None or damage.found is not None:
+    if damage.expected is not None:
         yield f"  expected {damage.expected}, found {damage.found}{field_text(damage.field)}"
     if damage.skipped_bytes:
         yield f"  {damage.skipped_bytes} bytes belong to no batch; {damage.what_follows}"
     else:
         yield f"  {damage.size_bytes} bytes are affected; {damage.what_follows}"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number of things: `1 batch`, `2 batches`, `3 entries`."""
+    if count == 1:
+        return f"1 {noun}"
+    if noun.endswith("y"):
+        return f"{count} {noun[:-1]}ies"
+    return f"{count} {noun}es" if noun.endswith("ch") else f"{count} {noun}s"
 
 
 def field_text(field: FieldBytes | None) -> str:
@@ -33,3 +42,24 @@ def field_text(field: FieldBytes | None) -> str:
         return ""
     shown = field.raw[:MOST_BYTES_SHOWN].hex(" ") + (" …" if len(field.raw) > MOST_BYTES_SHOWN else "")
     return f" (the {field.name} at byte {field.position}: {shown})"
+
+
+def damage_fields(damage: Damage) -> dict[str, object]:
+    """Return what is known of a damage."""
+    field = damage.field
+    return {
+        "kind": damage.kind.value,
+        "position": damage.position,
+        "offset": damage.offset,
+        "size_bytes": damage.size_bytes,
+        "skipped_bytes": damage.skipped_bytes,
+        "is_harmless": damage.is_harmless,
+        "message": damage.message,
+        "meaning": damage.kind.meaning,
+        "expected": damage.expected,
+        "found": damage.found,
+        "field": None
+        if field is None
+        else {"name": field.name, "position": field.position, "bytes": field.raw.hex()},
+        "next_position": damage.next_position,
+    }

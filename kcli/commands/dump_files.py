@@ -167,7 +167,8 @@ def _files_of(directory: str, selection: Selection) -> Iterator[DumpFile]:
     )
     for name in sorted(inner, key=_replica_order):
         path = f"{directory.rstrip('/')}/{name}"
-        if _is_log_directory(path) if name.startswith(NODE_PREFIX) else selection.has_replica(name):
+        is_node = name.startswith(NODE_PREFIX) and _is_log_directory(path)
+        if is_node or selection.has_replica(name):
             yield from _files_of(path, selection)
 
 

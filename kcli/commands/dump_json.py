@@ -19,6 +19,7 @@ import json
 from typing import TYPE_CHECKING
 
 from kcli.commands.dump_control import control_document
+from kcli.commands.dump_damage import damage_fields
 from kcli.commands.dump_decoders import text_or_base64
 from kcli.commands.dump_entries import records_of
 from kcli.commands.dump_records import TIMESTAMP_NAMES
@@ -166,27 +167,6 @@ def record_metadata(record: DumpedRecord, batch: Batch) -> dict[str, object]:
     if record.stored is not None:
         return {**fields, "crc": record.stored.crc, "is_valid": record.stored.is_valid_crc()}
     return {**fields, "sequence": record.sequence, "header_keys": [name for name, _ in record.headers]}
-
-
-def damage_fields(damage: Damage) -> dict[str, object]:
-    """Return what is known of a damage."""
-    field = damage.field
-    return {
-        "kind": damage.kind.value,
-        "position": damage.position,
-        "offset": damage.offset,
-        "size_bytes": damage.size_bytes,
-        "skipped_bytes": damage.skipped_bytes,
-        "is_harmless": damage.is_harmless,
-        "message": damage.message,
-        "meaning": damage.kind.meaning,
-        "expected": damage.expected,
-        "found": damage.found,
-        "field": None
-        if field is None
-        else {"name": field.name, "position": field.position, "bytes": field.raw.hex()},
-        "next_position": damage.next_position,
-    }
 
 
 def snake_case(name: str) -> str:

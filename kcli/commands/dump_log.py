@@ -26,7 +26,7 @@ app = typer.Typer(rich_markup_mode=None)
     example="kcli dump-log kcli-data/node-1/orders-0 --print-data-log",
     optional_values=("--key-decoder-class", "--value-decoder-class"),
 )
-async def dump_log(
+def dump_log(
     paths: Annotated[
         list[str] | None,
         typer.Argument(
@@ -44,8 +44,10 @@ async def dump_log(
         typer.Option(metavar="TOPIC", help="In log directories: only this topic (repeatable)"),
     ] = None,
     partition: Annotated[
-        str | None,
-        typer.Option(metavar="IDS", help="In log directories: only these partitions, separated by commas"),
+        list[int] | None,
+        typer.Option(
+            metavar="NUMBER", help="In log directories: only this partition of each topic (repeatable)"
+        ),
     ] = None,
     kind: Annotated[
         list[str] | None,
@@ -151,7 +153,7 @@ async def dump_log(
         typer.Option("--index-sanity-check", help="Check only what a broker looks at when it starts"),
     ] = False,
     output: OutputFormat | None = None,
-) -> None:
+) -> object:
     """Print what is in the files of a log directory, and explain what is wrong with them.
 
     Files are only ever read, so a broker may be running on them; a log that is being written is read to the
@@ -191,7 +193,6 @@ async def dump_log(
     from kcli.commands.dump_files import FileKind, Selection, find_files
     from kcli.commands.dump_options import MAX_MESSAGE_SIZE, DumpOptions
     from kcli.commands.dump_run import DumpRun
-    from kcli.commands.topic_filter import parse_ids
 
     chosen = [*(paths or ()), *(path for path in (files or "").split(",") if path)]
     if not chosen:
@@ -226,14 +227,21 @@ async def dump_log(
         kinds = frozenset(FileKind(each) for each in kind or ())
     except ValueError as error:
         raise UsageError(f"there is no kind of file like that: {error}", hint=", ".join(FileKind)) from error
-    partitions = frozenset(() if partition is None else parse_ids(partition, "--partition"))
-    found = list(find_files(chosen, Selection(frozenset(topic or ()), partitions, kinds)))
+    selection = Selection(frozenset(topic or ()), frozenset(partition or ()), kinds)
+    if repair is not None:
+        if summary:
+            raise UsageError("`--repair` and `--summary` exclude each other")
+        from kcli.commands.dump_repair import repair_logs
+
+        return repair_logs(chosen, repair, selection, carves=continue_, is_deep=deep_iteration)
+    found = list(find_files(chosen, selection))
     complaints = Complaints()
     run = DumpRun(options, make_view(options, complaints, output, is_summary=summary), complaints)
     run.run(found)
     failures = run.result()
     if failures:
         raise ExceptionGroup("dump-log", failures)
+    return None
 
 
 def choose_decoder(key: str | None, value: str | None, coordinators: dict[str, bool]) -> tuple[Decoder, bool]:

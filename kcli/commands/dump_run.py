@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kcli.commands.dump_damage import counted
 from kcli.commands.dump_files import DumpFile, FileKind
 from kcli.commands.dump_indexes import IndexDump
 from kcli.commands.dump_segment import SegmentDump
 from kcli.commands.dump_small_files import DamagedFile, rows_of
+from kcli.commands.dump_text import TextDump
 from kcli.commands.progress import Advance, progress_bar
 from kcli.errors import ChecksFailed, KcliError
+from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_options import DumpOptions
+    from kcli.commands.dump_ranges import RangedDump
     from kcli.commands.dump_view import DumpView
 
-LONG_BYTES = 64 * 1024 * 1024
-"""From how many bytes on there is a progress bar: rich takes longer to load than the others take to read."""
+LONG_BYTES = 32 * 1024 * 1024
+"""From how many bytes on there is a progress bar, and more than one process."""
+
+HINT = "kcli dump-log --help explains them"
+HINT_TO_GO_ON = "`--continue` goes on behind them, and kcli dump-log --help explains them"
 
 LOGS = (FileKind.LOG, FileKind.METADATA_SNAPSHOT)
 
@@ -35,20 +44,45 @@ class DumpRun:
         self._options = options
         self._view = view
         self._complaints = complaints
+        self._can_go_on = False
+        self._files: list[DumpFile] = []
+        self._ranged: RangedDump | None = None
 
     def run(self, found: Sequence[DumpFile | KcliError]) -> None:
         """Dump what was found, in order."""
-        with progress_bar("dump-log", total_bytes(found)) as advance:
+        self._files = [file for file in found if isinstance(file, DumpFile)]
+        total = total_bytes(self._files)
+        with self._processes(total), progress_bar("dump-log", None if sys.stdout.isatty() else total) as bar:
             for file in found:
                 if isinstance(file, KcliError):
                     self.failures.append(file)
                 else:
-                    self._dump(file, advance)
+                    self._dump(file, bar)
             self._view.close()
+
+    @contextmanager
+    def _processes(self, total: int | None) -> Iterator[None]:
+        """Have long logs dumped by several processes, where the form of the dump allows it."""
+        if total is None or not isinstance(self._view, TextDump):
+            yield
+            return
+        from kcli.commands.dump_ranges import RangedDump, range_pool
+
+        pool = range_pool(self._files, self._options)
+        if pool is None:
+            yield
+            return
+        with pool:
+            self._ranged = RangedDump(pool, self._view, self._options, self._complaints)
+            yield
+        self._ranged = None
 
     def _dump(self, file: DumpFile, advance: Advance) -> None:
         self._view.file_begins(file)
         try:
+            if not stat.S_ISREG(os.stat(file.path).st_mode):
+                self.failures.append(KcliError(f"not a regular file: `{file.path}`"))
+                return
             problems = self._read(file, advance)
         except OSError as error:
             path = error.filename or file.path
@@ -60,9 +94,7 @@ class DumpRun:
     def _read(self, file: DumpFile, advance: Advance) -> int:
         """Read a file; return how many problems there are in it. Raises `OSError`."""
         if file.kind in LOGS:
-            segment = SegmentDump(file, self._options, self._view)
-            segment.run(advance)
-            return segment.damages
+            return self._read_log(file, advance)
         if file.kind in (FileKind.INDEX, FileKind.TIME_INDEX):
             index = IndexDump(file, self._options, self._view, self._complaints)
             if file.kind is FileKind.INDEX:
@@ -79,26 +111,34 @@ class DumpRun:
             return 1
         return 0
 
+    def _read_log(self, file: DumpFile, advance: Advance) -> int:
+        with SegmentFile(file.path):
+            self._view.log_begins(file)
+        start, is_shown = 0, False
+        if self._ranged is not None and self._ranged.takes(file):
+            start, is_shown = self._ranged.run(self._files.index(file), file, advance)
+        segment = SegmentDump(file, self._options, self._view)
+        segment.run(advance, start, is_shown=is_shown)
+        self._can_go_on |= segment.can_go_on
+        return segment.damages
+
     def result(self) -> list[KcliError]:
         """Return what ends the command: nothing if all was read and is well."""
         failures = [*self.failures]
         if self.problems:
-            places = "1 problem" if self.problems == 1 else f"{self.problems} problems"
-            files = "1 file" if self.damaged_files == 1 else f"{self.damaged_files} files"
-            failures.append(ChecksFailed(f"{places} in {files}", hint="kcli dump-log --help explains them"))
+            places = f"{counted(self.problems, 'problem')} in {counted(self.damaged_files, 'file')}"
+            failures.append(ChecksFailed(places, hint=HINT_TO_GO_ON if self._can_go_on else HINT))
         if self._options.decoder.failures:
-            count = self._options.decoder.failures
-            failures.append(KcliError(f"{count} keys or values are not what the decoder reads"))
+            values = counted(self._options.decoder.failures, "value")
+            failures.append(KcliError(f"not what the decoder reads: {values}"))
         return failures
 
 
-def total_bytes(found: Sequence[DumpFile | KcliError]) -> int | None:
-    """Return how much there is to read, None if a progress bar is not worth it or would be in the way."""
-    if sys.stdout.isatty():
-        return None
+def total_bytes(files: Sequence[DumpFile]) -> int | None:
+    """Return how much there is to read, None if that takes no time."""
     total = 0
-    for file in found:
-        if isinstance(file, DumpFile) and file.kind in LOGS:
+    for file in files:
+        if file.kind in LOGS:
             try:
                 total += os.stat(file.path).st_size
             except OSError:

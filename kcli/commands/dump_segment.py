@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from struct import Struct
 from typing import TYPE_CHECKING
 
 from kcli.commands.dump_entries import records_of
 from kcli.commands.dump_files import FileKind
+from kcli.protocol.message_set import MIN_SIZES
 from kcli.protocol.record import CorruptRecord
+from kcli.protocol.record_batch_header import LOG_OVERHEAD, MAGIC_POSITION, SIZE_POSITION
 from kcli.storage.batch_scan import scan
 from kcli.storage.damage import Damage, DamageKind
 from kcli.storage.record_checks import check_records
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 TRUNCATIONS = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
 PROGRESS_BYTES = 1024 * 1024
 
+_LENGTH = Struct(">i")
+
 
 class SegmentDump:
     """Reads one log and tells a view of it; `damages` counts what is really wrong."""
@@ -34,17 +39,22 @@ class SegmentDump:
         self._options = options
         self._view = view
         self.damages = 0
+        self.can_go_on = False
+        """Whether there are batches behind the damage that ended the dump."""
 
-    def run(self, advance: Advance) -> None:
-        """Read to the end, or to where no batch begins any more. Raises `OSError`."""
+    def run(self, advance: Advance, start: int = 0, *, is_shown: bool = False) -> None:
+        """Read to the end, or to where no batch begins any more. Raises `OSError`.
+
+        If the batch at `start` is shown already, only what is wrong with it is told.
+        """
         options, path = self._options, self._file.path
         size = os.stat(path).st_size
         limit = None if options.max_bytes is None or options.max_bytes >= size else options.max_bytes
         base = self._file.offset if self._file.kind is FileKind.LOG else None
-        entries = scan(path, end=limit, resync=options.continues, segment_base=base)
-        self._view.log_begins(self._file)
-        filters = not options.filter.is_empty
-        reported = 0
+        entries = scan(path, start=start, end=limit, resync=options.continues, segment_base=base)
+        if is_shown:
+            next(entries)
+        reported = start
         for entry in entries:
             if isinstance(entry, Damage):
                 self._note(entry, is_limited=limit is not None)
@@ -52,27 +62,43 @@ class SegmentDump:
             if entry.position - reported >= PROGRESS_BYTES:
                 advance(entry.position - reported)
                 reported = entry.position
-            if filters:
-                self._show_filtered(entry)
-            else:
-                self._view.batch(entry)
-                if options.deep:
-                    self._show_records(entry)
+            self._show(entry)
         advance(max(size - reported, 0))
 
     def _note(self, damage: Damage, *, is_limited: bool) -> None:
-        if damage.kind in TRUNCATIONS and damage.next_position is None:
-            if is_limited:
-                return  # the limit cuts through a batch, nothing is wrong with that
-            self._view.trailing(damage.size_bytes)
+        if damage.kind in TRUNCATIONS and is_limited:
+            return  # the limit cuts through a batch, nothing is wrong with that
+        if damage.skipped_bytes and not is_limited and not self._options.continues:
+            self.can_go_on = damage.next_position is not None
+            self._note_trailing_bytes(damage.position, damage.position + damage.skipped_bytes)
         self._view.damage(damage)
         self.damages += not damage.is_harmless
 
-    def _show_records(self, entry: ScannedEntry) -> None:
+    def _note_trailing_bytes(self, position: int, end: int) -> None:
+        """Tell of the bytes at the end, if they look like a batch that is not all there."""
+        with open(self._file.path, "rb") as file:
+            head = os.pread(file.fileno(), LOG_OVERHEAD, position)
+        if end - position <= MAGIC_POSITION + 1:
+            self._view.trailing(end - position)
+        elif len(head) == LOG_OVERHEAD:
+            (length,) = _LENGTH.unpack_from(head, SIZE_POSITION)
+            if length >= MIN_SIZES[0] and position + LOG_OVERHEAD + length > end:
+                self._view.trailing(end - position)
+
+    def _show(self, entry: ScannedEntry) -> None:
         try:
-            self._view.records(entry.load())
+            self.show(entry)
         except CorruptRecord as error:
             self._explain(entry, error)
+
+    def show(self, entry: ScannedEntry) -> None:
+        """Show a batch, if it is wanted. Raises `CorruptRecord`, after what could be read."""
+        if not self._options.filter.is_empty:
+            self._show_filtered(entry)
+            return
+        self._view.batch(entry)
+        if self._options.deep:
+            self._view.records(entry.load())
 
     def _show_filtered(self, entry: ScannedEntry) -> None:
         """Show a batch if something in it is wanted, and of its records those that are."""
@@ -83,16 +109,13 @@ class SegmentDump:
             view.batch(entry)
             return
         batch = entry.load()
-        try:
-            wanted = options.filter.select(records_of(batch), batch)
-            first = next(wanted, None)
-            if first is None and options.filter.is_about_records:
-                return
-            view.batch(entry)
-            if options.deep and first is not None:
-                view.some_records(batch, after(first, wanted))
-        except CorruptRecord as error:
-            self._explain(entry, error)
+        wanted = options.filter.select(records_of(batch), batch)
+        first = next(wanted, None)
+        if first is None and options.filter.is_about_records:
+            return
+        view.batch(entry)
+        if options.deep and first is not None:
+            view.some_records(batch, after(first, wanted))
 
     def _explain(self, entry: ScannedEntry, error: CorruptRecord) -> None:
         """Report records that cannot be read, unless the checksum has told so already."""

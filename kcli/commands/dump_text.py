@@ -58,6 +58,24 @@ class TextDump:
         self._lines.last_offset = -1
         self._output.line(f"Dumping {file.path}")
 
+    def resume(self, file: DumpFile, last_record_offset: int) -> None:
+        """Go on in the middle of a file, behind that record."""
+        self._file = file
+        self._lines.last_offset = last_record_offset
+
+    @property
+    def last_record_offset(self) -> int:
+        """The offset of the record that came last, or what `resume` was told."""
+        return self._lines.last_offset
+
+    def print(self, text: bytes) -> None:
+        """Print what another process has made of a part of the file."""
+        self._output.write(text)
+
+    def flush(self) -> None:
+        """Write out what was collected."""
+        self._output.flush()
+
     def log_begins(self, file: DumpFile) -> None:
         """Print what the name says; all at once, however long the first batch lets wait for itself."""
         if file.kind is FileKind.LOG:

@@ -1,4 +1,4 @@
-"""`@command`: registers an async function as a command, runs it, prints its result and its errors.
+"""`@command`: registers a function as a command, runs it, prints its result and its errors.
 
 This is the one place that turns errors into exit codes: the table stands in `kcli.errors`. An error that
 is not a `KcliError` is a bug and says so; `--verbose` shows its traceback.
@@ -21,13 +21,14 @@ from typer.core import TyperCommand
 from kcli.commands.options import Output, OutputFormat, Verbose
 from kcli.errors import Interrupted, KcliError
 
-Body = Callable[..., Awaitable[Any]]
+Body = Callable[..., Any]
+"""A command: async, or a plain function if it waits for nothing, which then does without the event loop."""
 
 
 def command(
     app: typer.Typer, name: str, *, example: str, optional_values: Sequence[str] = ()
 ) -> Callable[[Body], Body]:
-    """Register an async function as the command `name` of `app`; its help ends with `example`.
+    """Register a function as the command `name` of `app`; its help ends with `example`.
 
     The function returns a result (see `kcli.commands.output`) or None when it printed its own. A function
     with a parameter `output` or `verbose` is also told what was asked for, and may say in its annotation
@@ -84,15 +85,15 @@ def add_common_options(run_command: Callable[..., None], body: Body) -> None:
     }
 
 
-def run(body: Callable[[], Awaitable[Any]], *, output: OutputFormat | None, verbose: bool) -> None:
-    """Run an async body under trio and print what it returns; end by `typer.Exit` unless all went well."""
-    import trio
-
+def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool) -> None:
+    """Run a body, print what it returns, and end by `typer.Exit` unless all went well."""
     from kcli.commands.output import print_error, print_result
 
     failures: list[BaseException] = []
     try:
-        result = trio.run(body)
+        result = body()
+        if inspect.isawaitable(result):
+            result = wait_for(result)
         if result is not None:
             print_result(result, output)
             failures.extend(getattr(result, "failures", ()))
@@ -107,6 +108,16 @@ def run(body: Callable[[], Awaitable[Any]], *, output: OutputFormat | None, verb
     for error in shown:
         print_error(error)
     raise typer.Exit(exit_code)
+
+
+def wait_for(awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401  # whatever the command returns
+    """Return what an awaitable gives, under trio."""
+    import trio
+
+    async def wait() -> Any:  # noqa: ANN401
+        return await awaitable
+
+    return trio.run(wait)
 
 
 def flatten(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
