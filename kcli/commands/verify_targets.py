@@ -125,8 +125,8 @@ def _replicas_in(directory: str, topics: Collection[str], partitions: Collection
             continue
         if partitions and topic_partition.partition not in partitions:
             continue
-        yield f"{directory}/{name}"
+        yield os.path.normpath(f"{directory}/{name}")
 
 
 def _has_segments(path: str) -> bool:
-    return any(name.endswith(LOG_SUFFIX) for name in os.listdir(path))
+    return any(base_offset_of(name, LOG_SUFFIX) is not None for name in os.listdir(path))

@@ -27,6 +27,7 @@ from kcli.storage.verification.transaction_index import Transactions
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kcli.storage.verification.findings import Finding
     from kcli.storage.verification.options import VerificationOptions
 
 METADATA_SNAPSHOT = re.compile(r"\d{20}-\d{10}\.checkpoint", re.ASCII)
@@ -46,7 +47,6 @@ class PartitionVerifier:
         self.directory = directory
         self.options = options
         self.findings = Findings()
-        self.report = self.findings.add
         self.failures: list[KcliError] = []
         self.size_bytes = 0
         self.chain = SegmentChain(self.report)
@@ -55,6 +55,11 @@ class PartitionVerifier:
         self.transactions = Transactions()
         self._offsets = offsets
         self._advance = advance
+
+    def report(self, finding: Finding) -> None:
+        """Take a finding, if it is of a file that is asked about."""
+        if not self.options.indexes_only or finding.path.endswith(tuple(ENTRY_SIZES)):
+            self.findings.add(finding)
 
     def advance(self, count: int) -> None:
         """Take note that so many bytes more of log files were read."""
@@ -89,8 +94,7 @@ class PartitionVerifier:
         log_end = None
         if self.options.base_offset is None:
             self.chain.finish(is_compacted=self._offsets.cleaner is not None)
-            # A log whose end is damaged may have reached further.
-            if bases and not self.chain.is_damaged and not self.failures:
+            if bases and self.chain.is_end_known and not self.failures:
                 log_end = max(self.chain.expected, bases[-1])
                 check_offsets(self._offsets, log_end, self.report)
         self.epochs.finish(log_end)
@@ -144,6 +148,7 @@ class PartitionVerifier:
             self._failed(error, log_path)
 
     def _failed(self, error: OSError, path: str) -> None:
+        self.chain.is_damaged = True
         self.failures.append(KcliError(f"cannot read `{error.filename or path}`: {error.strerror}"))
 
 

@@ -83,6 +83,9 @@ class SegmentChain:
         self.has_holes = False
         """Whether offsets are missing inside segments: then records were compacted away."""
         self.is_damaged = False
+        """Whether something could not be read, so that offsets may be missing because of that."""
+        self.is_end_known = True
+        """Whether the last thing read was a sound batch: damage may have reached further."""
         self._gaps: list[tuple[str, int, int]] = []
 
     def begin(self, path: str, base_offset: int) -> None:

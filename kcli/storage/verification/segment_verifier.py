@@ -125,8 +125,7 @@ class SegmentVerifier:
         self._partition.snapshots.give_up()
 
     def _take_damage(self, damage: Damage) -> None:
-        if not self._partition.options.indexes_only:
-            self._report(of_damage(self._path, damage))
+        self._report(of_damage(self._path, damage))
         if damage.skipped_bytes:
             self._offsets.skip(damage.position + damage.skipped_bytes)
             if not damage.is_harmless:
@@ -136,6 +135,7 @@ class SegmentVerifier:
         """Take note that from here on, up to the next sound batch, nobody can tell what was in the log."""
         self._in_doubt = True
         self._partition.chain.is_damaged = True
+        self._partition.chain.is_end_known = False
         self._partition.transactions.forget()
         self._partition.snapshots.give_up()
         self._times.skip()
@@ -144,6 +144,7 @@ class SegmentVerifier:
         self._in_doubt = False
         self._transactions.pass_over(offset, report=False)
         self._partition.chain.expected = offset
+        self._partition.chain.is_end_known = True
 
     def _take_producer(self, entry: ScannedEntry, batch: RecordBatch) -> None:
         """Follow what a producer wrote, and the transaction that it belongs to."""

@@ -1,0 +1,204 @@
+"""`kcli verify-index`: its output in every form, its exit codes, and its processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kcli.commands.verify_processes import Task, verify_all
+from kcli.storage.log_directory import MetaProperties
+from kcli.storage.verification.log_dir_checkpoints import PartitionOffsets
+from kcli.storage.verification.options import VerificationOptions
+from tests.conftest import Finished
+from tests.storage.log_harness import LogHarness
+
+Run = Callable[..., Finished]
+Golden = Callable[[str, str], None]
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A log directory with one partition of several segments, in the current directory."""
+    monkeypatch.chdir(tmp_path)
+    harness = LogHarness(tmp_path)
+    harness.fill(40)
+    harness.stop()
+    (tmp_path / "orders-0" / "partition.metadata").write_text("version: 0\ntopic_id: 4RhFvTlDQKq8HJoOPe1rYQ")
+    return tmp_path
+
+
+def harm(directory: Path) -> None:
+    """Do harm of several kinds."""
+    log = directory / "orders-0" / f"{0:020d}.log"
+    data = bytearray(log.read_bytes())
+    data[300] ^= 0xFF
+    log.write_bytes(data)
+    index = log.with_suffix(".index")
+    data = bytearray(index.read_bytes())
+    data[11] ^= 0x40
+    index.write_bytes(data)
+    times = log.with_suffix(".timeindex")
+    data = bytearray(times.read_bytes())
+    data[7] ^= 0x01
+    times.write_bytes(data + b"\0")
+    (directory / "recovery-point-offset-checkpoint").write_text("0\n1\norders 0 4000\n")
+
+
+@pytest.mark.parametrize("form", ["text", "table", "json"])
+def test_findings_are_printed_in_every_form(directory: Path, kcli: Run, golden: Golden, form: str) -> None:
+    harm(directory)
+    finished = kcli("verify-index", "-o", form, ".")
+    assert finished.exit_code == 3
+    assert finished.err == ""
+    golden(f"cli/verify-index/{form}.txt", finished.out.replace(str(directory), "/data"))
+
+
+def test_a_clean_directory_ends_with_zero(directory: Path, kcli: Run) -> None:
+    for options in ((), ("--deep",), ("--verify-index-only",), ("--index-sanity-check",)):
+        finished = kcli("verify-index", *options, "orders-0")
+        assert (finished.exit_code, finished.err) == (0, "")
+        assert finished.out.splitlines()[-1].endswith(": no problems")
+
+
+def test_json_is_an_object_a_line_and_the_summary_last(directory: Path, kcli: Run) -> None:
+    harm(directory)
+    *findings, summary = map(json.loads, kcli("verify-index", "-o", "json", ".").out.splitlines())
+    names = ["file", "position", "offset", "kind", "severity", "message"]
+    assert all(list(each) == names for each in findings)
+    assert summary["errors"] == len(findings)
+
+
+def test_the_sanity_check_prints_what_kafka_does(directory: Path, kcli: Run) -> None:
+    finished = kcli("verify-index", "--index-sanity-check", f"orders-0/{0:020d}.index")
+    assert finished.out.splitlines()[0] == f"orders-0/{0:020d}.index passed sanity check."
+    (directory / "orders-0" / f"{0:020d}.index").write_bytes(b"")
+    finished = kcli("verify-index", "--index-sanity-check", f"orders-0/{0:020d}.index")
+    assert finished.out.splitlines()[0] == f"orders-0/{0:020d}.index is empty."
+    (directory / "orders-0" / f"{0:020d}.index").write_bytes(b"123")
+    assert kcli("verify-index", "--index-sanity-check", "orders-0").exit_code == 3
+
+
+def test_of_a_single_file_only_its_own_findings_are_told(directory: Path, kcli: Run) -> None:
+    harm(directory)
+    lines = kcli("verify-index", f"orders-0/{0:020d}.index").out.splitlines()
+    assert lines[0] == f"Mismatches in :{directory}/orders-0/{0:020d}.index"
+    assert [line for line in lines if ".log" in line or ".timeindex" in line] == []
+
+
+BAD_INPUT = {
+    "no path": ((), 2, "missing argument `PATH...`"),
+    "a missing file": (("nowhere",), 1, "cannot read `nowhere`: No such file or directory"),
+    "a directory without segments": (("empty",), 2, "no segments here that are wanted: `empty`"),
+    "a file that is not a log": (("notes.txt",), 2, "not a file of a log directory: `notes.txt`"),
+    "a name without an offset": (("first.log",), 2, "the name does not begin with an offset: `first.log`"),
+    "a topic that is not there": ((".", "--topic", "others"), 2, "no segments here that are wanted: `.`"),
+    "modes that exclude each other": (
+        ("orders-0", "--rebuild", "out", "--compare", "orders-0"),
+        2,
+        "`--index-sanity-check`, `--rebuild` and `--compare` exclude each other",
+    ),
+    "fresh indexes among the old": (
+        ("orders-0", "--rebuild", "orders-0"),
+        1,
+        "`orders-0` is in `orders-0`, which is only read",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_INPUT)
+def test_bad_input_is_told_in_one_line(case: str, directory: Path, kcli: Run) -> None:
+    (directory / "empty").mkdir()
+    (directory / "notes.txt").touch()
+    (directory / "first.log").touch()
+    arguments, exit_code, message = BAD_INPUT[case]
+    finished = kcli("verify-index", *arguments)
+    assert finished.exit_code == exit_code
+    assert finished.err.splitlines()[0] == f"error: {message}"
+    assert finished.out == ""
+
+
+def test_what_cannot_be_read_ends_with_one(directory: Path, kcli: Run) -> None:
+    log = directory / "orders-0" / f"{0:020d}.log"
+    log.unlink()
+    log.mkdir()
+    finished = kcli("verify-index", "orders-0")
+    assert finished.exit_code == 1
+    assert finished.err.startswith(f"error: cannot read `orders-0/{0:020d}.log`: ")
+
+
+def test_topics_and_identities_are_held_against_each_other(directory: Path, kcli: Run) -> None:
+    shutil.copytree("orders-0", "orders-1")
+    Path("orders-1/partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ")
+    Path("meta.properties").write_bytes(MetaProperties("one", None, None).encode(0))
+    finished = kcli("verify-index", "-o", "json", ".")
+    kinds = [json.loads(line).get("kind") for line in finished.out.splitlines()]
+    assert {"topic_id_mismatch", "meta_properties_damaged"} <= {*kinds}
+    assert kcli("verify-index", ".", "--topic", "orders", "--partition", "1").exit_code == 3
+
+
+def test_fresh_indexes_are_written(directory: Path, kcli: Run) -> None:
+    finished = kcli("verify-index", "orders-0", "--rebuild", "out", "--index-interval-bytes", "200")
+    assert finished.exit_code == 0
+    for name in os.listdir("out/orders-0"):
+        assert Path("out/orders-0", name).read_bytes() == Path("orders-0", name).read_bytes()
+    again = kcli("verify-index", "orders-0", "--rebuild", "out")
+    assert (again.exit_code, again.err.splitlines()[0]) == (2, "error: `out/orders-0` is not empty")
+
+
+def test_replicas_are_compared(directory: Path, kcli: Run) -> None:
+    shutil.copytree("orders-0", "other/orders-0")
+    assert kcli("verify-index", ".", "--compare", "other").exit_code == 0
+    log = Path("other/orders-0", f"{0:020d}.log")
+    log.write_bytes(log.read_bytes()[:-1] + b"\xff")
+    finished = kcli("verify-index", "orders-0", "--compare", "other/orders-0")
+    assert finished.exit_code == 3
+    assert "replicas_differ" in finished.out
+
+
+def test_every_kind_is_explained(kcli: Run, golden: Golden) -> None:
+    finished = kcli("verify-index", "--explain", "-o", "text")
+    assert finished.exit_code == 0
+    golden("cli/verify-index/explain.txt", finished.out)
+
+
+def test_processes_report_what_one_alone_does(directory: Path) -> None:
+    harm(directory)
+    for number in range(1, 4):
+        shutil.copytree("orders-0", f"orders-{number}")
+    tasks = [
+        Task(f"orders-{number}", VerificationOptions(deep=True), PartitionOffsets()) for number in range(4)
+    ]
+    told: list[int] = []
+    alone = list(verify_all(tasks, 1, lambda _: None))
+    together = list(verify_all(tasks, 3, told.append))
+    assert [each.directory for each in together] == [each.directory for each in alone]
+    assert [each.findings for each in together] == [each.findings for each in alone]
+    assert sum(told) == sum(each.size_bytes for each in alone)
+
+
+def test_an_interrupt_ends_it_and_its_processes_quietly(directory: Path) -> None:
+    for number in range(1, 3):
+        shutil.copytree("orders-0", f"orders-{number}")
+        os.truncate(f"orders-{number}/{0:020d}.log", 40 * 1024**3)  # zeros, which take a while to read
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kcli", "verify-index", ".", "-j", "2"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    process.stdout.readline()  # of orders-0: the others are being read
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert re.sub("interrupted", "", errors).strip() in ("", "error:")
