@@ -210,7 +210,7 @@ class _Scan:
             return None, ()  # the file was cut
         if problem is not None:
             damage = inquiry.no_entry(problem, head, position, self.expected)
-            if self.follows and damage.kind is DamageKind.ZEROS and any(file.read(position, HEADER_SIZE)):
+            if self.follows and damage.kind is DamageKind.ZEROS and file.read(position, HEADER_SIZE) != head:
                 return None, ()  # what was reserved has been written meanwhile
             return None, (self._skip(damage),)
         view = view_of(head)

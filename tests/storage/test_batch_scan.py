@@ -322,11 +322,12 @@ def test_zeros_at_the_end_are_reserved_space(path: Path, zeros: int) -> None:
     assert damage.message == f"{zeros} bytes of zeros up to the end"
 
 
-def test_zeros_between_batches_are_damage(path: Path) -> None:
+@pytest.mark.parametrize("zeros", [26, 4096])
+def test_zeros_between_batches_are_damage(path: Path, zeros: int) -> None:
     starts = starts_of(BATCHES)
-    found = Found(path, joined(*BATCHES[:3], bytes(4096), *BATCHES[3:]), resync=True)
+    found = Found(path, joined(*BATCHES[:3], bytes(zeros), *BATCHES[3:]), resync=True)
     assert found.kinds == [(K.ZEROS, starts[3])]
-    assert (found.damages[0].skipped_bytes, found.damages[0].is_harmless) == (4096, False)
+    assert (found.damages[0].skipped_bytes, found.damages[0].is_harmless) == (zeros, False)
     assert len(found.valid) == 6
 
 
