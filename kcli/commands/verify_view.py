@@ -15,7 +15,7 @@ _KAFKA_HEADS = {
     FindingKind.INDEX_MISMATCH: "Mismatches in :{}",
     FindingKind.TIME_INDEX_MISMATCH: "Found timestamp mismatch in :{}",
     FindingKind.TIME_INDEX_ORDER: "Found out of order timestamp in :{}",
-    FindingKind.TIME_INDEX_NOT_FOUND: "The following indexed offsets are not found in the log.",
+    FindingKind.TIME_INDEX_NOT_FOUND: "The following indexed offsets are not found in :{}",
 }
 _KAFKA_LINES = {
     FindingKind.INDEX_MISMATCH: "  Index offset: {}, log offset: {}",

@@ -81,7 +81,7 @@ class TimeIndexCheck:
             self._bad_entry(slot, _NOT_FOUND, message, offset, (offset, -1))
         last = self._check_order()
         if (
-            not is_active
+            not (is_active or self._index.entries - 1 in self._bad)
             and last < self.largest
             and (self.largest, self._offset_of_largest)
             != (
