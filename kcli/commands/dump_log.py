@@ -160,34 +160,39 @@ def dump_log(
     last batch that is whole. `text` is the output of Kafka's own kafka-dump-log; `json` is an object a line.
 
     \b
-    Damage is explained on standard error, and exit code 3 says that there is some:
-      bad_crc            The bytes are not those that the checksum was made of. Another replica
-                         has them; a broker that starts here cuts the log before them.
+    Damage is explained on standard error, and there is exit code 3:
+      bad_crc           The bytes are not those that the checksum was made of. A
+                        broker that starts here cuts the log before them; another
+                        replica has them.
       bad_size, bad_magic, garbage
-                         No batch begins here: the dump ends, or goes on with the next valid
-                         batch under --continue.
-      truncated_batch    The log ends inside a batch: a broker was killed, or a disk is full.
-                         A broker that starts here cuts it off, nothing acknowledged is lost
-                         as long as another replica has it.
+                        No batch begins here. The dump ends, or goes on with the
+                        next valid batch under --continue.
+      truncated_batch   The log ends inside a batch: a broker was killed, or a
+                        disk was full. A broker that starts here cuts it off.
       undecodable_records, bad_record
-                         The checksum is right, so a producer or a broker wrote it so.
-      index mismatch     The index does not fit the log. Delete the index: a broker that starts
-                         makes it anew. Indexes from before Kafka 4.1 may differ soundly.
-      Non-consecutive offsets
-                         No damage: compaction leaves gaps, and `-1 is followed by` is only the
-                         beginning of a file that is not the first.
-    --repair saves what is left: it copies the valid batches, and a broker starts on the copy.
+                        The checksum is right: who wrote the batch wrote it so.
+      Mismatches in     An index does not fit its log. Delete it: a broker that
+                        starts here makes it anew. One from before Kafka 4.1 may
+                        name the last of several batches, and nothing is wrong.
+      Non-consecutive offsets in
+                        No damage, and no exit code: compaction leaves gaps. `-1 is
+                        followed by` is the beginning of a later segment.
+    `kcli verify-index --explain` lists all kinds, and what to do. --repair copies
+    the batches before the first damage, with --continue all that are valid, and a
+    broker starts on the copy.
 
     \b
-    The output differs from that of kafka-dump-log 4.3.1 in this:
-      - it does not end with an exception where Kafka's does: at damage, at a decoder's wrong
-        input, at an index that points nowhere (`log offset: -1`); the exit code tells
-      - the words behind `skipping.` where a coordinator's record cannot be read
-      - DefaultDecoder prints hexadecimal digits, not the name of a Java array
-      - of pairs that do not fit 200000 are listed
-      - unknown files are an error
-      - checkpoints, partition.metadata and meta.properties, which it does not know, and files
-        named .deleted, .cleaned or .swap are printed too
+    What differs from kafka-dump-log 4.3.1:
+      - Where it ends with an exception, this goes on or explains: at damage, at a
+        value that the decoder cannot read, at an index entry that points at no
+        batch (`log offset: -1`), at the reserved index of an empty log.
+      - It exits 0 whatever it finds.
+      - The words behind `skipping.`, where a coordinator's record is damaged.
+      - DefaultDecoder prints hexadecimal digits, not where a Java array lies.
+      - Header names that are no UTF-8 are damage.
+      - Of pairs that do not fit, 200000 are listed.
+      - An unknown file is an error. Checkpoints, partition.metadata,
+        meta.properties and files on their way out (.deleted, .swap) are known.
     """
     from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_files import FileKind, Selection, find_files

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 LONG_BYTES = 32 * 1024 * 1024
 """From how many bytes on there is a progress bar, and more than one process."""
 
-HINT = "kcli dump-log --help explains them"
-HINT_TO_GO_ON = "`--continue` goes on behind them, and kcli dump-log --help explains them"
+HINT = "kcli verify-index --explain says what to do"
+HINT_TO_GO_ON = "`--continue` goes on behind them; kcli verify-index --explain says what to do"
 
 LOGS = (FileKind.LOG, FileKind.METADATA_SNAPSHOT)
 
