@@ -81,7 +81,7 @@ class VerificationPlan:
         parsed = parse_replica_directory(_name(replica.directory))
         if self._only_indexes or parsed is None or parsed.suffix:
             return PartitionOffsets()
-        directory = os.path.dirname(replica.directory)
+        directory = os.path.dirname(replica.directory) or "."
         if directory not in self._checkpoints:
             directory = replica.log_directory
         if directory not in self._checkpoints:
