@@ -331,6 +331,14 @@ def test_zeros_between_batches_are_damage(path: Path, zeros: int) -> None:
     assert len(found.valid) == 6
 
 
+@pytest.mark.parametrize("zeros", [17, 20, 60, 61, 62])
+def test_a_header_that_begins_with_zeros_is_no_reserved_space(path: Path, zeros: int) -> None:
+    start = starts_of(BATCHES)[2]
+    found = Found(path, patched(BATCHES, 2, 0, bytes(zeros)), resync=True)
+    assert found.kinds == [(K.ZEROS, start)]
+    assert len(found.valid) == 5
+
+
 def test_a_batch_of_which_only_the_beginning_reached_reserved_space_is_torn(path: Path) -> None:
     entries = make_entries([Shape(value_bytes=400)] * 3)
     start = starts_of(entries)[2]
@@ -446,7 +454,7 @@ def test_random_damage_leaves_no_byte_unaccounted_for(
     for each in done:
         data, at = harm(data, each)
         first = min(first, at)
-    found = Found(path, data, resync=resync, segment_base=0, end=len(data))
+    found = Found(path, data, resync=resync, segment_base=0)
     whole = [start for start, end in pairwise(starts) if end <= first]
     assert found.valid[: len(whole)] == whole
     for item in found:
