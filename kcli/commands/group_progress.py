@@ -43,18 +43,25 @@ def out_of_range(facts: GroupFacts) -> Iterator[Finding]:
 
 def never_committed(facts: GroupFacts) -> Iterator[Finding]:
     """Say which owned partitions hold records and have no committed offset."""
-    found = {
-        entry.partition
-        for entry in facts.partitions
-        if entry.owner and entry.now.committed is None and (entry.now.end or 0) > (entry.start or 0)
-    }
+    found = uncommitted(facts)
     if found:
+        waiting = records(sum((entry.now.end or 0) - (entry.start or 0) for entry in found))
         yield Finding(
             Level.WARNING,
             "never-committed",
-            f"nothing is committed of {named(found)} although there are records",
+            f"nothing is committed of {named(entry.partition for entry in found)}, which holds {waiting}: "
+            "no lag is counted there",
             "the consumer has just begun, or it never commits (enable.auto.commit)",
         )
+
+
+def uncommitted(facts: GroupFacts) -> list[PartitionFacts]:
+    """Return the owned partitions that hold records and have no committed offset."""
+    return [
+        entry
+        for entry in facts.partitions
+        if entry.owner and entry.now.committed is None and (entry.now.end or 0) > (entry.start or 0)
+    ]
 
 
 def stuck(facts: GroupFacts) -> Iterator[Finding]:
@@ -116,7 +123,8 @@ def lag_trend(facts: GroupFacts) -> Iterator[Finding]:
     rates = f"{rate_text(written)} records/s come in, {rate_text(read)}/s are read"
     if lag == 0:
         if written or read:
-            yield Finding(Level.FINE, "caught-up", f"no lag: {rates}")
+            where = " where something is committed" if uncommitted(facts) else ""
+            yield Finding(Level.FINE, "caught-up", f"no lag{where}: {rates}")
     elif read > written:
         rest = duration_text(round(lag / (read - written)) * 1000)
         yield Finding(
