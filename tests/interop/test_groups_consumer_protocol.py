@@ -94,7 +94,8 @@ def test_a_live_group_changes_to_the_new_protocol_and_back(
                 members.settle(PARTITIONS, SETTLE_SECONDS, f"{member.name} joined as {protocol}")
                 last = number == len(crew) - 1
                 expected = "Classic" if last and protocol == assignor else type_when_begun
-                assert group_tool.type(name) == expected
+                found = group_tool.type(name)
+                assert found == expected, f"{member.name} joined as {protocol}\n{members.story()}"
         ends = load.stop()
         members.consume_up_to(ends, SETTLE_SECONDS)
     for member in crew:

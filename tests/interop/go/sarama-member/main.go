@@ -76,17 +76,16 @@ func (h *handler) Cleanup(sarama.ConsumerGroupSession) error { return nil }
 
 func (h *handler) ConsumeClaim(session sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	members.Changed("assigned", []int32{claim.Partition()})
-	c := &consumption{handler: h, session: session, claim: claim, position: -1, committed: -1}
+	c := &consumption{handler: h, session: session, claim: claim}
 	c.run()
 	members.Changed("revoked", []int32{claim.Partition()})
 	return nil
 }
 
 type consumption struct {
-	handler             *handler
-	session             sarama.ConsumerGroupSession
-	claim               sarama.ConsumerGroupClaim
-	position, committed int64
+	handler *handler
+	session sarama.ConsumerGroupSession
+	claim   sarama.ConsumerGroupClaim
 }
 
 func (c *consumption) run() {
@@ -116,7 +115,6 @@ func (c *consumption) print(message *sarama.ConsumerMessage) {
 		offsets = append(offsets, message.Offset)
 		values = append(values, string(message.Value))
 		c.session.MarkMessage(message, "")
-		c.position = message.Offset + 1
 		select {
 		case message = <-c.claim.Messages():
 		default:
@@ -126,14 +124,10 @@ func (c *consumption) print(message *sarama.ConsumerMessage) {
 	members.Records(c.claim.Partition(), offsets, values)
 }
 
-// commit commits what is marked of every claim. It prints nothing: errors come by the group's channel, success
-// does not show.
+// commit commits what is marked of every claim, and what could not be committed before. It prints nothing: errors
+// come by the group's channel, success does not show.
 func (c *consumption) commit() {
-	if c.position == c.committed {
-		return
-	}
 	c.handler.committing.Lock()
 	defer c.handler.committing.Unlock()
 	c.session.Commit()
-	c.committed = c.position
 }
