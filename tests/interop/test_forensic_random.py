@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import hypothesis.strategies as st
 import pytest
@@ -82,7 +82,7 @@ def is_sound(data: bytes) -> bool:
     return True
 
 
-def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[dict[str, object]]]:
+def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     """Run kcli in this process; its exit code and the objects that it printed."""
     capfd.readouterr()
     exit_code = main([*arguments, "-o", "json"])
@@ -112,9 +112,7 @@ def test_random_damage_to_a_log_is_told(
     harmed = entry_at(entries, first_difference(original, data))
     whole = [each["position"] for each in objects if each["type"] == "batch" and each["is_valid"]]
     assert [entry.start for entry in entries if entry.end <= harmed] == [
-        position
-        for position in whole
-        if position < harmed  # type: ignore[operator]
+        position for position in whole if position < harmed
     ]
     if not is_sound(data):
         assert damages
@@ -202,7 +200,7 @@ def test_a_segment_that_is_being_written_is_read_to_its_valid_end(
     topic = "written-while-read"
     create_topic(broker.bootstrap, topic, 1, {"segment.bytes": "1048576", "index.interval.bytes": "1024"})
     partition = broker.node_directory / f"{topic}-0"
-    ends = []
+    ends: list[int] = []
     try:
         with SteadyLoad(broker.bootstrap, topic, 1, per_second=5000) as load:
             wait_for(lambda: any(path.stat().st_size for path in partition.glob("*.log")), "a log")
