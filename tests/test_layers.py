@@ -68,7 +68,17 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             {"typer"},
         )
         for module in (
-            *("complaints", "control", "coordinators", "damage", "decoders", "distinct", "entries", "facts"),
+            *(
+                "batches",
+                "complaints",
+                "control",
+                "coordinators",
+                "damage",
+                "decoders",
+                "distinct",
+                "entries",
+                "facts",
+            ),
             "files",
             *("filters", "indexes", "json", "log", "log_reader", "options", "output", "pool", "ranges"),
             "records",

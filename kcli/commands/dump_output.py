@@ -8,6 +8,14 @@ from typing import BinaryIO
 FLUSH_BYTES = 64 * 1024
 
 
+class OutputLost(Exception):
+    """Standard output takes no more: `error` says why. Not an `OSError`, which tells of the files read."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class DumpOutput:
     """Collects what is printed and writes it out when it has become much, or when `flush` says so."""
 
@@ -30,9 +38,12 @@ class DumpOutput:
             self.flush()
 
     def flush(self) -> None:
-        """Write out what was collected. Raises `BrokenPipeError` when nobody reads it any more."""
-        if self._parts:
-            self._stream.write(b"".join(self._parts))
-            self._parts.clear()
-            self._size = 0
-        self._stream.flush()
+        """Write out what was collected. Raises `OutputLost`."""
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        try:
+            self._stream.write(data)
+            self._stream.flush()
+        except OSError as error:
+            raise OutputLost(error) from error

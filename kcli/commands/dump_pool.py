@@ -27,6 +27,8 @@ from kcli.errors import KcliError
 PIPE_BYTES = 1024 * 1024
 MOST_PROCESSES = 4
 
+GONE = "a process that read a part of the log ended before its work was done"
+
 _TASK = Struct(">qqq")
 _NUMBER = Struct(">q")
 END = Struct(">qqqqq")
@@ -133,7 +135,10 @@ class RangePool:
 
     def give(self, number: int, wanted: Range) -> None:
         """Let a process begin with a range; ranges are numbered from 0 on."""
-        self._tasks[number % self._count].write(_TASK.pack(*wanted))
+        try:
+            self._tasks[number % self._count].write(_TASK.pack(*wanted))
+        except BrokenPipeError as error:
+            raise KcliError(GONE) from error
 
     def take(self, number: int) -> Iterator[int | bytes | array[int] | RangeEnd]:
         """Yield what the frames of a range hold: first offset, pieces of text, pairs, and at last its end.
@@ -163,7 +168,7 @@ def read_exactly(stream: BinaryIO, count: int) -> bytes:
     """Return as many bytes. Raises `KcliError`."""
     data = stream.read(count)
     if len(data) < count:
-        raise KcliError("a process that read a part of the log ended before its work was done")
+        raise KcliError(GONE)
     return data
 
 

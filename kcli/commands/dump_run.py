@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kcli.commands.dump_damage import counted
 from kcli.commands.dump_files import DumpFile, FileKind
 from kcli.commands.dump_indexes import IndexDump
+from kcli.commands.dump_output import OutputLost
 from kcli.commands.dump_segment import SegmentDump
 from kcli.commands.dump_small_files import DamagedFile, rows_of
 from kcli.commands.dump_text import TextDump
@@ -49,7 +50,13 @@ class DumpRun:
         self._ranged: RangedDump | None = None
 
     def run(self, found: Sequence[DumpFile | KcliError]) -> None:
-        """Dump what was found, in order."""
+        """Dump what was found, in order. Raises `OSError` when nobody takes it."""
+        try:
+            self._run(found)
+        except OutputLost as lost:
+            raise lost.error from lost
+
+    def _run(self, found: Sequence[DumpFile | KcliError]) -> None:
         self._files = [file for file in found if isinstance(file, DumpFile)]
         total = total_bytes(self._files)
         with self._processes(total), progress_bar("dump-log", None if sys.stdout.isatty() else total) as bar:
@@ -117,10 +124,29 @@ class DumpRun:
         start, is_shown = 0, False
         if self._ranged is not None and self._ranged.takes(file):
             start, is_shown = self._ranged.run(self._files.index(file), file, advance)
+        elif file.kind is FileKind.LOG and isinstance(self._view, TextDump):
+            start, is_shown = self._read_batches(file, self._view, advance)
         segment = SegmentDump(file, self._options, self._view)
         segment.run(advance, start, is_shown=is_shown)
         self._can_go_on |= segment.can_go_on
         return segment.damages
+
+    def _read_batches(self, file: DumpFile, view: TextDump, advance: Advance) -> tuple[int, bool]:
+        """Print the batches, if nothing but them is wanted, as long as nothing is wrong with them.
+
+        Return where the last of them is, and whether there is one. Raises `OSError`.
+        """
+        from kcli.commands.dump_batches import BatchLines, prints_only_batches
+
+        if not prints_only_batches(self._options) or file.offset is None:
+            return 0, False
+        lines = BatchLines(file.path, file.offset)
+        done = 0
+        for text in lines.run():
+            view.print(text)
+            advance(lines.next_position - done)
+            done = lines.next_position
+        return max(lines.last_position, 0), lines.last_position >= 0
 
     def result(self) -> list[KcliError]:
         """Return what ends the command: nothing if all was read and is well."""

@@ -92,7 +92,7 @@ class _Scan:
         self.resync = resync
         self.follows = follows
         # The offset that the next entry should begin with, -1 if that is not known.
-        self.expected = -1 if segment_base is None else segment_base
+        self.expected = -1 if segment_base is None or start else segment_base
         self.highest = MAX_OFFSET if segment_base is None else segment_base + MAX_RELATIVE_OFFSET
         self.lowest = segment_base or 0
         self.inquiry = DamageInquiry(file, self.lowest, self.highest)

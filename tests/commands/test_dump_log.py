@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -448,6 +450,28 @@ def test_one_file_that_cannot_be_read_does_not_hide_the_others(here: Path, kcli:
     finished = kcli("dump-log", "gone-0/00000000000000000000.log", "x-0", "-o", "json")
     assert types(finished) == ["file", "file", "batch"]
     assert finished.exit_code == 1
+
+
+@pytest.mark.parametrize("form", ["text", "json", "table"])
+def test_a_reader_that_has_had_enough_ends_the_dump_quietly(here: Path, form: str) -> None:
+    segment(here / "x-0", [batch_of(KEYED, 4 * number) for number in range(20_000)])
+    command = [sys.executable, "-m", "kcli", "dump-log", "x-0", "x-0", "--print-data-log", "-o", form]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline()
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=30) == 0
+
+
+def test_a_full_disk_is_not_blamed_on_the_log(here: Path) -> None:
+    segment(here / "x-0", [batch_of(KEYED, 4 * number) for number in range(2000)])
+    command = [sys.executable, "-m", "kcli", "dump-log", "x-0", "-o", "text"]
+    with open("/dev/full", "wb") as full:
+        process = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert process.returncode == 1
+    assert process.stderr == b"error: cannot write the output: no space left on the device\n"
 
 
 def test_kafkas_way_to_name_files(here: Path, kcli: Kcli) -> None:

@@ -1,0 +1,173 @@
+"""The lines of sound batches, many at a time: for a dump without records.
+
+This runs for every batch of a log: nothing is made of one but its line. It knows batches of magic 2 that
+nothing is wrong with, and ends at the first that is not plainly one of those: a scan (`batch_scan`), whose
+checks these are, goes on from there and tells what it is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.commands.dump_text import CODEC_NAMES
+from kcli.protocol.checksums import crc32c
+from kcli.protocol.record_batch_header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_START,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MIN_BATCH_LENGTH,
+    SEQUENCE_MASK,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+from kcli.storage.batch_scan import MAX_RELATIVE_OFFSET
+from kcli.storage.entry_head import BATCH_BITS
+
+if TYPE_CHECKING:
+    from kcli.commands.dump_options import DumpOptions
+
+BUFFER_BYTES = 256 * 1024
+MIN_RECORD_BYTES = 7
+
+_OFFSET = Struct(">q")
+
+
+def prints_only_batches(options: DumpOptions) -> bool:
+    """Whether a dump shows all batches and no records."""
+    return not options.deep and options.filter.is_empty and options.max_bytes is None
+
+
+def attribute_texts(attributes: int) -> tuple[str, str, str]:
+    """Return the parts of a line that depend on the attributes alone."""
+    transactional = "true" if attributes & TRANSACTIONAL_BIT else "false"
+    control = "true" if attributes & CONTROL_BIT else "false"
+    kind = "LogAppendTime" if attributes & TIMESTAMP_TYPE_BIT else "CreateTime"
+    return (
+        f" isTransactional: {transactional} isControl: {control} deleteHorizonMs: OptionalLong",
+        f" {kind}: ",
+        f" magic: 2 compresscodec: {CODEC_NAMES[attributes & CODEC_MASK]} crc: ",
+    )
+
+
+class BatchLines:
+    """Makes the lines; afterwards it knows where the last batch of them is, and what comes next."""
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        self.first_offset = -1
+        self.last_position = -1
+        self.last_offset = -1
+        self.next_position = 0
+        self._path = path
+        self._base_offset = base_offset
+        self._highest = base_offset + MAX_RELATIVE_OFFSET
+        self._texts: dict[int, tuple[str, str, str] | None] = {
+            attributes: attribute_texts(attributes)
+            for attributes in range(BATCH_BITS + 1)
+            if attributes & CODEC_MASK < len(CODEC_NAMES) - 3
+        }
+
+    def run(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Yield lines from the batch at `start` on, to that at `end`. Raises `OSError`."""
+        descriptor = os.open(self._path, os.O_RDONLY)
+        try:
+            buffer = bytearray(BUFFER_BYTES)
+            view = memoryview(buffer)
+            self.next_position = start
+            size = os.fstat(descriptor).st_size
+            while end is None or self.next_position < end:
+                position = self.next_position
+                limit = os.preadv(descriptor, [buffer], position)
+                lines: list[str] = []
+                goes_on = self._append(lines, buffer, view, limit, position, end, position + limit >= size)
+                if lines:
+                    yield "".join(lines).encode("ascii")
+                if not goes_on or self.next_position == position:
+                    return
+        finally:
+            os.close(descriptor)
+
+    def _append(
+        self,
+        lines: list[str],
+        buffer: bytearray,
+        view: memoryview,
+        limit: int,
+        origin: int,
+        end: int | None,
+        is_last: bool,
+    ) -> bool:
+        """Append the lines of the batches in the buffer; return whether more of them may follow."""
+        unpack, append, texts, highest = HEADER.unpack_from, lines.append, self._texts, self._highest
+        at, expected, stop = 0, self.last_offset + 1, limit if end is None else min(limit, end - origin)
+        if self.first_offset < 0:
+            expected = self._base_offset if not origin else -1
+        goes_on = False
+        last = -1
+        while at + HEADER_SIZE <= limit and at < stop:
+            (
+                base_offset,
+                length,
+                leader_epoch,
+                magic,
+                crc,
+                attributes,
+                delta,
+                base_timestamp,
+                max_timestamp,
+                producer_id,
+                producer_epoch,
+                sequence,
+                count,
+            ) = unpack(buffer, at)
+            behind = at + LOG_OVERHEAD + length
+            if magic != 2 or length < MIN_BATCH_LENGTH:
+                break
+            if behind > limit:
+                goes_on = True
+                break
+            text = texts.get(attributes)
+            if (
+                crc32c(view[at + CRC_START : behind]) != crc
+                or text is None
+                or not 0 <= count <= delta + 1
+                or (count * MIN_RECORD_BYTES > length - MIN_BATCH_LENGTH and not attributes & CODEC_MASK)
+                or delta < 0
+                or base_offset < 0
+                or base_offset + delta > highest
+            ):
+                break
+            if base_offset != expected and expected >= 0:
+                if base_offset < expected:
+                    break
+                if behind + _OFFSET.size <= limit:
+                    if _OFFSET.unpack_from(buffer, behind)[0] == expected + delta + 1:
+                        break  # the next one goes on from where this one should have begun
+                elif not is_last and at:
+                    goes_on = True
+                    break
+            flags, kind, codec = text
+            horizon = f"[{base_timestamp}]" if attributes & DELETE_HORIZON_BIT else ".empty"
+            last_sequence = sequence if sequence < 0 else sequence + delta & SEQUENCE_MASK
+            append(
+                f"baseOffset: {base_offset} lastOffset: {base_offset + delta} count: {count} "
+                f"baseSequence: {sequence} lastSequence: {last_sequence} producerId: {producer_id} "
+                f"producerEpoch: {producer_epoch} partitionLeaderEpoch: {leader_epoch}{flags}{horizon} "
+                f"position: {origin + at}{kind}{max_timestamp} size: {behind - at}{codec}{crc} "
+                "isvalid: true\n"
+            )
+            if self.first_offset < 0:
+                self.first_offset = base_offset
+            last, at, expected = at, behind, base_offset + delta + 1
+        else:
+            goes_on = at < stop or limit == len(buffer)
+        if last >= 0:
+            self.last_position, self.last_offset = origin + last, expected - 1
+            self.next_position = origin + at
+        return goes_on
