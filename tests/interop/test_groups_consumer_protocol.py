@@ -73,14 +73,26 @@ def test_three_members_join_leave_and_are_killed(
     assert slowest <= SESSION_SECONDS + 1
 
 
-@pytest.mark.parametrize("assignor", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize(
+    ("assignor", "kinds"),
+    [
+        ("range", ("Java", "librdkafka", "franz-go")),
+        # As a leader of this one librdkafka adds data of its own, which the new protocol would lose.
+        ("cooperative-sticky", ("Java", "franz-go", "Java")),
+    ],
+    ids=["range", "cooperative-sticky"],
+)
 def test_a_live_group_changes_to_the_new_protocol_and_back(
-    group_broker: KcliBroker | ApacheKafka, members: Members, group_tool: GroupTool, assignor: str
+    group_broker: KcliBroker | ApacheKafka,
+    members: Members,
+    group_tool: GroupTool,
+    assignor: str,
+    kinds: tuple[str, ...],
 ) -> None:
     name = f"migrates-{assignor}"
     create_topic(group_broker.bootstrap, name, PARTITIONS)
     members.common(bootstrap=group_broker.bootstrap, topic=name, group=name)
-    crew = members.enlist("Java", "librdkafka", "franz-go")
+    crew = members.enlist(*kinds)
     with SteadyLoad(group_broker.bootstrap, name, PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
         for member in crew:
             member.join(assignor=assignor)

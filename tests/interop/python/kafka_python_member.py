@@ -9,7 +9,7 @@ from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
 from kafka.consumer.subscription_state import AsyncConsumerRebalanceListener
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.coordinator.assignors.range import RangePartitionAssignor
-from kafka.errors import KafkaError
+from kafka.errors import KafkaConnectionError, KafkaError
 
 from tests.support.member_program import (
     COMMIT_SECONDS,
@@ -89,7 +89,13 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     def poll(self) -> None:
         """Poll once, and print what came."""
-        found = self.consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=POLL_RECORDS)
+        try:
+            found = self.consumer.poll(timeout_ms=int(POLL_SECONDS * 1000), max_records=POLL_RECORDS)
+        except KafkaConnectionError as error:
+            # While a broker is away the library now and then gives up on it; the next poll tries again.
+            self.report("refused", reason=str(error))
+            time.sleep(POLL_SECONDS)
+            return
         for place, messages in found.items():
             offsets = [message.offset for message in messages]
             self.report.records(place.partition, offsets, [message.value.decode() for message in messages])
