@@ -27,7 +27,6 @@ from kcli.protocol.record_batch_header import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from kcli.storage.batch_scan import MAX_RELATIVE_OFFSET
 from kcli.storage.entry_head import BATCH_BITS
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
 
 BUFFER_BYTES = 256 * 1024
 MIN_RECORD_BYTES = 7
+MAX_RELATIVE_OFFSET = 2**31 - 1
 
 _OFFSET = Struct(">q")
 
@@ -57,13 +57,14 @@ def attribute_texts(attributes: int) -> tuple[str, str, str]:
 
 
 class BatchLines:
-    """Makes the lines; afterwards it knows where the last batch of them is, and what comes next."""
+    """Makes the lines; `last_position` is where the last batch of them is, -1 if there is none."""
 
     def __init__(self, path: str, base_offset: int) -> None:
-        self.first_offset = -1
         self.last_position = -1
         self.last_offset = -1
         self.next_position = 0
+        self.size = 0
+        """How long the file was when the lines began."""
         self._path = path
         self._base_offset = base_offset
         self._highest = base_offset + MAX_RELATIVE_OFFSET
@@ -73,19 +74,24 @@ class BatchLines:
             if attributes & CODEC_MASK < len(CODEC_NAMES) - 3
         }
 
-    def run(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield lines from the batch at `start` on, to that at `end`. Raises `OSError`."""
+    @property
+    def is_whole(self) -> bool:
+        """Whether that was all there is."""
+        return 0 < self.size == self.next_position
+
+    def run(self) -> Iterator[bytes]:
+        """Yield lines from the first batch on. Raises `OSError`."""
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
             buffer = bytearray(BUFFER_BYTES)
             view = memoryview(buffer)
-            self.next_position = start
-            size = os.fstat(descriptor).st_size
-            while end is None or self.next_position < end:
+            self.size = os.fstat(descriptor).st_size
+            while True:
                 position = self.next_position
-                limit = os.preadv(descriptor, [buffer], position)
+                limit = min(os.preadv(descriptor, [buffer], position), self.size - position)
+                is_last = position + limit >= self.size
                 lines: list[str] = []
-                goes_on = self._append(lines, buffer, view, limit, position, end, position + limit >= size)
+                goes_on = self._append(lines, buffer, view, limit, position, is_last=is_last)
                 if lines:
                     yield "".join(lines).encode("ascii")
                 if not goes_on or self.next_position == position:
@@ -100,17 +106,14 @@ class BatchLines:
         view: memoryview,
         limit: int,
         origin: int,
-        end: int | None,
+        *,
         is_last: bool,
     ) -> bool:
         """Append the lines of the batches in the buffer; return whether more of them may follow."""
         unpack, append, texts, highest = HEADER.unpack_from, lines.append, self._texts, self._highest
-        at, expected, stop = 0, self.last_offset + 1, limit if end is None else min(limit, end - origin)
-        if self.first_offset < 0:
-            expected = self._base_offset if not origin else -1
-        goes_on = False
-        last = -1
-        while at + HEADER_SIZE <= limit and at < stop:
+        at, last, goes_on = 0, -1, False
+        expected = self.last_offset + 1 if origin else self._base_offset
+        while at + HEADER_SIZE <= limit:
             (
                 base_offset,
                 length,
@@ -143,7 +146,7 @@ class BatchLines:
                 or base_offset + delta > highest
             ):
                 break
-            if base_offset != expected and expected >= 0:
+            if base_offset != expected:
                 if base_offset < expected:
                     break
                 if behind + _OFFSET.size <= limit:
@@ -162,11 +165,9 @@ class BatchLines:
                 f"position: {origin + at}{kind}{max_timestamp} size: {behind - at}{codec}{crc} "
                 "isvalid: true\n"
             )
-            if self.first_offset < 0:
-                self.first_offset = base_offset
             last, at, expected = at, behind, base_offset + delta + 1
         else:
-            goes_on = at < stop or limit == len(buffer)
+            goes_on = limit == len(buffer)
         if last >= 0:
             self.last_position, self.last_offset = origin + last, expected - 1
             self.next_position = origin + at

@@ -275,9 +275,10 @@ def make_filter(
     transactional_only: bool,
 ) -> Filter:
     """Return what batches and records must be."""
-    from kcli.commands.consumption import parse_time
     from kcli.commands.dump_filters import Filter, parse_key
 
+    if from_time is not None or to_time is not None:
+        from kcli.commands.consumption import parse_time
     return Filter(
         from_offset,
         to_offset,

@@ -1,4 +1,4 @@
-"""Dumping a long log by ranges in several processes: the same text, sooner.
+"""Dumping the records of a long log by ranges in several processes: the same text, sooner.
 
 The log is cut where a batch begins, searched for every `RANGE_BYTES` by its looks and its checksum. A batch
 that is found inside of a record is no harm: a range is sound only if its batches end exactly where the next
@@ -14,7 +14,6 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump_batches import BatchLines, prints_only_batches
 from kcli.commands.dump_complaints import MOST_PAIRS, Complaints
 from kcli.commands.dump_files import DumpFile, FileKind
 from kcli.commands.dump_output import DumpOutput
@@ -88,9 +87,6 @@ class RangeDump:
 
     def run(self, wanted: Range, frames: FrameWriter) -> None:
         """Give the text of a range, up to where something is wrong with it."""
-        if prints_only_batches(self._options):
-            self._run_batches(wanted, frames)
-            return
         last: tuple[int, int] = (-1, -1)
         self._options.decoder.failures = 0
         self._view.resume(self._file, BEFORE_ALL)
@@ -114,19 +110,6 @@ class RangeDump:
         frames.gaps(self._gaps.take())
         failures = self._options.decoder.failures
         frames.end(RangeEnd(*last, self._view.last_record_offset, failures, is_sound))
-
-    def _run_batches(self, wanted: Range, frames: FrameWriter) -> None:
-        assert self._file.offset is not None
-        lines = BatchLines(self._file.path, self._file.offset)
-        try:
-            text = b"".join(lines.run(wanted.start, wanted.end))
-        except OSError:
-            text = b""
-        if text:
-            frames.first_offset(lines.first_offset)
-            frames.data(text)
-        is_sound = lines.next_position == wanted.end
-        frames.end(RangeEnd(lines.last_position, lines.last_offset, -1, 0, is_sound))
 
     def _show(self, entry: ScannedEntry) -> None:
         """Print a batch, or nothing of it: its first records are worth nothing without what is wrong then."""

@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.dump_damage import counted
 from kcli.commands.dump_files import DumpFile, FileKind
-from kcli.commands.dump_indexes import IndexDump
 from kcli.commands.dump_output import OutputLost
-from kcli.commands.dump_segment import SegmentDump
-from kcli.commands.dump_small_files import DamagedFile, rows_of
 from kcli.commands.dump_text import TextDump
 from kcli.commands.progress import Advance, progress_bar
 from kcli.errors import ChecksFailed, KcliError
 from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
+    from kcli.commands.dump_batches import BatchLines
     from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_ranges import RangedDump
@@ -70,7 +68,7 @@ class DumpRun:
     @contextmanager
     def _processes(self, total: int | None) -> Iterator[None]:
         """Have long logs dumped by several processes, where the form of the dump allows it."""
-        if total is None or not isinstance(self._view, TextDump):
+        if total is None or not self._options.deep or not isinstance(self._view, TextDump):
             yield
             return
         from kcli.commands.dump_ranges import RangedDump, range_pool
@@ -103,12 +101,19 @@ class DumpRun:
         if file.kind in LOGS:
             return self._read_log(file, advance)
         if file.kind in (FileKind.INDEX, FileKind.TIME_INDEX):
+            from kcli.commands.dump_indexes import IndexDump
+
             index = IndexDump(file, self._options, self._view, self._complaints)
             if file.kind is FileKind.INDEX:
                 index.offset_index()
             else:
                 index.time_index()
             return index.problems
+        return self._read_small_file(file)
+
+    def _read_small_file(self, file: DumpFile) -> int:
+        from kcli.commands.dump_small_files import DamagedFile, rows_of
+
         try:
             for row in rows_of(file):
                 self._view.row(row)
@@ -125,28 +130,29 @@ class DumpRun:
         if self._ranged is not None and self._ranged.takes(file):
             start, is_shown = self._ranged.run(self._files.index(file), file, advance)
         elif file.kind is FileKind.LOG and isinstance(self._view, TextDump):
-            start, is_shown = self._read_batches(file, self._view, advance)
+            lines = self._read_batches(file, self._view, advance)
+            if lines.is_whole:
+                return 0
+            start, is_shown = max(lines.last_position, 0), lines.last_position >= 0
+        from kcli.commands.dump_segment import SegmentDump
+
         segment = SegmentDump(file, self._options, self._view)
         segment.run(advance, start, is_shown=is_shown)
         self._can_go_on |= segment.can_go_on
         return segment.damages
 
-    def _read_batches(self, file: DumpFile, view: TextDump, advance: Advance) -> tuple[int, bool]:
-        """Print the batches, if nothing but them is wanted, as long as nothing is wrong with them.
-
-        Return where the last of them is, and whether there is one. Raises `OSError`.
-        """
+    def _read_batches(self, file: DumpFile, view: TextDump, advance: Advance) -> BatchLines:
+        """Print the batches, if nothing but them is wanted, as long as nothing is wrong with them."""
         from kcli.commands.dump_batches import BatchLines, prints_only_batches
 
-        if not prints_only_batches(self._options) or file.offset is None:
-            return 0, False
-        lines = BatchLines(file.path, file.offset)
-        done = 0
-        for text in lines.run():
-            view.print(text)
-            advance(lines.next_position - done)
-            done = lines.next_position
-        return max(lines.last_position, 0), lines.last_position >= 0
+        lines = BatchLines(file.path, file.offset or 0)
+        if prints_only_batches(self._options):
+            done = 0
+            for text in lines.run():
+                view.print(text)
+                advance(lines.next_position - done)
+                done = lines.next_position
+        return lines
 
     def result(self) -> list[KcliError]:
         """Return what ends the command: nothing if all was read and is well."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump_control import control_text
 from kcli.commands.dump_damage import describe
 from kcli.commands.dump_entries import records_of
 from kcli.commands.dump_files import FileKind
@@ -192,7 +191,11 @@ def record_metadata(record: DumpedRecord, batch: Batch, kind: str) -> str:
         return f"{line} isValid: {valid} crc: {record.stored.crc}"
     names = ",".join(name for name, _ in record.headers)
     line = f"{line} sequence: {record.sequence} headerKeys: [{names}]"
-    return line + control_text(record) if batch.is_control else line
+    if not batch.is_control:
+        return line
+    from kcli.commands.dump_control import control_text
+
+    return line + control_text(record)
 
 
 def utf8_lines(lines: list[str]) -> bytes:

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -356,6 +357,31 @@ def test_a_log_that_grows_is_read_to_its_valid_end(here: Path, kcli: Kcli) -> No
     assert types(finished) == ["file", "batch", "damage"]
     log.write_bytes(whole)
     assert kcli("dump-log", "x-0", "-o", "json").exit_code == 0
+
+
+@pytest.mark.parametrize("flags", [(), ("--print-data-log",)], ids=["batches", "records"])
+def test_a_log_that_is_being_written_has_nothing_wrong(
+    here: Path, kcli: Kcli, flags: tuple[str, ...]
+) -> None:
+    log = segment(here / "x-0", [])
+
+    def write() -> None:
+        with log.open("ab", buffering=0) as file:
+            for number in range(600):
+                file.write(batch_of([(b"k", b"v" * 5000)] * 4, 4 * number))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        is_written = False
+        while not is_written:
+            is_written = not writer.is_alive()
+            finished = kcli("dump-log", str(log), "-o", "text", *flags)
+            assert finished.exit_code == 0, finished.err
+            assert finished.err == ""
+            assert "invalid" not in finished.out.replace("isvalid: true", "")
+    finally:
+        writer.join()
 
 
 BAD_INPUT: list[tuple[str, tuple[str, ...], int, str]] = [

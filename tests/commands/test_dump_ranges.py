@@ -100,6 +100,6 @@ def test_a_process_that_dies_is_an_error(
     monkeypatch.setattr("kcli.commands.dump_ranges.RANGE_BYTES", 8192)
     monkeypatch.setattr("kcli.commands.dump_ranges.processors", lambda: 2)
     monkeypatch.setattr("kcli.commands.dump_ranges.RangeDump.run", lambda *_: exit(3))
-    finished = kcli("dump-log", str(log), "-o", "text")
+    finished = kcli("dump-log", str(log), "-o", "text", "--deep-iteration")
     assert finished.exit_code == 1
     assert finished.err == "error: a process that read a part of the log ended before its work was done\n"
