@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import Any
 
 from kafka import KafkaConsumer, OffsetAndMetadata, TopicPartition
@@ -78,12 +79,18 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         }
 
     def commit(self) -> None:
-        """Commit every position and wait for the answer."""
+        """Commit every position; the answer comes within a later poll.
+
+        Not with the library's waiting commit: that repeats what was refused for a rebalance after it, and so
+        puts back what the partitions' next owner has committed.
+        """
         positions = dict(self.positions)
-        try:
-            self.consumer.commit(self.offsets(positions))
-        except KafkaError as error:
-            self.report("refused", reason=f"{type(error).__name__}: {error}")
+        self.consumer.commit_async(self.offsets(positions), callback=partial(self.answered, positions))
+
+    def answered(self, positions: dict[int, int], _offsets: object, answer: object) -> None:
+        """Called when a commit is answered, or cannot be."""
+        if isinstance(answer, Exception):
+            self.report("refused", reason=f"{type(answer).__name__}: {answer}")
         else:
             self.report.committed(positions)
 
