@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.dump_text import CODEC_NAMES
 from kcli.protocol.checksums import crc32c
@@ -56,13 +56,20 @@ def attribute_texts(attributes: int) -> tuple[str, str, str]:
     )
 
 
-class BatchLines:
-    """Makes the lines; `last_position` is where the last batch of them is, -1 if there is none."""
+class Shown(NamedTuple):
+    """How far a log was shown: its last batch, if there is one, and where the next one begins."""
 
-    def __init__(self, path: str, base_offset: int) -> None:
-        self.last_position = -1
-        self.last_offset = -1
-        self.next_position = 0
+    last_position: int = -1
+    last_offset: int = -1
+    next_position: int = 0
+
+
+class BatchLines:
+    """Makes the lines of the batches behind those that are `shown`."""
+
+    def __init__(self, path: str, base_offset: int, shown: Shown) -> None:
+        self.shown = shown
+        self.first_offset = -1
         self.size = 0
         """How long the file was when the lines began."""
         self._path = path
@@ -77,43 +84,38 @@ class BatchLines:
     @property
     def is_whole(self) -> bool:
         """Whether that was all there is."""
-        return 0 < self.size == self.next_position
+        return 0 < self.size == self.shown.next_position
 
-    def run(self) -> Iterator[bytes]:
-        """Yield lines from the first batch on. Raises `OSError`."""
+    def run(self, end: int | None = None) -> Iterator[bytes]:
+        """Yield lines, up to where a batch begins at `end`. Raises `OSError`."""
         descriptor = os.open(self._path, os.O_RDONLY)
         try:
             buffer = bytearray(BUFFER_BYTES)
-            view = memoryview(buffer)
             self.size = os.fstat(descriptor).st_size
-            while True:
-                position = self.next_position
+            stop = self.size if end is None else end
+            while (position := self.shown.next_position) < stop:
                 limit = min(os.preadv(descriptor, [buffer], position), self.size - position)
-                is_last = position + limit >= self.size
                 lines: list[str] = []
-                goes_on = self._append(lines, buffer, view, limit, position, is_last=is_last)
+                goes_on = self._append(lines, buffer, limit, position, stop - position)
                 if lines:
                     yield "".join(lines).encode("ascii")
-                if not goes_on or self.next_position == position:
+                if not goes_on or self.shown.next_position == position:
                     return
         finally:
             os.close(descriptor)
 
-    def _append(
-        self,
-        lines: list[str],
-        buffer: bytearray,
-        view: memoryview,
-        limit: int,
-        origin: int,
-        *,
-        is_last: bool,
-    ) -> bool:
-        """Append the lines of the batches in the buffer; return whether more of them may follow."""
-        unpack, append, texts, highest = HEADER.unpack_from, lines.append, self._texts, self._highest
+    def _append(self, lines: list[str], buffer: bytearray, limit: int, origin: int, stop: int) -> bool:
+        """Append the lines of the batches in the buffer; return whether more of them may follow.
+
+        The buffer has `limit` bytes of the file from `origin` on; a batch at `stop` is not wanted.
+        """
+        view, unpack, append = memoryview(buffer), HEADER.unpack_from, lines.append
+        texts, highest, is_last = self._texts, self._highest, origin + limit >= self.size
         at, last, goes_on = 0, -1, False
-        expected = self.last_offset + 1 if origin else self._base_offset
-        while at + HEADER_SIZE <= limit:
+        expected = self.shown.last_offset + 1
+        if self.shown.last_position < 0:
+            expected = -1 if origin else self._base_offset
+        while at + HEADER_SIZE <= limit and at < stop:
             (
                 base_offset,
                 length,
@@ -146,7 +148,7 @@ class BatchLines:
                 or base_offset + delta > highest
             ):
                 break
-            if base_offset != expected:
+            if base_offset != expected and expected >= 0:
                 if base_offset < expected:
                     break
                 if behind + _OFFSET.size <= limit:
@@ -165,10 +167,11 @@ class BatchLines:
                 f"position: {origin + at}{kind}{max_timestamp} size: {behind - at}{codec}{crc} "
                 "isvalid: true\n"
             )
+            if self.first_offset < 0:
+                self.first_offset = base_offset
             last, at, expected = at, behind, base_offset + delta + 1
         else:
-            goes_on = limit == len(buffer)
+            goes_on = not is_last
         if last >= 0:
-            self.last_position, self.last_offset = origin + last, expected - 1
-            self.next_position = origin + at
+            self.shown = Shown(origin + last, expected - 1, origin + at)
         return goes_on

@@ -6,8 +6,8 @@ that it is given in their order and gives back frames:
     F  int64 base offset of the first batch
     D  int64 length, then as much text
     G  int64 count, then as many pairs of int64: offsets that do not follow on each other
-    E  int64s: position and last offset of the last batch, last offset of a record (each -1 if there is none),
-       number of values that could not be decoded, and 1 if the range is sound
+    E  int64s: position and last offset of the last batch (-1 if there is none), where the next one begins,
+       last offset of a record, number of values that could not be decoded, and 1 if the range is sound
 
 A range is sound if nothing is wrong with its batches and they fill it. Of one that is not, what comes before
 the first problem is given: whoever asked goes on from there by himself.
@@ -31,7 +31,7 @@ GONE = "a process that read a part of the log ended before its work was done"
 
 _TASK = Struct(">qqq")
 _NUMBER = Struct(">q")
-END = Struct(">qqqqq")
+END = Struct(">qqqqqq")
 
 
 class Range(NamedTuple):
@@ -47,6 +47,7 @@ class RangeEnd(NamedTuple):
 
     last_position: int
     last_offset: int
+    next_position: int
     last_record_offset: int
     failures: int
     is_sound: bool
@@ -67,6 +68,7 @@ class FrameWriter:
     def data(self, data: bytes) -> None:
         self._stream.write(b"D" + _NUMBER.pack(len(data)))
         self._stream.write(data)
+        self._stream.flush()
 
     def gaps(self, pairs: array[int]) -> None:
         self._stream.write(b"G" + _NUMBER.pack(len(pairs) // 2))
@@ -149,8 +151,8 @@ class RangePool:
         while True:
             kind = read_exactly(stream, 1)
             if kind == b"E":
-                position, offset, record, failures, is_sound = END.unpack(read_exactly(stream, END.size))
-                yield RangeEnd(position, offset, record, failures, bool(is_sound))
+                *numbers, is_sound = END.unpack(read_exactly(stream, END.size))
+                yield RangeEnd._make((*numbers, bool(is_sound)))
                 return
             (length,) = _NUMBER.unpack(read_exactly(stream, _NUMBER.size))
             if kind == b"F":

@@ -1,4 +1,4 @@
-"""Dumping the records of a long log by ranges in several processes: the same text, sooner.
+"""Dumping a long log by ranges in several processes: the same text, sooner.
 
 The log is cut where a batch begins, searched for every `RANGE_BYTES` by its looks and its checksum. A batch
 that is found inside of a record is no harm: a range is sound only if its batches end exactly where the next
@@ -14,9 +14,10 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from kcli.commands.dump_batches import BatchLines, Shown, prints_only_batches
 from kcli.commands.dump_complaints import MOST_PAIRS, Complaints
 from kcli.commands.dump_files import DumpFile, FileKind
-from kcli.commands.dump_output import DumpOutput
+from kcli.commands.dump_output import FLUSH_BYTES, DumpOutput
 from kcli.commands.dump_pool import FrameWriter, Range, RangeEnd, RangePool, processors
 from kcli.commands.dump_segment import SegmentDump
 from kcli.commands.dump_text import TextDump
@@ -32,8 +33,11 @@ if TYPE_CHECKING:
 LONG_BYTES = 32 * 1024 * 1024
 """From how many bytes on a log is worth it."""
 RANGE_BYTES = 4 * 1024 * 1024
+BATCHES_RANGE_BYTES = 16 * 1024 * 1024
+"""Where batches alone are printed, which is little."""
 MOST_HELD_BYTES = 16 * 1024 * 1024
-"""How much text a process makes before it gives it back."""
+"""How much text a process makes before it gives it back; at the beginning of a file, where someone waits for
+it, less."""
 
 BEFORE_ALL = -2
 """The offset before a range: which one it was is not known."""
@@ -61,14 +65,17 @@ def is_long(file: DumpFile) -> bool:
         return False
 
 
-def ranges_of(number: int, file: DumpFile, size: int) -> Iterator[Range]:
-    """Yield ranges from the beginning of a log on; the last bytes belong to none. Raises `OSError`."""
+def ranges_of(number: int, file: DumpFile, size: int, each: int) -> Iterator[Range]:
+    """Yield ranges of so many bytes from the beginning of a log on; the last ones belong to none.
+
+    Raises `OSError`.
+    """
     assert file.offset is not None
     with SegmentFile(file.path) as segment:
         search = EntrySearch(segment, file.offset + MAX_RELATIVE_OFFSET)
         start = 0
-        while start + 2 * RANGE_BYTES < size:
-            found = search.next_entry(start + RANGE_BYTES, file.offset, start + 2 * RANGE_BYTES)
+        while start + 2 * each < size:
+            found = search.next_entry(start + each, file.offset, start + 2 * each)
             if found is None:
                 return
             yield Range(number, start, found.position)
@@ -87,7 +94,27 @@ class RangeDump:
 
     def run(self, wanted: Range, frames: FrameWriter) -> None:
         """Give the text of a range, up to where something is wrong with it."""
-        last: tuple[int, int] = (-1, -1)
+        if prints_only_batches(self._options):
+            self._run_batches(wanted, frames)
+        else:
+            self._run_entries(wanted, frames)
+
+    def _run_batches(self, wanted: Range, frames: FrameWriter) -> None:
+        assert self._file.offset is not None
+        lines = BatchLines(self._file.path, self._file.offset, Shown(next_position=wanted.start))
+        try:
+            text = b"".join(lines.run(wanted.end))
+        except OSError:
+            text = b""
+        if text:
+            frames.first_offset(lines.first_offset)
+            frames.data(text)
+        is_sound = lines.shown.next_position == wanted.end
+        frames.end(RangeEnd(*lines.shown, -1, 0, is_sound))
+
+    def _run_entries(self, wanted: Range, frames: FrameWriter) -> None:
+        shown = Shown(next_position=wanted.start)
+        most_held = MOST_HELD_BYTES if wanted.start else FLUSH_BYTES
         self._options.decoder.failures = 0
         self._view.resume(self._file, BEFORE_ALL)
         is_sound = False
@@ -98,18 +125,18 @@ class RangeDump:
                 if item.position >= wanted.end:
                     is_sound = item.position == wanted.end
                     break
-                if last[0] < 0:
+                if shown.last_position < 0:
                     frames.first_offset(item.first_offset)
                 self._show(item)
-                last = item.position, item.last_offset
-                if self._sink.tell() >= MOST_HELD_BYTES:
+                shown = Shown(item.position, item.last_offset, item.end)
+                if self._sink.tell() >= most_held:
                     frames.data(self._take())
         except (CorruptRecord, OSError):
             is_sound = False
         frames.data(self._take())
         frames.gaps(self._gaps.take())
         failures = self._options.decoder.failures
-        frames.end(RangeEnd(*last, self._view.last_record_offset, failures, is_sound))
+        frames.end(RangeEnd(*shown, self._view.last_record_offset, failures, is_sound))
 
     def _show(self, entry: ScannedEntry) -> None:
         """Print a batch, or nothing of it: its first records are worth nothing without what is wrong then."""
@@ -168,32 +195,29 @@ class RangedDump:
         """Whether a file is worth it."""
         return is_long(file)
 
-    def run(self, number: int, file: DumpFile, advance: Advance) -> tuple[int, bool]:
-        """Print what is sound; return where the last batch of it is, and whether there is one.
-
-        Raises `OSError`.
-        """
-        ranges = ranges_of(number, file, os.stat(file.path).st_size)
+    def run(self, number: int, file: DumpFile, advance: Advance) -> Shown:
+        """Print what is sound; return how far that is. Raises `OSError`."""
+        each = BATCHES_RANGE_BYTES if prints_only_batches(self._options) else RANGE_BYTES
+        ranges = ranges_of(number, file, os.stat(file.path).st_size, each)
         pending: list[Range] = []
-        last = RangeEnd(0, -1, -1, 0, True)
-        is_any = False
+        last = RangeEnd(*Shown(), -1, 0, True)
         while True:
             while len(pending) < self._pool.capacity and (following := next(ranges, None)) is not None:
                 pending.append(following)
                 self._pool.give(self._given, following)
                 self._given += 1
             if not pending:
-                return last.last_position, is_any
+                return Shown(*last[:3])
             wanted = pending.pop(0)
             end = self._take(file, last)
             if end is not None and end.last_position >= 0:
-                last, is_any = end, True
+                last = end
                 self._view.resume(file, end.last_record_offset)
                 advance(wanted.end - wanted.start)
             if end is None or not end.is_sound:
                 for _ in pending:
                     self._discard()
-                return last.last_position, is_any
+                return Shown(*last[:3])
 
     def _take(self, file: DumpFile, last: RangeEnd) -> RangeEnd | None:
         """Print the text of the next range; None, and nothing printed, if it does not follow on the last."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from kcli.commands.dump_batches import BatchLines, Shown, prints_only_batches
 from kcli.commands.dump_damage import counted
 from kcli.commands.dump_files import DumpFile, FileKind
 from kcli.commands.dump_output import OutputLost
@@ -18,7 +19,6 @@ from kcli.errors import ChecksFailed, KcliError
 from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
-    from kcli.commands.dump_batches import BatchLines
     from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_ranges import RangedDump
@@ -68,7 +68,7 @@ class DumpRun:
     @contextmanager
     def _processes(self, total: int | None) -> Iterator[None]:
         """Have long logs dumped by several processes, where the form of the dump allows it."""
-        if total is None or not self._options.deep or not isinstance(self._view, TextDump):
+        if total is None or not isinstance(self._view, TextDump):
             yield
             return
         from kcli.commands.dump_ranges import RangedDump, range_pool
@@ -126,33 +126,27 @@ class DumpRun:
     def _read_log(self, file: DumpFile, advance: Advance) -> int:
         with SegmentFile(file.path):
             self._view.log_begins(file)
-        start, is_shown = 0, False
+        shown = Shown()
         if self._ranged is not None and self._ranged.takes(file):
-            start, is_shown = self._ranged.run(self._files.index(file), file, advance)
-        elif file.kind is FileKind.LOG and isinstance(self._view, TextDump):
-            lines = self._read_batches(file, self._view, advance)
+            shown = self._ranged.run(self._files.index(file), file, advance)
+        if (
+            file.kind is FileKind.LOG
+            and isinstance(self._view, TextDump)
+            and prints_only_batches(self._options)
+        ):
+            lines = BatchLines(file.path, file.offset or 0, shown)
+            for text in lines.run():
+                self._view.print(text)
+                advance(lines.shown.next_position - shown.next_position)
+                shown = lines.shown
             if lines.is_whole:
                 return 0
-            start, is_shown = max(lines.last_position, 0), lines.last_position >= 0
         from kcli.commands.dump_segment import SegmentDump
 
         segment = SegmentDump(file, self._options, self._view)
-        segment.run(advance, start, is_shown=is_shown)
+        segment.run(advance, shown)
         self._can_go_on |= segment.can_go_on
         return segment.damages
-
-    def _read_batches(self, file: DumpFile, view: TextDump, advance: Advance) -> BatchLines:
-        """Print the batches, if nothing but them is wanted, as long as nothing is wrong with them."""
-        from kcli.commands.dump_batches import BatchLines, prints_only_batches
-
-        lines = BatchLines(file.path, file.offset or 0)
-        if prints_only_batches(self._options):
-            done = 0
-            for text in lines.run():
-                view.print(text)
-                advance(lines.next_position - done)
-                done = lines.next_position
-        return lines
 
     def result(self) -> list[KcliError]:
         """Return what ends the command: nothing if all was read and is well."""

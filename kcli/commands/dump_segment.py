@@ -18,6 +18,7 @@ from kcli.storage.record_checks import check_records
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kcli.commands.dump_batches import Shown
     from kcli.commands.dump_entries import DumpedRecord
     from kcli.commands.dump_files import DumpFile
     from kcli.commands.dump_options import DumpOptions
@@ -42,17 +43,18 @@ class SegmentDump:
         self.can_go_on = False
         """Whether there are batches behind the damage that ended the dump."""
 
-    def run(self, advance: Advance, start: int = 0, *, is_shown: bool = False) -> None:
+    def run(self, advance: Advance, shown: Shown) -> None:
         """Read to the end, or to where no batch begins any more. Raises `OSError`.
 
-        If the batch at `start` is shown already, only what is wrong with it is told.
+        Of the last batch that is shown already, only what is wrong with it is told.
         """
         options, path = self._options, self._file.path
         size = os.stat(path).st_size
         limit = None if options.max_bytes is None or options.max_bytes >= size else options.max_bytes
         base = self._file.offset if self._file.kind is FileKind.LOG else None
+        start = max(shown.last_position, 0)
         entries = scan(path, start=start, end=limit, resync=options.continues, segment_base=base)
-        if is_shown:
+        if shown.last_position >= 0:
             next(entries)
         reported = start
         for entry in entries:

@@ -68,6 +68,7 @@ def test_several_processes_print_what_one_does(
     monkeypatch.setattr("kcli.commands.dump_run.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump_ranges.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump_ranges.RANGE_BYTES", 8192)
+    monkeypatch.setattr("kcli.commands.dump_ranges.BATCHES_RANGE_BYTES", 8192)
     monkeypatch.setattr("kcli.commands.dump_ranges.MOST_HELD_BYTES", 5000)
     monkeypatch.setattr("kcli.commands.dump_ranges.processors", lambda: 3)
     assert kcli("dump-log", str(log), "-o", "text", *flags.split()) == alone
@@ -86,6 +87,7 @@ def test_several_logs_share_the_processes(
     monkeypatch.setattr("kcli.commands.dump_run.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump_ranges.LONG_BYTES", 20_000)
     monkeypatch.setattr("kcli.commands.dump_ranges.RANGE_BYTES", 8192)
+    monkeypatch.setattr("kcli.commands.dump_ranges.BATCHES_RANGE_BYTES", 8192)
     monkeypatch.setattr("kcli.commands.dump_ranges.processors", lambda: 2)
     assert kcli("dump-log", *logs, "-o", "text", "--print-data-log") == alone
     assert alone.exit_code == 3
@@ -98,6 +100,7 @@ def test_a_process_that_dies_is_an_error(
     monkeypatch.setattr("kcli.commands.dump_run.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump_ranges.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump_ranges.RANGE_BYTES", 8192)
+    monkeypatch.setattr("kcli.commands.dump_ranges.BATCHES_RANGE_BYTES", 8192)
     monkeypatch.setattr("kcli.commands.dump_ranges.processors", lambda: 2)
     monkeypatch.setattr("kcli.commands.dump_ranges.RangeDump.run", lambda *_: exit(3))
     finished = kcli("dump-log", str(log), "-o", "text", "--deep-iteration")
