@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ from kcli.errors import UsageError
 if TYPE_CHECKING:
     from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_decoders import Decoder
+    from kcli.commands.dump_files import Selection
     from kcli.commands.dump_filters import Filter
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_view import DumpView
@@ -194,10 +196,7 @@ def dump_log(
       - An unknown file is an error. Checkpoints, partition.metadata,
         meta.properties and files on their way out (.deleted, .swap) are known.
     """
-    from kcli.commands.dump_complaints import Complaints
-    from kcli.commands.dump_files import FileKind, Selection, find_files
     from kcli.commands.dump_options import MAX_MESSAGE_SIZE, DumpOptions
-    from kcli.commands.dump_run import DumpRun
 
     chosen = [*(paths or ()), *(path for path in (files or "").split(",") if path)]
     if not chosen:
@@ -228,25 +227,48 @@ def dump_log(
         index_sanity_check=index_sanity_check,
         continues=continue_,
     )
-    try:
-        kinds = frozenset(FileKind(each) for each in kind or ())
-    except ValueError as error:
-        raise UsageError(f"there is no kind of file like that: {error}", hint=", ".join(FileKind)) from error
-    selection = Selection(frozenset(topic or ()), frozenset(partition or ()), kinds)
-    if repair is not None:
-        if summary:
-            raise UsageError("`--repair` and `--summary` exclude each other")
-        from kcli.commands.dump_repair import repair_logs
+    selection = make_selection(topic or (), partition or (), kind or ())
+    if repair is None:
+        dump(chosen, selection, options, output, is_summary=summary)
+        return None
+    if summary:
+        raise UsageError("`--repair` and `--summary` exclude each other")
+    from kcli.commands.dump_repair import repair_logs
 
-        return repair_logs(chosen, repair, selection, carves=continue_, is_deep=deep_iteration)
-    found = list(find_files(chosen, selection))
+    return repair_logs(chosen, repair, selection, carves=continue_, is_deep=deep_iteration)
+
+
+def dump(
+    paths: Sequence[str],
+    selection: Selection,
+    options: DumpOptions,
+    output: OutputFormat | None,
+    *,
+    is_summary: bool,
+) -> None:
+    """Dump what the paths stand for; raise what was wrong when all is done."""
+    from kcli.commands.dump_complaints import Complaints
+    from kcli.commands.dump_files import find_files
+    from kcli.commands.dump_run import DumpRun
+
+    found = list(find_files(paths, selection))
     complaints = Complaints()
-    run = DumpRun(options, make_view(options, complaints, output, is_summary=summary), complaints)
+    run = DumpRun(options, make_view(options, complaints, output, is_summary=is_summary), complaints)
     run.run(found)
     failures = run.result()
     if failures:
         raise ExceptionGroup("dump-log", failures)
-    return None
+
+
+def make_selection(topics: Sequence[str], partitions: Sequence[int], kinds: Sequence[str]) -> Selection:
+    """Return which files of directories are wanted."""
+    from kcli.commands.dump_files import FileKind, Selection
+
+    try:
+        wanted = frozenset(map(FileKind, kinds))
+    except ValueError as error:
+        raise UsageError(f"there is no kind of file like that: {error}", hint=", ".join(FileKind)) from error
+    return Selection(frozenset(topics), frozenset(partitions), wanted)
 
 
 def choose_decoder(key: str | None, value: str | None, coordinators: dict[str, bool]) -> tuple[Decoder, bool]:
