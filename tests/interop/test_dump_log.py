@@ -186,6 +186,9 @@ def written(
             write_transactions(broker.bootstrap)
         copy = directory / "copy"
         shutil.copytree(broker.node_directory, copy, ignore=shutil.ignore_patterns(".lock"))
+        # The broker writes its metadata log all the time: no index may know of more than its log holds.
+        for log in copy.rglob("*.log"):
+            shutil.copyfile(broker.node_directory / log.relative_to(copy), log)
     except BaseException:
         broker.kill()
         raise
