@@ -59,6 +59,17 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         )
         for module in ("runtime", "shard_host", "waiting", "loading")
     },
+    "kcli.spark": (
+        ("kcli.errors", "kcli.properties", "kcli.protocol", "kcli.storage", "kcli.client", "kcli.spark"),
+        {"pyarrow", "numpy", "numba", "isal", "fastavro", "trio"},
+    ),
+    **{
+        f"kcli.spark.{module}": (
+            ("kcli.errors", "kcli.properties", "kcli.protocol", "kcli.storage", "kcli.client", "kcli.spark"),
+            {"pyspark", "pyarrow", "numpy", "trio"},
+        )
+        for module in ("session", "engine_spark", "datasource", "stream_reader", "sink", "connector")
+    },
     "kcli.commands": ((*PURE, "kcli.protocol", "kcli.client", "kcli.commands"), {"typer", "rich", "trio"}),
     "kcli.commands.broker": ((*PURE, "kcli.broker", "kcli.commands"), {"typer", "trio"}),
     "kcli.commands.log_dir_reader": (("kcli.errors", "kcli.protocol", "kcli.storage"), set()),

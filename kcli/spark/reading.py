@@ -1,0 +1,53 @@
+"""How the entries of a split become rows, and the count of what was met on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+"""The columns that records have, in the order of Spark's own Kafka source."""
+
+
+class OnCorrupt(StrEnum):
+    """What becomes of a batch that is damaged."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    DEAD_LETTER = "dead-letter"
+
+
+class OffsetInterval(NamedTuple):
+    """Offsets from `start` (included) to `end` (excluded)."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The rules of reading a split; plain data, so that it travels to the tasks."""
+
+    columns: tuple[str, ...] = COLUMNS[:-1]
+    read_committed: bool = False
+    on_corrupt: OnCorrupt = OnCorrupt.FAIL
+    max_batch_bytes: int = 256 * 1024 * 1024
+    """How much one batch may decompress to."""
+
+
+@dataclass(slots=True)
+class ReadCounters:
+    """What reading a split met."""
+
+    rows: int = 0
+    bytes_read: int = 0
+    corrupt_batches: int = 0
+    corrupt_bytes: int = 0
+    missing: list[OffsetInterval] = field(default_factory=list)
+    """Offsets inside the split that damage took."""
+    on_damaged_batch: Callable[[str, int, int, bytes, str], None] | None = None
+    """Called with topic, partition, file position, raw bytes and reason, under `OnCorrupt.DEAD_LETTER`."""
