@@ -131,7 +131,7 @@ class Consumer(Background):
         """
         member = self._in_group()
         if listener is not None:
-            member.listener = listener
+            member.handover.listener = listener
         member.subscribe(topics)
         self._wake()
 

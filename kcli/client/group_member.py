@@ -5,15 +5,12 @@ joining runs beside it, and what is kept meanwhile goes on being handed out. In 
 told what it must give up (after a commit, if commits happen by themselves), the round runs, the application
 is told what it got. An eager member gives up everything; a cooperative one only what the assignment no
 longer holds, and then joins again at once, so that somebody else can have it (KIP-429).
-
-What must not be cut short, commits and the listener, is shielded from cancellation for as long as the group
-waits for a member: `max.poll.interval.ms`.
 """
 
 from __future__ import annotations
 
 import re
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -23,14 +20,14 @@ from kcli.client.group_assignment import LastAssignment
 from kcli.client.group_commits import GroupCommits
 from kcli.client.group_leave import leave_group
 from kcli.client.group_round import GroupRound
+from kcli.client.handover import Handover
 from kcli.client.heartbeat import Heartbeat
 from kcli.client.membership import Membership, MemberState
-from kcli.client.rebalance_listener import RebalanceListener
 from kcli.client.topic_subscription import SubscriptionMode, TopicSubscription
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
@@ -67,7 +64,6 @@ class GroupMember:
     ) -> None:
         self.topics = TopicSubscription(exclude_internal=config.exclude_internal_topics)
         self.membership = Membership()
-        self.listener = RebalanceListener()
         self._client = client
         self._config = config
         self._assigned = assigned
@@ -77,6 +73,7 @@ class GroupMember:
         self.commits = GroupCommits(
             client, config, self._link, self.membership, topics=self.topics, assigned=assigned, tell=tell
         )
+        self.handover = Handover(client, config, assigned, self.commits, tell=tell, note=note)
         self.heartbeat = Heartbeat(
             client, config, self._link, self.membership, tell=tell, leave=self._leave_expired
         )
@@ -175,19 +172,19 @@ class GroupMember:
 
     async def _give_up(self) -> None:
         """Tell the application what it loses by joining."""
-        owned = set(self._assigned.partitions)
+        owned = self.handover.owned
         if not self.membership.generation.is_known:
             if owned:
-                await self._lose(owned)
+                await self.handover.lose(owned)
             return
         dropped = owned
         if self._config.is_cooperative:
             dropped = {one for one in owned if one.topic not in self.topics.topics}
-        with self._shielded():
+        with self.handover.shielded():
             if self._config.commits_by_itself and owned:
-                await self._commit_before(owned)
+                await self.handover.commit(owned)
             if dropped or not self._config.is_cooperative:
-                await self._revoke(dropped)
+                await self.handover.revoke(dropped)
 
     async def _finish(self, finished: GroupRound) -> None:
         """Take the outcome of a round."""
@@ -205,58 +202,23 @@ class GroupMember:
         if self.topics.mode is SubscriptionMode.PATTERN:
             self.topics.topics |= {topic for topic, _ in assignment}
             self.topics.joined = self.topics.topics
-        with self._shielded():
+        with self.handover.shielded():
             await self._take(assignment)
 
     async def _take(self, assignment: tuple[TopicPartition, ...]) -> None:
-        owned = set(self._assigned.partitions)
+        owned = self.handover.owned
         revoked = owned.difference(assignment)
         added = sorted(set(assignment) - owned)
         try:
             if revoked:
                 self.membership.request_rejoin("partitions were given up for other members")
                 if self._config.commits_by_itself:
-                    await self._commit_before(revoked)
-                await self._revoke(revoked)
+                    await self.handover.commit(revoked)
+                await self.handover.revoke(revoked)
         finally:
-            self._assign(assignment)
+            self.handover.assign(assignment)
             self.commits.restart_auto_commit()
-            await self.listener.on_assigned(added)
-
-    # --- giving and taking -----------------------------------------------------------------------------
-
-    @contextmanager
-    def _shielded(self) -> Iterator[None]:
-        deadline = trio.current_time() + self._config.max_poll_interval_ms / 1000
-        with trio.CancelScope(shield=True, deadline=deadline):
-            yield
-
-    async def _commit_before(self, partitions: Iterable[TopicPartition]) -> None:
-        """Commit what was handed out of partitions that are about to be given up."""
-        timeout_ms = min(self._config.max_poll_interval_ms, self._client.config.default_api_timeout_ms)
-        try:
-            await self.commits.commit(self.commits.positions(partitions), timeout_ms=timeout_ms)
-        except KcliError as error:
-            self._note(f"offsets are not committed: {error.message}")
-
-    async def _revoke(self, partitions: set[TopicPartition]) -> None:
-        try:
-            await self.listener.on_revoked(sorted(partitions))
-        finally:
-            self._assign(one for one in self._assigned.partitions if one not in partitions)
-
-    async def _lose(self, partitions: set[TopicPartition]) -> None:
-        try:
-            with self._shielded():
-                await self.listener.on_lost(sorted(partitions))
-        finally:
-            self._assign(())
-
-    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
-        self._assigned.assign(partitions)
-        for topic in {partition.topic for partition in self._assigned.partitions}:
-            self._client.want_topic(topic, pinned=True)
-        self._tell()
+            await self.handover.listener.on_assigned(added)
 
     # --- leaving ---------------------------------------------------------------------------------------
 
@@ -284,21 +246,21 @@ class GroupMember:
     async def unsubscribe(self, reason: str = "the consumer unsubscribed from all topics") -> None:
         """Commit if that happens by itself, give everything up, and leave the group."""
         try:
-            owned = set(self._assigned.partitions)
+            owned = self.handover.owned
             if self._config.commits_by_itself and owned:
                 await self._commit_at_last(owned)
             if not self.topics.is_of_group or not owned:
                 return
             if self.membership.generation.is_known and not self.membership.is_joining:
-                await self._revoke(owned)
+                await self.handover.revoke(owned)
             else:
-                await self._lose(owned)
+                await self.handover.lose(owned)
         finally:
             was_of_group = self.topics.is_of_group
             if self.topics.mode is SubscriptionMode.PATTERN:
                 self._client.follow_all_topics(False)
             self.topics.unsubscribe()
-            self._assign(())
+            self.handover.assign(())
             if was_of_group:
                 await self._leave(reason)
 
@@ -313,7 +275,7 @@ class GroupMember:
             # The group has all its members, so the round ends soon, and with it begins a generation.
             with trio.move_on_after(ROUND_SECONDS):
                 await current.done.wait()
-        await self._commit_before(owned)
+        await self.handover.commit(owned)
 
     async def close(self) -> None:
         """End: as `unsubscribe`, when every commit that is under way has its outcome."""

@@ -1,0 +1,89 @@
+"""Handover: gives a consumer the partitions of its group and takes them away, as its application is told.
+
+What must not be cut short, commits and the listener, is shielded from cancellation for as long as the group
+waits for a member: `max.poll.interval.ms`. Whatever a listener raises comes through once the assignment is
+what it said.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.client.rebalance_listener import RebalanceListener
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kcli.client.client import Client
+    from kcli.client.config import ConsumerConfig
+    from kcli.client.group_commits import GroupCommits
+    from kcli.client.metadata import TopicPartition
+    from kcli.client.subscription import Subscription
+
+
+class Handover:
+    """The partitions of one member. `tell` wakes the poll that waits."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: ConsumerConfig,
+        assigned: Subscription,
+        commits: GroupCommits,
+        *,
+        tell: Callable[[], None],
+        note: Callable[[str], None],
+    ) -> None:
+        self.listener = RebalanceListener()
+        self._client = client
+        self._config = config
+        self._assigned = assigned
+        self._commits = commits
+        self._tell = tell
+        self._note = note
+
+    @property
+    def owned(self) -> set[TopicPartition]:
+        """Return what the consumer reads now."""
+        return set(self._assigned.partitions)
+
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Keep the block from being cancelled while the group waits for it."""
+        deadline = trio.current_time() + self._config.max_poll_interval_ms / 1000
+        with trio.CancelScope(shield=True, deadline=deadline):
+            yield
+
+    async def commit(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commit what was handed out of partitions that are about to be given up."""
+        timeout_ms = min(self._config.max_poll_interval_ms, self._client.config.default_api_timeout_ms)
+        try:
+            await self._commits.commit(self._commits.positions(partitions), timeout_ms=timeout_ms)
+        except KcliError as error:
+            self._note(f"offsets are not committed: {error.message}")
+
+    async def revoke(self, partitions: set[TopicPartition]) -> None:
+        """Give partitions up in order."""
+        try:
+            await self.listener.on_revoked(sorted(partitions))
+        finally:
+            self.assign(one for one in self._assigned.partitions if one not in partitions)
+
+    async def lose(self, partitions: set[TopicPartition]) -> None:
+        """Give up everything: these partitions are, or may be, another member's already."""
+        try:
+            with self.shielded():
+                await self.listener.on_lost(sorted(partitions))
+        finally:
+            self.assign(())
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions from now on; those that were read before keep their positions."""
+        self._assigned.assign(partitions)
+        for topic in {partition.topic for partition in self._assigned.partitions}:
+            self._client.want_topic(topic, pinned=True)
+        self._tell()
