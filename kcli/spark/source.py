@@ -25,11 +25,18 @@ class TopicIdentity:
 
 @dataclass(frozen=True, slots=True)
 class SplitLimits:
-    """How ranges are cut; None leaves the choice to the source."""
+    """How ranges are cut; None leaves the choice to the source.
+
+    Without `split_bytes` it is a third of what each slot has to read, but no less than 16 MiB and no more than
+    makes a file of `target_file_bytes`.
+    """
 
     split_bytes: int | None = None
     min_partitions: int | None = None
     max_records: int | None = None
+    task_slots: int = 1
+    """How many tasks run at the same time."""
+    target_file_bytes: int = 256 * 1024 * 1024
 
 
 class SplitReader(Protocol):

@@ -9,5 +9,5 @@ if TYPE_CHECKING:
 
 
 def open_target(uri: str) -> Target:
-    """Return the target of a path, a `file:` URI, or a URI that pyarrow has a file system for (`s3:`, `gs:` …)."""
+    """Return the target of a path, a `file:` URI, or another URI that pyarrow has a file system for."""
     raise NotImplementedError
