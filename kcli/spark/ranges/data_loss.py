@@ -1,0 +1,74 @@
+"""Data loss: offsets that were to be read and that nobody has any more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from kcli.spark.split import TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets `start` (included) to `end` (excluded) that cannot be read, and why.
+
+    Both are 0 for a partition that does not exist, whose number is -1 if the whole topic does not.
+    """
+
+    partition: TopicPartition
+    start: int
+    end: int
+    reason: str
+
+
+class DataLoss(KcliError):
+    """Offsets to be read are gone, and the user did not allow that."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message,
+            hint="read what there is with --no-fail-on-data-loss (option `failOnDataLoss` false)",
+        )
+
+
+class TopicReset(KcliError):
+    """A partition ends before what an earlier run read: it was deleted and made again, or truncated."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(
+            message, hint="the topic was made again or truncated: --on-reset earliest begins afresh"
+        )
+
+
+class LossReport:
+    """Losses so far: the first one raises `DataLoss`, or all are kept, as the user wants."""
+
+    def __init__(self, fails: bool) -> None:
+        self.found: list[Loss] = []
+        self._fails = fails
+
+    def add(self, loss: Loss) -> None:
+        """Keep a loss, or raise it."""
+        if self._fails:
+            raise DataLoss(f"cannot read all of {name_of(loss.partition)}: {loss.reason}")
+        self.found.append(loss)
+
+    def add_missing(self, partition: TopicPartition) -> None:
+        """Keep or raise that a partition does not exist; number -1 is a whole topic."""
+        if self._fails:
+            kind = "topic" if partition.partition < 0 else "partition"
+            raise DataLoss(f"no such {kind}: {name_of(partition)}")
+        self.found.append(Loss(partition, 0, 0, "it does not exist"))
+
+    def add_late_begin(self, partition: TopicPartition, begin: int) -> None:
+        """Keep or raise that a new partition does not begin at 0."""
+        if begin > 0:
+            self.add(Loss(partition, 0, begin, f"it is new, and begins at offset {begin} already"))
+
+
+def name_of(partition: TopicPartition) -> str:
+    """Return `topic-0`, or the topic alone for the number -1."""
+    return partition.topic if partition.partition < 0 else f"{partition.topic}-{partition.partition}"

@@ -1,0 +1,77 @@
+"""Division: one interval per partition becomes as many splits as were asked for.
+
+First no split may hold more offsets than `max_records`; then, if there are still fewer splits than
+`min_partitions`, the large ones are cut in proportion to their size. Offsets count, not records: compaction
+and transactions leave holes. The arithmetic is that of Spark's `KafkaOffsetRangeCalculator`, with which
+splits agree offset for offset.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kcli.spark.reading import OffsetInterval
+    from kcli.spark.split import TopicPartition
+
+
+class OffsetRange(NamedTuple):
+    """Offsets `start` (included) to `end` (excluded) of one partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Return how many offsets there are."""
+        return self.end - self.start
+
+
+def divide(
+    intervals: Mapping[TopicPartition, OffsetInterval],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+) -> list[OffsetRange]:
+    """Return the ranges to read, in the order of the partitions given; empty ones are left out."""
+    ranges = [
+        OffsetRange(partition, start, end) for partition, (start, end) in intervals.items() if end > start
+    ]
+    if max_records is not None:
+        ranges = [piece for one in ranges for piece in _cut(one, -(-one.size // max_records))]
+    if min_partitions is None or len(ranges) >= min_partitions:
+        return ranges
+    return _divide_large(ranges, min_partitions)
+
+
+def cut_evenly(one: OffsetRange, pieces: int) -> list[OffsetRange]:
+    """Cut a range into about equal parts, never an empty one."""
+    return [piece for piece in _cut(one, pieces) if piece.size > 0]
+
+
+def _divide_large(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
+    total = sum(one.size for one in ranges)
+    large = [one for one in ranges if _share(one.size, total, min_partitions) > 1]
+    # What stays whole does not count in the proportions of what is cut.
+    total_large = sum(one.size for one in large)
+    wanted = max(min_partitions - (len(ranges) - len(large)), 1)
+    cut = {one: _share(one.size, total_large, wanted) for one in large}
+    return [piece for one in ranges for piece in cut_evenly(one, cut.get(one, 1))]
+
+
+def _share(size: int, total: int, parts: int) -> int:
+    """Return how many of `parts` a range of `size` gets; halves round up, as in Java."""
+    return max(math.floor(size / total * parts + 0.5), 1)
+
+
+def _cut(one: OffsetRange, pieces: int) -> Iterable[OffsetRange]:
+    start, remaining = one.start, one.size
+    for piece in range(pieces):
+        size = remaining // (pieces - piece)
+        yield OffsetRange(one.partition, start, start + size)
+        start += size
+        remaining -= size

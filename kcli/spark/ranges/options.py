@@ -1,0 +1,226 @@
+"""The options of the data source: names, defaults, precedence and refusals of Spark's own Kafka source.
+
+Option names are matched without regard to case. Of the places to start at, `startingTimestamp` wins over
+`startingOffsetsByTimestamp`, which wins over `startingOffsets`; of those to end at likewise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kcli.errors import UsageError
+from kcli.spark.ranges.json_forms import parse_offsets, parse_partitions, parse_timestamps
+from kcli.spark.ranges.offset_specs import (
+    AtOffsets,
+    AtTimestamp,
+    AtTimestamps,
+    Earliest,
+    Latest,
+    OnNoMatch,
+    RangeRules,
+)
+from kcli.spark.ranges.option_values import OptionValues
+from kcli.spark.ranges.selection import Assign, Subscribe, SubscribePattern, compiled
+from kcli.spark.ranges.spec_checks import check_batch
+from kcli.spark.ranges.streaming import DEFAULT_MAX_TRIGGER_DELAY_MS, TriggerLimits
+from kcli.spark.ranges.timestamps import parse_duration_ms
+from kcli.spark.reading import COLUMNS, OnCorrupt, Reading
+from kcli.spark.source import SplitLimits
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kcli.spark.ranges.offset_specs import OffsetSpec
+from kcli.spark.ranges.selection import Selection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What a user of the data source asked for, checked as far as that goes without a broker.
+
+    One of `bootstrap` and `log_dirs` is given. `properties` are those of our client, without their prefix
+    `kafka.`; they may hold passwords, and `kcli.spark.cluster.masking` hides those.
+    """
+
+    selection: Selection
+    bootstrap: str | None = None
+    log_dirs: tuple[str, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    rules: RangeRules = field(default_factory=RangeRules)
+    limits: SplitLimits = field(default_factory=SplitLimits)
+    reading: Reading = field(default_factory=Reading)
+    triggers: TriggerLimits = field(default_factory=TriggerLimits)
+    offset_attempts: int = 3
+    offset_retry_ms: int = 10
+    poll_timeout_ms: int = 120_000
+    pushdown: bool = False
+    notes: tuple[str, ...] = ()
+    """What was asked for and has no effect, one sentence each."""
+
+
+def source_options(options: Mapping[str, str], *, streaming: bool = False) -> SourceOptions:
+    """Return the options of a batch query or a stream, parsed; raise `UsageError` for what is refused."""
+    given = OptionValues(options)
+    _refuse_kafka_options(given)
+    properties = given.kafka_properties()
+    bootstrap, log_dirs = _place(given, properties)
+    rules = _rules(given, properties, streaming=streaming)
+    triggers = _triggers(given)
+    if not streaming:
+        check_batch(rules.starting, rules.ending)
+    return SourceOptions(
+        selection=_selection(given),
+        bootstrap=bootstrap,
+        log_dirs=log_dirs,
+        properties=_with_client_id(given, properties),
+        rules=rules,
+        limits=SplitLimits(
+            split_bytes=given.positive("splitBytes"),
+            min_partitions=given.positive("minPartitions"),
+            max_records=given.positive("maxRecordsPerPartition"),
+        ),
+        reading=Reading(
+            columns=_columns(given),
+            read_committed=rules.read_committed,
+            on_corrupt=given.choice("onCorrupt", OnCorrupt.FAIL),
+        ),
+        triggers=triggers,
+        offset_attempts=given.positive("fetchOffset.numRetries") or 3,
+        offset_retry_ms=given.number("fetchOffset.retryIntervalMs", 10),
+        poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs", 120_000),
+        pushdown=given.flag("pushdown", default=False),
+        notes=_notes(given, streaming=streaming),
+    )
+
+
+_REFUSED = {
+    "auto.offset.reset": "set `startingOffsets` instead",
+    "key.deserializer": "keys are read as bytes: decode them with DataFrame operations",
+    "value.deserializer": "values are read as bytes: decode them with DataFrame operations",
+    "enable.auto.commit": "no offsets are committed: a checkpoint keeps them",
+    "interceptor.classes": "records are read as they are",
+}
+"""The Kafka properties that Spark's source refuses, and what to do."""
+
+_TRIGGER_OPTIONS = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_ENDINGS = ("endingTimestamp", "endingOffsetsByTimestamp", "endingOffsets")
+_STRATEGIES = ("assign", "subscribe", "subscribePattern")
+
+
+def _refuse_kafka_options(given: OptionValues) -> None:
+    for name, hint in _REFUSED.items():
+        if f"kafka.{name}" in given:
+            raise UsageError(f"the option `kafka.{name}` is not supported", hint=hint)
+
+
+def _place(given: OptionValues, properties: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
+    bootstrap = properties.get("bootstrap.servers")
+    directories = given.list("logDirs")
+    if (bootstrap is None) == (not directories):
+        what = "both" if directories else "neither"
+        raise UsageError(
+            f"{what} of the options `kafka.bootstrap.servers` and `logDirs` given", hint="give one of them"
+        )
+    return bootstrap, directories
+
+
+def _selection(given: OptionValues) -> Selection:
+    chosen = [name for name in _STRATEGIES if name in given]
+    if len(chosen) != 1:
+        what = "none" if not chosen else "more than one"
+        raise UsageError(
+            f"{what} of the options `assign`, `subscribe` and `subscribePattern` given",
+            hint="give exactly one of them",
+        )
+    (name,) = chosen
+    text = given[name].strip()
+    if name == "assign":
+        partitions = parse_partitions(text, name)
+        if partitions:
+            return Assign(partitions)
+    elif name == "subscribe":
+        if topics := given.list(name):
+            return Subscribe(topics)
+    elif text:
+        compiled(text)
+        return SubscribePattern(text)
+    raise UsageError(f"the option `{name}` names nothing: {given[name]!r}")
+
+
+def _rules(given: OptionValues, properties: Mapping[str, str], *, streaming: bool) -> RangeRules:
+    if streaming:
+        for name in _ENDINGS:
+            if name in given:
+                raise UsageError(f"the option `{name}` is not valid for a stream", hint="a stream has no end")
+    isolation = given.get("isolationLevel", properties.get("isolation.level", "read_uncommitted")).lower()
+    if isolation not in ("read_uncommitted", "read_committed"):
+        raise UsageError(
+            f"invalid isolation level: {isolation}", hint="use read_uncommitted or read_committed"
+        )
+    return RangeRules(
+        starting=_spec(given, "starting", Latest() if streaming else Earliest()),
+        ending=_spec(given, "ending", Latest()),
+        on_no_match=given.choice("startingOffsetsByTimestampStrategy", OnNoMatch.ERROR),
+        fail_on_data_loss=given.flag("failOnDataLoss", default=True),
+        read_committed=isolation == "read_committed",
+    )
+
+
+def _spec(given: OptionValues, side: str, default: OffsetSpec) -> OffsetSpec:
+    by_time, by_times, by_offset = (
+        f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets",
+    )  # fmt: skip
+    if by_time in given:
+        return AtTimestamp(given.number(by_time, 0))
+    if by_times in given:
+        return AtTimestamps(parse_timestamps(given[by_times], by_times))
+    if by_offset not in given:
+        return default
+    text = given[by_offset].strip()
+    match text.lower():
+        case "earliest":
+            return Earliest()
+        case "latest":
+            return Latest()
+    return AtOffsets(parse_offsets(text, by_offset))
+
+
+def _triggers(given: OptionValues) -> TriggerLimits:
+    least, most = given.positive("minOffsetsPerTrigger"), given.positive("maxOffsetsPerTrigger")
+    if least is not None and most is not None and least > most:
+        raise UsageError(f"`minOffsetsPerTrigger` is higher than `maxOffsetsPerTrigger`: {least} > {most}")
+    delay_ms = DEFAULT_MAX_TRIGGER_DELAY_MS
+    if "maxTriggerDelay" in given:
+        delay_ms = parse_duration_ms(given["maxTriggerDelay"], "maxTriggerDelay")
+    return TriggerLimits(most, least, delay_ms)
+
+
+def _columns(given: OptionValues) -> tuple[str, ...]:
+    columns = given.list("columns") or COLUMNS[:-1]
+    for name in columns:
+        if name not in COLUMNS:
+            raise UsageError(f"no such column: {name}", hint=f"the columns are {', '.join(COLUMNS)}")
+    if len(set(columns)) < len(columns):
+        raise UsageError(f"a column is named twice: {', '.join(columns)}")
+    if given.flag("includeHeaders", default=False) and "headers" not in columns:
+        columns = (*columns, "headers")
+    return columns
+
+
+def _with_client_id(given: OptionValues, properties: dict[str, str]) -> dict[str, str]:
+    """Return the properties with a client id, to which what would name a group is a prefix."""
+    prefix = properties.pop("group.id", given.get("groupIdPrefix", "spark-kafka-source"))
+    properties.pop("bootstrap.servers", None)
+    properties.pop("isolation.level", None)
+    properties.setdefault("client.id", f"{prefix}-kcli")
+    return properties
+
+
+def _notes(given: OptionValues, *, streaming: bool) -> tuple[str, ...]:
+    notes = [
+        f"`{name}` has no effect in a batch" for name in _TRIGGER_OPTIONS if name in given and not streaming
+    ]
+    if "kafka.group.id" in given:
+        notes.append("no group is joined: `kafka.group.id` only begins the client id")
+    return tuple(notes)
