@@ -1,0 +1,110 @@
+"""Progress from inside running tasks: datagrams from the tasks' processes to a socket of the driver.
+
+Only worth having where tasks run on the driver's machine. A datagram, big-endian: token (8 bytes, so that
+no stranger's counts), number of the split (4), rows (8), bytes (8); rows and bytes are those of the split
+so far, so a datagram that is lost or comes late does no harm.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import time
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from types import TracebackType
+
+INTERVAL_SECONDS = 0.2
+_DATAGRAM = struct.Struct(">8sIQQ")
+
+
+class ProgressAddress(NamedTuple):
+    """Where the driver listens; plain data, so that it travels to the tasks."""
+
+    host: str
+    port: int
+    token: bytes
+
+
+class SplitProgress(NamedTuple):
+    """How far the task of split number `split` has come."""
+
+    split: int
+    rows: int
+    size_bytes: int
+
+
+class ProgressSender:
+    """A task's end. Sending never waits and never fails: progress is not worth a task."""
+
+    def __init__(
+        self, address: ProgressAddress, split: int, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._address = address
+        self._split = split
+        self._clock = clock
+        self._due = clock() + INTERVAL_SECONDS
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.setblocking(False)
+
+    def update(self, rows: int, size_bytes: int) -> None:
+        """Tell how much is done, if the last time is long enough ago."""
+        now = self._clock()
+        if now < self._due:
+            return
+        self._due = now + INTERVAL_SECONDS
+        host, port, token = self._address
+        try:
+            self._socket.sendto(_DATAGRAM.pack(token, self._split, rows, size_bytes), (host, port))
+        except OSError:
+            # The driver is gone or the buffer is full; the next one says the same and more.
+            return
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class ProgressReceiver:
+    """The driver's end, open from its making until `close`."""
+
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self._socket.bind((host, 0))
+        self._socket.setblocking(False)
+        self.address = ProgressAddress(host, self._socket.getsockname()[1], os.urandom(8))
+
+    def received(self) -> Iterator[SplitProgress]:
+        """Yield what has come since the last call, without waiting."""
+        while True:
+            try:
+                datagram = self._socket.recv(_DATAGRAM.size + 1)
+            except BlockingIOError:
+                return
+            if len(datagram) == _DATAGRAM.size:
+                token, split, rows, size_bytes = _DATAGRAM.unpack(datagram)
+                if token == self.address.token:
+                    yield SplitProgress(split, rows, size_bytes)
+
+    def close(self) -> None:
+        """Let go of the socket."""
+        self._socket.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
