@@ -8,7 +8,8 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,11 @@ import hypothesis
 import pytest
 import trio.testing
 
+from tests.support.lanes import Lanes
+
 GOLDEN = Path(__file__).parent / "golden"
+
+LANES_DIRECTORY = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
 # A busy machine must not fail a test.
 hypothesis.settings.register_profile("kcli", deadline=None)
@@ -28,6 +33,34 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden", action="store_true", help="rewrite the golden files that tests compare with"
     )
+
+
+class SideBySide:
+    """Of a process that runs tests beside others: each test has its lane."""
+
+    def __init__(self, directory: str) -> None:
+        self._lanes = Lanes(Path(directory))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
+        alone = item.get_closest_marker("alone") is not None
+        with self._lanes.alone() if alone else self._lanes.beside_others():
+            return (yield)
+
+    def pytest_unconfigure(self) -> None:
+        self._lanes.close()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node) -> None:
+    directory = tempfile.TemporaryDirectory(prefix="kcli-tests-")
+    node.workerinput["lanes"] = node.config.stash.setdefault(LANES_DIRECTORY, directory).name
+    node.config.add_cleanup(directory.cleanup)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):
+        config.pluginmanager.register(SideBySide(config.workerinput["lanes"]))
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -58,6 +58,7 @@ def cpu_seconds(*arguments: str) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+@pytest.mark.alone
 def test_help_costs_less_than_three_and_a_half_times_importing_typer() -> None:
     runs = [(cpu_seconds("-m", "kcli", "--help"), cpu_seconds("-c", "import typer")) for _ in range(5)]
     helps, typers = zip(*runs, strict=True)

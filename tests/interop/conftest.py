@@ -36,6 +36,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[TABLES] = []
 
 
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    # A process that runs tests beside others has no terminal of its own.
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["tables"] = session.config.stash[TABLES]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node) -> None:
+    node.config.stash[TABLES].extend(getattr(node, "workeroutput", {}).get("tables", []))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for table in config.stash.get(TABLES, []):
         terminalreporter.write_line("")

@@ -26,6 +26,7 @@ SETTLE_SECONDS = 30
 SESSION_SECONDS = 6
 
 
+@pytest.mark.alone
 def test_three_members_join_leave_and_are_killed(
     group_broker: KcliBroker | ApacheKafka,
     members: Members,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.support.group_members import Members
     from tests.support.kcli_broker import KcliBroker
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.alone]
 
 KINDS = ("librdkafka", "Java", "franz-go", "sarama", "kafka-python", "kcli")
 PARTITIONS = 12

@@ -27,6 +27,7 @@ SETTLE_SECONDS = 30
 SESSION_SECONDS = 6
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "fall_silent", [lambda member: member.kill(), lambda member: member.freeze()], ids=["killed", "stopped"]
 )

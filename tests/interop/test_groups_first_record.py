@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tests.support.apache_kafka import ApacheKafka
     from tests.support.kcli_broker import KcliBroker
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.alone]
 
 ROUNDS = 5
 LIMIT_SECONDS = 0.1

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from kcli.protocol.messages.produce import PartitionProduceResponse
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.alone]
 
 PEAK_BYTES = 640 * MEGABYTE
 """One batch is read at a time, of at most 128 MB, in a few copies."""

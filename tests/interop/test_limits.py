@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tests.support.kcli_broker import KcliBroker
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.alone]
 
 PIPELINED = 100
 PRODUCER_P99_MS = 50
