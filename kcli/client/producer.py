@@ -275,6 +275,15 @@ class Producer(Background):
             await self.flush()
         self._sender.close()
 
+    def abort(self) -> None:
+        """Take no more records, and fail at once what is not delivered; a delivery's callback may call it.
+
+        An idempotent producer that is aborted when its first record fails leaves no hole before a later one:
+        the broker refuses what was under way behind it.
+        """
+        self._is_closed = self._accumulator.is_closed = True
+        self._sender.close()
+
     def _closed(self) -> KcliError:
         return self._sender.fatal_error or ProducerClosed("the producer is closed")
 

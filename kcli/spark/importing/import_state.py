@@ -1,0 +1,114 @@
+"""ImportState: what an import into a topic remembers, and the file that keeps it.
+
+JSON, replaced as a whole before the first record of a partition is sent:
+
+    {"format": 1, "source": "orders", "target": "orders-2", "cluster": "…", "topic_id": "…",
+     "base": {"0": 17}}          where each partition of the target ended before the import
+
+A lock beside it keeps a second import of the same state out for as long as the first one lives.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kcli.errors import KcliError, UsageError
+from kcli.storage.checkpoints import write_atomically
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ImportState:
+    """See the module. Ids are as their cluster writes them, None where it has none."""
+
+    source: str
+    target: str
+    cluster: str | None
+    topic_id: str | None
+    base: dict[int, int] = field(default_factory=dict)
+
+    def is_of(self, other: ImportState) -> bool:
+        """Tell whether another state is one of the same source and the same target."""
+        return replace_base(self) == replace_base(other)
+
+    def to_json(self) -> str:
+        """Return the file's text."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> ImportState:
+        """Return the state in a file's text; raise `ValueError`."""
+        fields: dict[str, Any] = json.loads(text)
+        if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
+            raise ValueError(f"format {FORMAT} is known")
+        try:
+            base = {int(partition): int(offset) for partition, offset in fields.pop("base").items()}
+            return cls(**fields, base=base)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(f"not the state of an import: {error}") from error
+
+
+def replace_base(state: ImportState) -> ImportState:
+    """Return the state without what it remembers: its identity."""
+    return ImportState(state.source, state.target, state.cluster, state.topic_id)
+
+
+class StateFile:
+    """The file of a state; whoever writes it holds its lock."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def load(self) -> ImportState | None:
+        """Return the state, None where there is none yet."""
+        try:
+            return ImportState.from_json(self.path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise KcliError(f"cannot read `{self.path}`: {error.strerror}") from error
+        except ValueError as error:
+            raise UsageError(f"`{self.path}` is damaged: {error}") from error
+
+    def save(self, state: ImportState) -> None:
+        """Replace the state; it survives a power failure."""
+        try:
+            write_atomically(str(self.path), state.to_json().encode())
+        except OSError as error:
+            raise self._unwritable(error) from error
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other imports of this state out; raise `KcliError` if there is one."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise self._unwritable(error) from error
+        try:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                owner = os.pread(descriptor, 100, 0).decode(errors="replace").strip()
+                raise KcliError(f"another import into the topic is running: {owner}") from None
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"process {os.getpid()} on {os.uname().nodename}\n".encode(), 0)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _unwritable(self, error: OSError) -> KcliError:
+        return KcliError(
+            f"cannot write `{self.path}`: {error.strerror}",
+            hint="`--state FILE` keeps the state of the import elsewhere",
+        )
