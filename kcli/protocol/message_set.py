@@ -173,7 +173,10 @@ class LegacyEntry:
             key, value = self.key_and_value()
             yield Record(self.offset, self.timestamp, _copied(key), _copied(value))
             return
-        entries = self.inner_entries(max_bytes)
+        yield from self.inner_records(self.inner_entries(max_bytes))
+
+    def inner_records(self, entries: list[LegacyEntry]) -> Iterator[Record]:
+        """The records of a wrapper, of the entries that `inner_entries` gave."""
         base_offset = self._inner_base_offset(entries)
         append_time = self.timestamp if self.attributes & TIMESTAMP_TYPE_BIT and self.magic == 1 else None
         for entry in entries:

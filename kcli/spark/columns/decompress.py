@@ -1,0 +1,51 @@
+"""Decompressing the records of one batch, by the fastest library that is installed."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from kcli.protocol.compression import GZIP_WINDOW_BITS, Codec, too_large
+from kcli.protocol.compression import decompress as decompress_plainly
+from kcli.protocol.record import CorruptRecord
+
+if TYPE_CHECKING:
+    from kcli.protocol.record import Buffer
+
+_library: Any
+try:
+    from isal import isal_zlib as _library
+except ImportError:
+    _library = zlib
+
+_ERRORS = (zlib.error, _library.error)
+_MEMBER = b"\x1f\x8b"
+
+
+def decompress(codec: Codec, data: Buffer, max_bytes: int) -> Buffer:
+    """Return what was compressed, `max_bytes` at most; raises `CorruptRecord`."""
+    if codec is Codec.GZIP:
+        return _decompress_gzip(data, max_bytes)
+    return decompress_plainly(codec, data, max_bytes)
+
+
+def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
+    """Members in a row are one, as Java reads them; what follows the last is passed over."""
+    parts: list[bytes] = []
+    room = max_bytes
+    rest: Buffer = data
+    while True:
+        member = _library.decompressobj(GZIP_WINDOW_BITS)
+        try:
+            part = member.decompress(rest, room + 1)
+        except _ERRORS as error:
+            raise CorruptRecord(f"damaged gzip data: {error}") from error
+        if len(part) > room:
+            raise too_large(max_bytes)
+        if not member.eof:
+            raise CorruptRecord("damaged gzip data: it ends too early")
+        parts.append(part)
+        room -= len(part)
+        rest = member.unused_data
+        if bytes(rest[:2]) != _MEMBER:
+            return parts[0] if len(parts) == 1 else b"".join(parts)

@@ -1,0 +1,240 @@
+"""Gatherer: walks the entries of one partition in buffers, and gives the rows of a range of offsets.
+
+    gatherer = Gatherer(topic, partition, start, end, reading, counters, aborted)
+    at = 0
+    while not gatherer.is_done:
+        ...                                    # fill the buffer from `at` on
+        try:
+            yield from gatherer.rows(buffer, at, stop, position=...)
+            at = gatherer.stopped_at           # an incomplete entry begins here, `gatherer.needed` bytes long
+        except CorruptBatch as damage:
+            gatherer.lose(damage, skipped)     # raises it again, or counts it
+            at = ...                           # where the next entry begins
+
+Rows are decoded before `rows` ends, so that the buffer may be filled anew then, but not while it runs.
+
+An entry is good if its size fits, its magic is known, its counts are sane, its checksum is right, and its
+offset, which the checksum does not cover, is the one expected, or what follows it confirms that there is a
+hole. `CorruptBatch` is raised for others, because only the caller knows where to go on. Where the checksum is
+right but the records are not what the header says, the gatherer itself leaves the batch out, and goes on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.record_batch_header import HEADER_SIZE
+from kcli.spark.columns.assemble import assemble
+from kcli.spark.columns.chunk import CorruptRecords
+from kcli.spark.columns.corrupt_batch import CorruptBatch
+from kcli.spark.columns.decode import decode
+from kcli.spark.columns.entry import MAX_OFFSET, Entry, claimed_offsets, entry_at, offset_at, size_at
+from kcli.spark.columns.group import Group
+from kcli.spark.columns.losses import Losses
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import pyarrow as pa
+
+    from kcli.protocol.record import Buffer
+    from kcli.spark.columns.chunk import Chunk, Fields
+    from kcli.spark.reading import ReadCounters, Reading
+    from kcli.spark.split import AbortedTransaction
+
+CHUNK_BYTES = 4 * 1024 * 1024
+"""So many bytes of records are decoded in one go, and the rest of the last batch."""
+
+MAX_CHUNK_BYTES = 2**31 - 2**20
+"""No more fits the offsets of an Arrow column."""
+
+
+class Gatherer:
+    """Offsets `start` (included) to `end` (excluded) of one partition."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        reading: Reading,
+        counters: ReadCounters,
+        aborted: Iterable[AbortedTransaction] = (),
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.start = start
+        self.end = end
+        self.reading = reading
+        self.counters = counters
+        self.where = f"{topic}-{partition}"
+        """What errors call the place that the buffers are from; a reader of files puts the path there."""
+        self.next_offset = -1
+        """Behind the last good entry, -1 before the first. Set it where the next one's offset is known."""
+        self.stopped_at = 0
+        """Where in the buffer `rows` ended."""
+        self.needed = HEADER_SIZE
+        """How many bytes are needed from there on, as far as can be told."""
+        self._losses = Losses(topic, partition, start, end, reading.on_corrupt, counters)
+        self._position = 0
+        self._max_bytes = min(reading.max_batch_bytes, MAX_CHUNK_BYTES)
+        self._aborted: dict[int, list[tuple[int, int]]] = {}
+        self.know_aborted(aborted)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every offset of the range has been passed."""
+        return self.next_offset >= self.end
+
+    def know_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """Replace what is known of transactions that were rolled back; brokers tell with every fetch."""
+        self._aborted = {}
+        if self.reading.read_committed:
+            for one in aborted:
+                self._aborted.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
+
+    def rows(
+        self,
+        buffer: Buffer,
+        begin: int = 0,
+        stop: int | None = None,
+        *,
+        position: int = 0,
+        is_end: bool = False,
+        limit_offset: int = MAX_OFFSET,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the whole entries in `buffer[begin:stop]`; an entry begins at `begin`.
+
+        `position` is where in the file `buffer[0]` stands; `is_end` says that nothing follows `stop`;
+        `limit_offset` is the base of the next segment. Raises `CorruptBatch`, after the rows before it.
+        """
+        view = memoryview(buffer)
+        stop = len(view) if stop is None else stop
+        at, group = begin, Group(view)
+        self._position = position
+        damage: CorruptBatch | None = None
+        while not self.is_done:
+            try:
+                entry = self._entry(view, at, stop, is_end=is_end, limit_offset=limit_offset)
+            except CorruptRecord as error:
+                damage = self._corrupt(view, at, stop, error.message)
+                break
+            if entry is None:
+                break
+            at += entry.size
+            if not self._is_wanted(entry):
+                continue
+            if not group.takes(entry):
+                yield from self._decoded(group)
+                group = Group(view)
+            self._take(group, entry)
+            if group.size_bytes >= CHUNK_BYTES:
+                yield from self._decoded(group)
+                group = Group(view)
+        yield from self._decoded(group)
+        self.counters.bytes_read += at - begin
+        self.stopped_at = at
+        if damage is not None:
+            raise damage
+
+    def lose(self, damage: CorruptBatch, skipped_bytes: int, raw: Buffer = b"") -> None:
+        """Take note that the reader goes on that many bytes behind the damage; raises it if it must not.
+
+        `raw` are the bytes that were skipped, or as many of them as are to be kept.
+        """
+        self._losses.lose(damage, skipped_bytes, raw, self.next_offset)
+
+    def finish(self) -> None:
+        """Take note that nothing follows: what was skipped last reached up to the end of the range."""
+        self._losses.found(self.end)
+
+    def _entry(
+        self, view: memoryview, at: int, stop: int, *, is_end: bool, limit_offset: int
+    ) -> Entry | None:
+        """Return the entry at a place if all of it is there; raises `CorruptRecord`."""
+        size = size_at(view, at, stop)
+        if not size or at + size > stop:
+            self.needed = size or HEADER_SIZE
+            return None
+        entry = entry_at(view, at, size)
+        if entry.last >= limit_offset:
+            raise CorruptRecord(f"offset {entry.last} belongs to the next segment, from {limit_offset} on")
+        if entry.first != self.next_offset:
+            if entry.last < self.next_offset or -1 < entry.first < self.next_offset:
+                raise CorruptRecord(f"offset {entry.first} after {self.next_offset - 1}")
+            following = offset_at(view, at + size, stop)
+            if following is None and not is_end:
+                self.needed = size + HEADER_SIZE
+                return None
+            if following is not None and -1 < following <= entry.last:
+                raise CorruptRecord(f"offset {entry.first}, not {self.next_offset}, and {following} follows")
+        self.next_offset = entry.last + 1
+        if entry.first >= 0:
+            self._losses.found(entry.first)
+        return entry
+
+    def _is_wanted(self, entry: Entry) -> bool:
+        """Whether the entry has rows in the range that may be seen."""
+        if entry.last < self.start or entry.first >= self.end or not entry.records or entry.is_control:
+            return False
+        if not self._aborted or not entry.is_transactional:
+            return True
+        transactions = self._aborted.get(entry.producer_id, ())
+        return not any(first <= entry.first <= last for first, last in transactions)
+
+    def _take(self, group: Group, entry: Entry) -> None:
+        """Put an entry into the group, unless its records cannot be decompressed."""
+        try:
+            first = group.add(entry, self.start, self.end, self._max_bytes)
+        except CorruptRecord as error:
+            self._leave_out(group, entry, error.message)
+        else:
+            self._losses.found(first)
+
+    def _decoded(self, group: Group) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a group; batches that turn out to be none are left out."""
+        batches: Iterable[pa.RecordBatch]
+        if group.legacy is None:
+            batches = self._readable_parts(group, group.chunk(self.start, self.end), 0, len(group.entries))
+        else:
+            batches = (self._assembled(group.legacy.fields(self.reading.columns)),)
+        for batch in batches:
+            if batch.num_rows:
+                self.counters.rows += batch.num_rows
+                yield batch
+
+    def _assembled(self, fields: Fields) -> pa.RecordBatch:
+        columns = self.reading.columns
+        return assemble(fields, self.topic, self.partition, columns, start=self.start, end=self.end)
+
+    def _readable_parts(self, group: Group, chunk: Chunk, first: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of batches number `first` up to `stop`, without those that are none."""
+        while first < stop:
+            try:
+                batch = decode(chunk.part(first, stop), self.topic, self.partition, self.reading.columns)
+            except CorruptRecords as damage:
+                bad = first + damage.batch
+                # There may be more before it: a decoder names the one that it met first.
+                yield from self._readable_parts(group, chunk, first, bad)
+                self._leave_out(group, group.entries[bad], damage.reason)
+                first = bad + 1
+            else:
+                yield batch
+                return
+
+    def _leave_out(self, group: Group, entry: Entry, reason: str) -> None:
+        """Pass over a whole batch, or raise what is wrong with it."""
+        position = self._position + entry.at
+        first = entry.first if entry.first >= 0 else entry.last
+        damage = CorruptBatch(self.where, position, reason, size=entry.size, first=first, last=entry.last)
+        self._losses.leave_out(damage, group.view[entry.at : entry.at + entry.size])
+
+    def _corrupt(self, view: memoryview, at: int, stop: int, reason: str) -> CorruptBatch:
+        try:
+            size = size_at(view, at, stop)
+        except CorruptRecord:
+            size = 0
+        first, last = claimed_offsets(view, at, stop)
+        return CorruptBatch(self.where, self._position + at, reason, size=size, first=first, last=last)
