@@ -34,7 +34,7 @@ from kcli.spark.columns.group import Group
 from kcli.spark.columns.losses import Losses
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -77,6 +77,9 @@ class Gatherer:
         """Where in the buffer `rows` ended."""
         self.needed = HEADER_SIZE
         """How many bytes are needed from there on, as far as can be told."""
+        self.find_aborted: Callable[[int], Iterable[AbortedTransaction]] | None = None
+        """Asked once under read_committed, at the first batch of a transaction, for what else was rolled back
+        from its offset on."""
         self._losses = Losses(topic, partition, start, end, reading.on_corrupt, counters)
         self._position = 0
         self._max_bytes = min(reading.max_batch_bytes, MAX_CHUNK_BYTES)
@@ -88,9 +91,17 @@ class Gatherer:
         """Whether every offset of the range has been passed."""
         return self.next_offset >= self.end
 
+    @property
+    def is_searching(self) -> bool:
+        """Whether damage was met that no good entry has followed yet."""
+        return self._losses.is_searching
+
     def know_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
         """Replace what is known of transactions that were rolled back; brokers tell with every fetch."""
         self._aborted = {}
+        self._add_aborted(aborted)
+
+    def _add_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
         if self.reading.read_committed:
             for one in aborted:
                 self._aborted.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
@@ -179,8 +190,11 @@ class Gatherer:
         """Whether the entry has rows in the range that may be seen."""
         if entry.last < self.start or entry.first >= self.end or not entry.records or entry.is_control:
             return False
-        if not self._aborted or not entry.is_transactional:
+        if not self.reading.read_committed or not entry.is_transactional:
             return True
+        if self.find_aborted is not None:
+            find, self.find_aborted = self.find_aborted, None
+            self._add_aborted(find(entry.first))
         transactions = self._aborted.get(entry.producer_id, ())
         return not any(first <= entry.first <= last for first, last in transactions)
 

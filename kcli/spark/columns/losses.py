@@ -29,13 +29,14 @@ class Losses:
         self.on_corrupt = on_corrupt
         self.counters = counters
         self._lost_from = start
-        self._is_searching = False
+        self.is_searching = False
+        """Whether bytes were skipped that no good entry has followed yet."""
         self._undecided: list[tuple[CorruptBatch, int, bytes]] = []
 
     def lose(self, damage: CorruptBatch, skipped_bytes: int, raw: Buffer, next_offset: int) -> None:
         """Take note that bytes were skipped behind the offsets below `next_offset`, or raise the damage."""
-        if not self._is_searching:
-            self._is_searching = True
+        if not self.is_searching:
+            self.is_searching = True
             self._lost_from = max(next_offset, self.start)
         if next_offset >= self.start:
             self._count(damage, skipped_bytes, raw)
@@ -44,10 +45,10 @@ class Losses:
 
     def found(self, first: int) -> None:
         """Take note that a good entry begins at offset `first`, so that it is known what was lost."""
-        if not self._is_searching:
+        if not self.is_searching:
             return
         lost = OffsetInterval(self._lost_from, min(first, self.end))
-        self._is_searching = False
+        self.is_searching = False
         if lost.start < lost.end:
             for damage, skipped_bytes, raw in self._undecided:
                 self._count(damage, skipped_bytes, raw)
