@@ -66,9 +66,20 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     **{
         f"kcli.spark.{module}": (
             ("kcli.errors", "kcli.properties", "kcli.protocol", "kcli.storage", "kcli.client", "kcli.spark"),
-            {"pyspark", "pyarrow", "numpy", "trio"},
+            {"pyspark", "py4j", "pyarrow", "numpy", "trio"},
         )
-        for module in ("session", "engine_spark", "datasource", "stream_reader", "sink", "connector")
+        for module in (
+            "session",
+            "engine_spark",
+            "task_source",
+            "datasource",
+            "batch_reader",
+            "stream_reader",
+            "sink",
+            "connector",
+            "row_schema",
+            "pyspark_kcli",
+        )
     },
     "kcli.commands": ((*PURE, "kcli.protocol", "kcli.client", "kcli.commands"), {"typer", "rich", "trio"}),
     "kcli.commands.broker": ((*PURE, "kcli.broker", "kcli.commands"), {"typer", "trio"}),

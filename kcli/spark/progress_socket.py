@@ -10,14 +10,13 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from types import TracebackType
 
-INTERVAL_SECONDS = 0.2
 _DATAGRAM = struct.Struct(">8sIQQ")
 
 
@@ -40,28 +39,21 @@ class SplitProgress(NamedTuple):
 class ProgressSender:
     """A task's end. Sending never waits and never fails: progress is not worth a task."""
 
-    def __init__(
-        self, address: ProgressAddress, split: int, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, address: ProgressAddress, split: int) -> None:
         self._address = address
         self._split = split
-        self._clock = clock
-        self._due = clock() + INTERVAL_SECONDS
+        self._rows = self._bytes = 0
         self._socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
 
-    def update(self, rows: int, size_bytes: int) -> None:
-        """Tell how much is done, if the last time is long enough ago."""
-        now = self._clock()
-        if now < self._due:
-            return
-        self._due = now + INTERVAL_SECONDS
+    def add(self, rows: int, size_bytes: int) -> None:
+        """Tell of so much more."""
+        self._rows += rows
+        self._bytes += size_bytes
         host, port, token = self._address
-        try:
-            self._socket.sendto(_DATAGRAM.pack(token, self._split, rows, size_bytes), (host, port))
-        except OSError:
-            # The driver is gone or the buffer is full; the next one says the same and more.
-            return
+        # The driver may be gone or its buffer full; the next datagram says the same and more.
+        with suppress(OSError):
+            self._socket.sendto(_DATAGRAM.pack(token, self._split, self._rows, self._bytes), (host, port))
 
     def close(self) -> None:
         """Let go of the socket."""

@@ -1,0 +1,232 @@
+"""The Spark session of a command: one that is there already, or a JVM of its own.
+
+A session that the process has (a notebook, `spark-submit`, Spark Connect) is used as it is and left running.
+Otherwise a JVM is started with Java as `kcli.spark.java` finds it. Nothing that the JVM or its Python
+workers print reaches the terminal: it goes to a log file, which is shown in part when starting fails and
+removed when all went well.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kcli.errors import KcliError, UsageError
+from kcli.spark.java import find_java, home_for_spark
+from kcli.spark.session_log import SessionLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, MutableMapping
+
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+OLDEST_PYSPARK = (4, 2)
+"""The first whose Python stream readers know admission control."""
+
+_STOP_SECONDS = 20
+
+_LOCAL_DEFAULTS = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+_DEFAULTS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+_DATAFRAME_DEFAULTS = {
+    # INT96 is still Spark's own choice.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.buffer.size": "1048576",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    **{
+        f"spark.hadoop.parquet.enable.dictionary#{name}": "false"
+        for name in ("key", "value", "offset", "timestamp")
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What a user says of the session."""
+
+    master: str | None = None
+    """Where to run; by default on all cores of this machine, each task up to four times."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    app_name: str = "kcli"
+    for_dataframes: bool = False
+    """Whether DataFrames are written, not only tasks run."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session, whose it is, and where its log is."""
+
+    spark: SparkSession
+    is_ours: bool
+    log: SessionLog | None = None
+    """Of a JVM that was started for it."""
+
+    @property
+    def context(self) -> SparkContext | None:
+        """Return the Spark context, None where there is none to reach (Spark Connect)."""
+        from pyspark.sql import is_remote
+
+        return None if is_remote() else self.spark.sparkContext
+
+
+@contextmanager
+def open_session(
+    settings: SessionSettings, *, environment: MutableMapping[str, str] = os.environ
+) -> Iterator[OpenSession]:
+    """Give the session there is, or one of its own for the time of the block; raise `KcliError`."""
+    check_pyspark()
+    existing = _existing_session(settings, environment)
+    if existing is not None:
+        yield existing
+        return
+    log = SessionLog()
+    with _handlers_kept():
+        session = _start(settings, environment, log)
+    try:
+        yield session
+    except BaseException:
+        stop(session)
+        raise
+    stop(session)
+    log.remove()
+
+
+def check_pyspark() -> None:
+    """Raise `KcliError` unless pyspark is installed and new enough."""
+    hint = "pip install 'kcli[spark]'; `--engine local` exports without Spark"
+    try:
+        import pyspark
+    except ImportError as error:
+        raise KcliError("pyspark is not installed", hint=hint) from error
+    numbers = tuple(int(number) for number in re.findall(r"\d+", pyspark.__version__)[:2])
+    if numbers < OLDEST_PYSPARK:
+        oldest = ".".join(map(str, OLDEST_PYSPARK))
+        raise KcliError(f"pyspark {oldest} or newer is needed: {pyspark.__version__} is installed", hint=hint)
+
+
+def spark_conf(settings: SessionSettings, *, cores: int) -> dict[str, str]:
+    """Return the configuration of a session, what the user set above every default."""
+    given = dict(settings.conf)
+    for name in given:
+        if not name.startswith("spark."):
+            raise UsageError(f"invalid Spark property: {name}", hint="they begin with `spark.`")
+    # Plain local[n] never runs a task twice.
+    master = settings.master or given.get("spark.master") or f"local[{cores}, 4]"
+    conf = {"spark.app.name": settings.app_name, **_DEFAULTS}
+    if master.startswith("local"):
+        conf |= _LOCAL_DEFAULTS
+    if settings.for_dataframes:
+        conf |= _DATAFRAME_DEFAULTS
+    return conf | given | {"spark.master": master}
+
+
+def core_count() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _existing_session(settings: SessionSettings, environment: Mapping[str, str]) -> OpenSession | None:
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None and "SPARK_REMOTE" in environment:
+        active = SparkSession.builder.config(map=dict(settings.conf)).getOrCreate()
+    if active is not None:
+        return OpenSession(active, is_ours=False)
+    if "PYSPARK_GATEWAY_PORT" not in environment:
+        return None
+    # spark-submit: the JVM is there, and knows the master and its configuration.
+    builder = SparkSession.builder.config(map=_DEFAULTS | dict(settings.conf))
+    if settings.master:
+        builder = builder.master(settings.master)
+    with _handlers_kept():
+        return OpenSession(builder.getOrCreate(), is_ours=False)
+
+
+def _start(settings: SessionSettings, environment: MutableMapping[str, str], log: SessionLog) -> OpenSession:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.errors import PySparkException
+    from pyspark.java_gateway import launch_gateway
+    from pyspark.sql import SparkSession
+
+    values = spark_conf(settings, cores=core_count())
+    environment["JAVA_HOME"] = str(home_for_spark(find_java(environment)))
+    # Otherwise the workers run whatever `python3` of the PATH is; planning runs in this one's kind.
+    environment.setdefault("PYSPARK_PYTHON", values.get("spark.pyspark.python", sys.executable))
+    environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if values["spark.master"].startswith("local"):
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    conf = SparkConf(loadDefaults=False)
+    for name, value in values.items():
+        conf.set(name, value)
+    try:
+        with log.opened() as output:
+            # In a process group of its own: the terminal's Ctrl-C is ours, the workers do not see it.
+            popen = {"stdout": output, "stderr": output, "process_group": 0}
+            gateway = launch_gateway(conf, popen_kwargs=popen)
+        context = SparkContext(gateway=gateway, conf=conf)
+        context.setLogLevel("WARN")
+        return OpenSession(SparkSession(context), is_ours=True, log=log)
+    except (PySparkException, Py4JError, OSError) as error:
+        _end_jvm()
+        raise log.failure("Spark did not start", error) from error
+
+
+def stop(session: OpenSession) -> None:
+    """End a session of our own, and its JVM; one that was there before goes on."""
+    if not session.is_ours:
+        return
+    from py4j.protocol import Py4JError
+
+    # Its JVM may be dead already, which is as good as stopped.
+    with suppress(Py4JError, OSError):
+        session.spark.stop()
+    _end_jvm()
+
+
+def _end_jvm() -> None:
+    """End the JVM that this process started, so that the next session has a configuration of its own."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    if gateway is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    process = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    if process is not None:
+        # The end of its input is what the JVM takes for the end of this process.
+        process.stdin.close()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Undo what making a SparkContext does to Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

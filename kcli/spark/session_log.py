@@ -1,0 +1,62 @@
+"""SessionLog: the file that takes what a JVM and its workers print, and what of it a user is shown."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections import deque
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+SHOWN_LINES = 20
+
+_TELLING = re.compile(r"(?:Caused by: |Exception in thread \"[^\"]*\" |\bERROR\b|^Error:)")
+_CLASS = re.compile(r"^(?:[a-z_]\w*\.)+([A-Z]\w*): ")
+
+
+class SessionLog:
+    """A log file that is there from the making of this object until `remove`."""
+
+    def __init__(self) -> None:
+        descriptor, name = tempfile.mkstemp(prefix="kcli-spark-", suffix=".log")
+        os.close(descriptor)
+        self.path = Path(name)
+
+    @contextmanager
+    def opened(self) -> Iterator[IO[bytes]]:
+        """Give the file for a process to print to."""
+        with self.path.open("ab") as file:
+            yield file
+
+    def tail(self) -> list[str]:
+        """Return the last lines."""
+        with suppress(OSError), self.path.open(encoding="utf-8", errors="replace") as file:
+            return [line.rstrip("\n") for line in deque(file, SHOWN_LINES)]
+        return []
+
+    def failure(self, what: str, error: BaseException) -> KcliError:
+        """Return the error that says what went wrong, where the log is and how it ends."""
+        lines = self.tail()
+        reason = telling_line(lines) or str(error).strip().partition("\n")[0] or type(error).__name__
+        ending = "".join(f"\n    {line}" for line in lines)
+        return KcliError(f"{what}: {reason}", hint=f"its log: {self.path}{ending}")
+
+    def remove(self) -> None:
+        """Delete the file."""
+        self.path.unlink(missing_ok=True)
+
+
+def telling_line(lines: list[str]) -> str | None:
+    """Return the line that says why a JVM ended, without what only a log needs; None if there is none."""
+    for line in reversed(lines):
+        if found := _TELLING.search(line):
+            rest = line[found.end() :].strip() or line.strip()
+            return _CLASS.sub(r"\1: ", rest)
+    return next((line.strip() for line in reversed(lines) if line.strip()), None)
