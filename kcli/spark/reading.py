@@ -37,6 +37,8 @@ class Reading:
     on_corrupt: OnCorrupt = OnCorrupt.FAIL
     max_batch_bytes: int = 256 * 1024 * 1024
     """How much one batch may decompress to."""
+    fail_on_data_loss: bool = True
+    """Whether offsets that have been deleted before they were read are an error; else they are missing."""
 
 
 @dataclass(slots=True)
@@ -48,6 +50,6 @@ class ReadCounters:
     corrupt_batches: int = 0
     corrupt_bytes: int = 0
     missing: list[OffsetInterval] = field(default_factory=list)
-    """Offsets inside the split that damage took."""
+    """Offsets inside the split that damage took, or that are gone."""
     on_damaged_batch: Callable[[str, int, int, bytes, str], None] | None = None
     """Called with topic, partition, file position, raw bytes and reason, under `OnCorrupt.DEAD_LETTER`."""
