@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from kcli.spark.reading import OffsetInterval
     from kcli.spark.split import TopicPartition
@@ -42,18 +42,27 @@ def divide(
         OffsetRange(partition, start, end) for partition, (start, end) in intervals.items() if end > start
     ]
     if max_records is not None:
-        ranges = [piece for one in ranges for piece in _cut(one, -(-one.size // max_records))]
-    if min_partitions is None or len(ranges) >= min_partitions:
-        return ranges
-    return _divide_large(ranges, min_partitions)
+        ranges = [piece for one in ranges for piece in cut_evenly(one, -(-one.size // max_records))]
+    return ranges if min_partitions is None else at_least(ranges, min_partitions)
 
 
 def cut_evenly(one: OffsetRange, pieces: int) -> list[OffsetRange]:
-    """Cut a range into about equal parts, never an empty one."""
-    return [piece for piece in _cut(one, pieces) if piece.size > 0]
+    """Cut a range into about equal parts, the larger ones last, and none empty."""
+    cut = []
+    start, remaining = one.start, one.size
+    for piece in range(pieces):
+        size = remaining // (pieces - piece)
+        if size:
+            cut.append(OffsetRange(one.partition, start, start + size))
+        start += size
+        remaining -= size
+    return cut
 
 
-def _divide_large(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
+def at_least(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
+    """Cut the large ones of non-empty ranges, so that there are about `min_partitions`."""
+    if len(ranges) >= min_partitions:
+        return ranges
     total = sum(one.size for one in ranges)
     large = [one for one in ranges if _share(one.size, total, min_partitions) > 1]
     # What stays whole does not count in the proportions of what is cut.
@@ -66,12 +75,3 @@ def _divide_large(ranges: list[OffsetRange], min_partitions: int) -> list[Offset
 def _share(size: int, total: int, parts: int) -> int:
     """Return how many of `parts` a range of `size` gets; halves round up, as in Java."""
     return max(math.floor(size / total * parts + 0.5), 1)
-
-
-def _cut(one: OffsetRange, pieces: int) -> Iterable[OffsetRange]:
-    start, remaining = one.start, one.size
-    for piece in range(pieces):
-        size = remaining // (pieces - piece)
-        yield OffsetRange(one.partition, start, start + size)
-        start += size
-        remaining -= size

@@ -168,7 +168,8 @@ class Bounds:
                 end = self._offset(partition, offsets[partition])
             case AtTimestamp() | AtTimestamps():
                 found = self._end_times.get(partition)
-                end = latest if found is None else found
+                # What an open transaction keeps unread may be behind the end, and is no loss.
+                end = latest if found is None else min(found, latest)
             case _:
                 return latest
         if end < start and partition in self._fresh:

@@ -1,0 +1,106 @@
+"""BrokersReader: reads the splits of a running cluster, each over a connection of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kcli.spark.cluster.aborted_transactions import rolled_back
+from kcli.spark.cluster.entry_search import next_entry
+from kcli.spark.cluster.fetch_stream import FetchStream, OutOfRange
+from kcli.spark.columns.corrupt_batch import CorruptBatch
+from kcli.spark.columns.gather import Gatherer
+from kcli.spark.ranges.data_loss import DataLoss, name_of
+from kcli.spark.reading import OffsetInterval
+from kcli.spark.split import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from kcli.spark.cluster.cluster_access import ClusterAccess
+    from kcli.spark.cluster.fetch_stream import Answer
+    from kcli.spark.reading import ReadCounters, Reading
+    from kcli.spark.split import Split
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersReader:
+    """Where to read from; offsets that are gone raise `DataLoss` or are counted as missing."""
+
+    access: ClusterAccess
+    fail_on_data_loss: bool = True
+
+    def read(self, split: Split, reading: Reading, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split in the order of their offsets."""
+        return _SplitReading(self, split, reading, counters).rows()
+
+
+class _SplitReading:
+    """One split on its way."""
+
+    def __init__(self, reader: BrokersReader, split: Split, reading: Reading, counters: ReadCounters) -> None:
+        self._split = split
+        self._reading = reading
+        self._counters = counters
+        self._fails = reader.fail_on_data_loss
+        self._partition = TopicPartition(split.topic, split.partition)
+        self._position = split.start
+        self._gatherer = self._gatherer_from(split.start)
+        self._stream = FetchStream(
+            reader.access, self._partition, split.end, read_committed=reading.read_committed
+        )
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """Yield everything."""
+        try:
+            while self._position < self._split.end:
+                try:
+                    answer = self._stream.next(self._position)
+                except OutOfRange as bounds:
+                    self._go_behind_gap(bounds)
+                else:
+                    yield from self._rows_of(answer)
+        finally:
+            self._stream.close()
+        self._gatherer.finish()
+
+    def _rows_of(self, answer: Answer) -> Iterator[pa.RecordBatch]:
+        gatherer = self._gatherer
+        gatherer.where = f"the answer of {answer.address} for {name_of(self._partition)}@{self._position}"
+        gatherer.know_aborted(rolled_back(answer.aborted, answer.records))
+        at, stop = 0, len(answer.records)
+        is_damaged = False
+        while at < stop and not gatherer.is_done:
+            try:
+                yield from gatherer.rows(answer.records, at, stop, is_end=True)
+                is_damaged = False
+                break
+            except CorruptBatch as damage:
+                at = next_entry(answer.records, damage, gatherer.stopped_at)
+                gatherer.lose(damage, at - gatherer.stopped_at, answer.records[gatherer.stopped_at : at])
+                is_damaged = True
+        self._position = max(self._position, gatherer.next_offset)
+        if is_damaged and not gatherer.is_done:
+            # Nothing but sizes says where the damaged end of the answer leads to.
+            self._position = max(self._position + 1, answer.following)
+
+    def _go_behind_gap(self, bounds: OutOfRange) -> None:
+        """Go on at the first offset there is, or at the end if there is none left."""
+        position, end = self._position, self._split.end
+        if bounds.earliest <= position <= bounds.latest:
+            return  # it came back meanwhile
+        lost_to = min(bounds.earliest, end) if position < bounds.earliest else end
+        if self._fails:
+            raise DataLoss(
+                f"cannot read all of {name_of(self._partition)}: offsets {position} to {lost_to - 1} "
+                f"are gone, there are {bounds.earliest} to {bounds.latest - 1}"
+            )
+        self._counters.missing.append(OffsetInterval(position, lost_to))
+        self._position = lost_to
+        self._gatherer = self._gatherer_from(lost_to)
+
+    def _gatherer_from(self, start: int) -> Gatherer:
+        split = self._split
+        return Gatherer(split.topic, split.partition, start, split.end, self._reading, self._counters)
