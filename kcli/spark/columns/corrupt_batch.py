@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from kcli.errors import KcliError
 
 
@@ -20,8 +22,14 @@ class CorruptBatch(KcliError):
             f"corrupt batch in {where} at position {position}{offsets}: {reason}",
             hint="`--on-corrupt skip` exports what can be read, and records what is missing",
         )
+        self.where = where
         self.position = position
         self.reason = reason
         self.size = size
         self.first = first
         self.last = last
+
+    def __reduce__(self) -> tuple[partial[CorruptBatch], tuple[()]]:
+        """Travel between processes."""
+        fields = {"size": self.size, "first": self.first, "last": self.last}
+        return partial(type(self), self.where, self.position, self.reason, **fields), ()
