@@ -48,6 +48,10 @@ class Target(Protocol):
         """Open a new file for writing, making its directory."""
         ...
 
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it, where there are directories."""
+        ...
+
     def sync(self, path: str) -> None:
         """Make a written file survive a power failure."""
         ...
@@ -65,7 +69,7 @@ class Target(Protocol):
         ...
 
     def remove_empty_directories(self, path: str) -> None:
-        """Remove a directory and those above it up to the target, as long as they are empty."""
+        """Remove what is empty of a directory, those below it and those above it up to the target."""
         ...
 
     def size(self, path: str) -> int | None:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from kcli.errors import KcliError, UsageError
+from kcli.spark.job.local_target import LocalTarget
+from kcli.spark.job.object_target import ObjectTarget
 
 if TYPE_CHECKING:
     from kcli.spark.job.target import Target
@@ -10,4 +16,30 @@ if TYPE_CHECKING:
 
 def open_target(uri: str) -> Target:
     """Return the target of a path, a `file:` URI, or another URI that pyarrow has a file system for."""
-    raise NotImplementedError
+    if not uri:
+        raise UsageError("the target is empty")
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", uri)
+    if scheme is None:
+        return LocalTarget(uri)
+    if scheme[1].lower() == "file":
+        parts = urlsplit(uri)
+        if parts.netloc not in ("", "localhost"):
+            raise UsageError(f"a file on another host: `{uri}`", hint="write file:///path")
+        return LocalTarget(unquote(parts.path))
+    from pyarrow.fs import FileSystem
+
+    shown = _without_credentials(uri)
+    try:
+        filesystem, root = FileSystem.from_uri(uri)
+    except ValueError as error:
+        # Arrow's own words may repeat the URI, and the password in it.
+        raise UsageError(f"not a target that can be written to: `{shown}`") from error
+    except OSError as error:
+        raise KcliError(f"cannot open `{shown}`: {type(error).__name__}") from error
+    return ObjectTarget(filesystem, root, uri=shown)
+
+
+def _without_credentials(uri: str) -> str:
+    """Return a URI as it may be shown: no user, no password, no options, which may hold keys."""
+    parts = urlsplit(uri)
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

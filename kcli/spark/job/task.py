@@ -6,18 +6,27 @@ first attempt that creates the receipt has written the split, any other removes 
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from kcli.errors import KcliError
+from kcli.spark.job.receipts import publish, read_receipt, write_receipt
+from kcli.spark.job.state_paths import receipts_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kcli.spark.job.identity import Identity
     from kcli.spark.job.options import WriteOptions
     from kcli.spark.job.receipt import Receipt
     from kcli.spark.job.target import Target
-    from kcli.spark.reading import OffsetInterval
+    from kcli.spark.reading import OffsetInterval, ReadCounters
     from kcli.spark.source import SplitReader
     from kcli.spark.split import Split
+
+_REPORT_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +44,7 @@ class SplitTask:
     """How the names of its files begin."""
     planned: OffsetInterval
     """What the plan reads of the split's partition."""
-    cluster_id: str | None
+    identity: Identity
     reader: SplitReader
     options: WriteOptions
 
@@ -46,4 +55,50 @@ def write_split(task: SplitTask, report: Callable[[int, int], None] | None = Non
     `report(rows, read_bytes)` is told of what was done since the last call, several times a second. An error
     leaves nothing behind.
     """
-    raise NotImplementedError
+    import pyarrow as pa
+
+    pa.set_cpu_count(1)
+    with task.target.while_writing(receipts_path(task.plan)):
+        done = read_receipt(task.target, task.plan, task.index) if task.target.renames else None
+        if done is None:
+            done = _attempt(task, report or (lambda _rows, _bytes: None))
+        publish(task.target, done)
+        return done
+
+
+def _attempt(task: SplitTask, report: Callable[[int, int], None]) -> Receipt:
+    """Write the files of a split and their receipt; return the receipt that counts."""
+    from kcli.spark.job.split_rows import SplitRows
+
+    attempt = os.urandom(4).hex()
+    rows = SplitRows(task, attempt)
+    try:
+        receipt = rows.write(_Throttled(report))
+        if write_receipt(task.target, receipt):
+            return receipt
+        winner = read_receipt(task.target, task.plan, task.index)
+    except BaseException:
+        rows.discard()
+        raise
+    rows.discard()
+    if winner is None:
+        raise KcliError(f"the receipt of split {task.index} came and went: two exports write to the target")
+    return winner
+
+
+class _Throttled:
+    """Passes on what was done, not more often than a user can see."""
+
+    def __init__(self, report: Callable[[int, int], None]) -> None:
+        self._report = report
+        self._told = (0, 0)
+        self._due = time.monotonic() + _REPORT_SECONDS
+
+    def __call__(self, counters: ReadCounters, *, now: bool = False) -> None:
+        clock = time.monotonic()
+        if clock < self._due and not now:
+            return
+        self._due = clock + _REPORT_SECONDS
+        rows, size = counters.rows, counters.bytes_read
+        self._report(rows - self._told[0], size - self._told[1])
+        self._told = (rows, size)

@@ -1,0 +1,109 @@
+"""ObjectTarget: a prefix in a store that pyarrow knows, which neither renames nor locks.
+
+Files are written under their own names, which carry the id of the attempt; creation is not exclusive.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+from kcli.spark.job.target import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+
+
+class ObjectTarget:
+    """A prefix of a `pyarrow.fs.FileSystem`."""
+
+    renames = False
+
+    def __init__(self, filesystem: Any, root: str, *, uri: str) -> None:  # noqa: ANN401  # a pyarrow.fs.FileSystem
+        self.filesystem = filesystem
+        self.root = root.rstrip("/")
+        self.uri = uri
+
+    def full_path(self, path: str) -> str:
+        """Return what the store calls a file of the target."""
+        return f"{self.root}/{path}" if path else self.root
+
+    def read(self, path: str) -> bytes | None:
+        """Return a small file's content, None if there is none."""
+        try:
+            with self.filesystem.open_input_stream(self.full_path(path)) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """Write or replace a small file; stores show an object when it is whole."""
+        with self.open_output(path) as stream:
+            stream.write(data)
+
+    def create_exclusively(self, path: str, data: bytes) -> bool:
+        """Write a small file unless there is one; two writers at the same moment both succeed."""
+        if self.size(path) is not None:
+            return False
+        self.write_atomically(path, data)
+        return True
+
+    def open_output(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
+        """Open a new file for writing."""
+        full = self.full_path(path)
+        try:
+            return self.filesystem.open_output_stream(full)
+        except FileNotFoundError:  # a store that has directories after all
+            self.filesystem.create_dir(full.rpartition("/")[0], recursive=True)
+            return self.filesystem.open_output_stream(full)
+
+    def make_directory(self, path: str) -> None:
+        """Do nothing: prefixes come with their first object."""
+
+    def sync(self, path: str) -> None:
+        """Do nothing: a closed object is durable."""
+
+    def sync_directories(self, paths: Iterable[str]) -> None:
+        """Do nothing: a closed object is durable."""
+
+    def rename(self, path: str, to: str) -> bool:
+        """Move a file, which copies it; return whether there was one."""
+        if self.size(path) is None:
+            return False
+        self.filesystem.move(self.full_path(path), self.full_path(to))
+        return True
+
+    def remove(self, path: str) -> None:
+        """Remove a file if there is one."""
+        if self.size(path) is not None:
+            self.filesystem.delete_file(self.full_path(path))
+
+    def remove_empty_directories(self, path: str) -> None:
+        """Do nothing: prefixes go with their last object."""
+
+    def size(self, path: str) -> int | None:
+        """Return a file's size in bytes, None if there is none."""
+        info = self.filesystem.get_file_info(self.full_path(path))
+        return info.size if info.is_file else None
+
+    def list(self, directory: str, *, recursive: bool = False) -> list[Entry]:
+        """Return the files under a prefix, in the order of their paths."""
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(self.full_path(directory), allow_not_found=True, recursive=recursive)
+        infos = self.filesystem.get_file_info(selector)
+        skipped = len(self.root) + 1
+        return sorted(Entry(info.path[skipped:], info.size) for info in infos if info.is_file)
+
+    def open_input(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
+        """Open a file for reading."""
+        return self.filesystem.open_input_file(self.full_path(path))
+
+    def while_writing(self, directory: str) -> AbstractContextManager[None]:
+        """Hold nothing off: receipts name the attempt, and only one of them counts."""
+        return nullcontext()
+
+    def when_nobody_writes(self, directory: str) -> AbstractContextManager[None]:
+        """Wait for nobody."""
+        return nullcontext()

@@ -1,0 +1,179 @@
+"""SplitWriter: the open files of one split, one for every date or hour that its rows fall into.
+
+At most 16 are open; beyond that the least recently used is closed, and rows of its date that come later go
+on in another file. What is collected for all of them together is bounded too: the largest is written out.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kcli.spark.job.local_target import temporary_name
+from kcli.spark.job.parquet_part import ParquetPart
+from kcli.spark.job.receipt import WrittenFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kcli.spark.job.layout import Layout
+    from kcli.spark.job.options import ParquetOptions
+    from kcli.spark.job.target import Target
+    from kcli.spark.split import Split
+
+Unit = Literal["D", "h"]
+Period = tuple[str, ...]
+"""Date and hour of a directory, as far as the layout has them."""
+
+MAX_OPEN_FILES = 16
+MAX_BUFFERED_BYTES = 96 * 1024 * 1024
+
+_HOUR_US = 3_600_000_000
+_UNITS = {"D": 24 * _HOUR_US, "h": _HOUR_US}
+
+
+class Place(NamedTuple):
+    """Where a split's files go, and what they are called."""
+
+    target: Target
+    layout: Layout
+    split: Split
+    stem: str
+    attempt: str
+
+
+class _Open:
+    """A file being written, and the bounds of its rows."""
+
+    def __init__(self, part: ParquetPart, path: str) -> None:
+        self.part = part
+        self.path = path
+        self.offsets: tuple[int, int] | None = None
+        self.timestamps: tuple[int, int] | None = None
+
+    def add(self, batch: pa.RecordBatch, offsets: np.ndarray, times: np.ndarray | None) -> None:
+        first = self.offsets[0] if self.offsets else int(offsets[0])
+        self.offsets = (first, int(offsets[-1]))
+        if times is not None:
+            low, high = int(times.min()), int(times.max())
+            before = self.timestamps or (low, high)
+            self.timestamps = (min(low, before[0]), max(high, before[1]))
+        self.part.add(batch)
+
+
+class SplitWriter:
+    """Takes the rows of a split in the order of their offsets."""
+
+    def __init__(
+        self, place: Place, *, schema: pa.Schema, metadata: Mapping[str, str], parquet: ParquetOptions
+    ) -> None:
+        self._place = place
+        self._schema = schema
+        self._metadata = metadata
+        self._parquet = parquet
+        self._open: OrderedDict[Period, _Open] = OrderedDict()
+        self._times_opened: dict[Period, int] = {}
+        self._written: list[WrittenFile] = []
+
+    def add(self, rows: pa.RecordBatch, offsets: np.ndarray, times_us: np.ndarray | None) -> None:
+        """Write rows with these offsets and timestamps, which need not be among their columns."""
+        if not rows.num_rows:
+            return
+        for period, where in self._periods(times_us, rows.num_rows):
+            if where is None:
+                self._file(period).add(rows, offsets, times_us)
+            else:
+                # Copies, so that a few rows of a rare date do not keep all the others in memory.
+                some_times = None if times_us is None else times_us[where]
+                self._file(period).add(rows.take(pa.array(where)), offsets[where], some_times)
+        self._bound_memory()
+
+    def finish(self) -> tuple[WrittenFile, ...]:
+        """Close every file and return them all, still under their temporary names."""
+        while self._open:
+            self._close(next(iter(self._open)))
+        return tuple(self._written)
+
+    def discard(self) -> None:
+        """Remove everything that was written."""
+        while self._open:
+            self._open.popitem()[1].part.discard()
+        for file in self._written:
+            self._place.target.remove(file.temporary or file.path)
+        self._written.clear()
+
+    def _periods(self, times_us: np.ndarray | None, count: int) -> Iterator[tuple[Period, np.ndarray | None]]:
+        """Yield each date or hour and the rows in it; None means all of them."""
+        layout = self._place.layout
+        if not layout.by_date or times_us is None:
+            yield (), None
+            return
+        unit: Unit = "h" if layout.by_hour else "D"
+        numbers: np.ndarray = times_us // _UNITS[unit]
+        low, high = numbers.min(), numbers.max()
+        if low == high:
+            yield period_of(int(low), unit), None
+            return
+        for number in np.unique(numbers):
+            yield period_of(int(number), unit), np.flatnonzero(numbers == number)
+
+    def _file(self, period: Period) -> _Open:
+        file = self._open.get(period)
+        if file is not None:
+            self._open.move_to_end(period)
+            return file
+        if len(self._open) >= MAX_OPEN_FILES:
+            self._close(next(iter(self._open)))
+        nth = self._times_opened.get(period, 0)
+        self._times_opened[period] = nth + 1
+        place = self._place
+        directory = place.layout.directory(place.split, period)
+        suffix = f"-{nth}" if nth else ""
+        if not place.target.renames:
+            suffix += f"-{place.attempt}"
+        name = f"{place.stem}{suffix}.parquet"
+        path = f"{directory}/{name}" if directory else name
+        written_to = temporary_name(path, place.attempt) if place.target.renames else path
+        part = ParquetPart(
+            place.target, written_to, schema=self._schema, metadata=self._metadata, options=self._parquet
+        )
+        self._open[period] = file = _Open(part, path)
+        return file
+
+    def _close(self, period: Period) -> None:
+        file = self._open[period]
+        size = file.part.close()
+        del self._open[period]
+        first_offset, last_offset = file.offsets or (None, None)
+        first_time, last_time = file.timestamps or (None, None)
+        split = self._place.split
+        self._written.append(
+            WrittenFile(
+                path=file.path,
+                temporary=file.part.path if file.part.path != file.path else None,
+                topic=split.topic,
+                partition=split.partition,
+                start=split.start,
+                end=split.end,
+                rows=file.part.rows,
+                size_bytes=size,
+                first_offset=first_offset,
+                last_offset=last_offset,
+                first_timestamp_us=first_time,
+                last_timestamp_us=last_time,
+            )
+        )
+
+    def _bound_memory(self) -> None:
+        while sum(file.part.buffered_bytes for file in self._open.values()) > MAX_BUFFERED_BYTES:
+            max(self._open.values(), key=lambda file: file.part.buffered_bytes).part.flush()
+
+
+def period_of(number: int, unit: Unit) -> Period:
+    """Return the date, and with the unit `h` the hour, that is so many units after 1970 began."""
+    text = str(np.array([number]).astype(f"datetime64[{unit}]")[0])
+    date, _, hour = text.partition("T")
+    return (date, hour) if unit == "h" else (date,)

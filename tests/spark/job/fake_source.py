@@ -1,0 +1,171 @@
+"""A source whose records follow from their offsets, so that what was exported can be told from that alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from kcli.errors import KcliError
+from kcli.spark.columns.corrupt_batch import CorruptBatch
+from kcli.spark.columns.schema import arrow_schema
+from kcli.spark.reading import OffsetInterval, OnCorrupt, ReadCounters, Reading
+from kcli.spark.source import SplitLimits, TopicIdentity
+from kcli.spark.split import Split, TopicPartition
+
+CHUNK = 40
+DAY_US = 86_400_000_000
+EPOCH_US = 1_777_593_600_000_000  # 2026-05-01
+
+
+def key_of(offset: int) -> bytes | None:
+    return None if offset % 7 == 0 else f"key {offset}".encode()
+
+
+def value_of(offset: int) -> bytes:
+    return f"value {offset}".encode()
+
+
+def time_of(offset: int, step_us: int) -> int:
+    return EPOCH_US + offset * step_us
+
+
+@dataclass(frozen=True)
+class FakeReader:
+    """Reads what `FakeSource` has; the fields are ways to go wrong."""
+
+    step_us: int = 1_000_000
+    record_bytes: int = 0
+    poison: tuple[int, ...] = ()
+    """Offsets whose chunk is damaged."""
+    trouble: Path | None = None
+    """A directory: while it has a file `split-<start>`, the task of that split meets what the file says."""
+    seconds_per_chunk: float = 0.0
+    chunk: int = CHUNK
+
+    def read(self, split: Split, reading: Reading, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
+        for start in range(split.start, split.end, self.chunk):
+            end = min(start + self.chunk, split.end)
+            self._meet_trouble(split)
+            time.sleep(self.seconds_per_chunk)
+            counters.bytes_read += (end - start) * 100
+            if any(start <= offset < end for offset in self.poison):
+                if reading.on_corrupt is OnCorrupt.FAIL:
+                    raise CorruptBatch("a file", start, "wrong checksum", first=start, last=end - 1)
+                counters.corrupt_batches += 1
+                counters.corrupt_bytes += (end - start) * 100
+                counters.missing.append(OffsetInterval(start, end))
+                if reading.on_corrupt is OnCorrupt.DEAD_LETTER and counters.on_damaged_batch:
+                    raw = f"raw {split.topic} {split.partition} {start}".encode()
+                    counters.on_damaged_batch(split.topic, split.partition, start, raw, "wrong checksum")
+                continue
+            counters.rows += end - start
+            yield self.batch(split.topic, split.partition, range(start, end), reading.columns)
+
+    def batch(self, topic: str, partition: int, offsets: range, columns: tuple[str, ...]) -> pa.RecordBatch:
+        count = len(offsets)
+        padding = b"." * self.record_bytes
+        arrays = {
+            "key": lambda: [key_of(one) for one in offsets],
+            "value": lambda: [value_of(one) + padding for one in offsets],
+            "topic": lambda: [topic] * count,
+            "partition": lambda: [partition] * count,
+            "offset": lambda: list(offsets),
+            "timestamp": lambda: [time_of(one, self.step_us) for one in offsets],
+            "timestampType": lambda: [0] * count,
+            "headers": lambda: [
+                None if one % 3 else [{"key": "n", "value": str(one).encode()}] for one in offsets
+            ],
+        }
+        schema = arrow_schema(columns)
+        return pa.RecordBatch.from_arrays(
+            [pa.array(arrays[field.name](), field.type) for field in schema], schema=schema
+        )
+
+    def _meet_trouble(self, split: Split) -> None:
+        path = self.trouble / f"split-{split.start}" if self.trouble else None
+        if path is None or not path.exists():
+            return
+        kind = path.read_text()
+        if kind == "die once":
+            path.unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        if kind == "die":
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise KcliError(kind)
+
+
+@dataclass
+class FakeSource:
+    """Topics that are as long as `ends` says and begin where `begins` says."""
+
+    ends: dict[TopicPartition, int]
+    begins: dict[TopicPartition, int] = field(default_factory=dict)
+    topic_ids: dict[str, str | None] = field(default_factory=dict)
+    cluster: str | None = "cluster-A"
+    split_offsets: int = 100
+    fake_reader: FakeReader = FakeReader()
+    is_closed: bool = False
+
+    @classmethod
+    def of(cls, *lengths: int, topic: str = "orders", **fields: object) -> FakeSource:
+        """Return a source of one topic whose partitions are so long."""
+        ends = {TopicPartition(topic, index): length for index, length in enumerate(lengths)}
+        return cls(ends, topic_ids={topic: "id-1"}, **fields)  # type: ignore[arg-type]
+
+    def cluster_id(self) -> str | None:
+        return self.cluster
+
+    def topics(self) -> list[TopicIdentity]:
+        names = sorted({one.topic for one in self.ends})
+        return [
+            TopicIdentity(
+                name,
+                self.topic_ids.get(name),
+                tuple(sorted(one.partition for one in self.ends if one.topic == name)),
+            )
+            for name in names
+        ]
+
+    def earliest(self, partitions: object) -> Mapping[TopicPartition, int]:
+        return {one: self.begins.get(one, 0) for one in partitions}  # type: ignore[attr-defined]
+
+    def latest(self, partitions: object, *, read_committed: bool) -> Mapping[TopicPartition, int]:
+        return {one: self.ends[one] for one in partitions}  # type: ignore[attr-defined]
+
+    def at_timestamps(self, timestamps_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        found = {}
+        for one, moment in timestamps_ms.items():
+            offset = max(-(-(moment * 1000 - EPOCH_US) // self.fake_reader.step_us), self.begins.get(one, 0))
+            found[one] = offset if offset < self.ends[one] else None
+        return found
+
+    def splits(
+        self, ranges: Mapping[TopicPartition, OffsetInterval], limits: SplitLimits, *, read_committed: bool
+    ) -> list[Split]:
+        size = limits.max_records or self.split_offsets
+        found = [
+            Split(topic, partition, at, min(at + size, end), size_bytes=(min(at + size, end) - at) * 100)
+            for (topic, partition), (start, end) in ranges.items()
+            for at in range(start, end, size)
+        ]
+        return sorted(found, key=lambda split: -split.size_bytes)
+
+    def reader(self) -> FakeReader:
+        return self.fake_reader
+
+    def grow(self, partition: TopicPartition, end: int) -> None:
+        """Append records."""
+        self.ends[partition] = end
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def with_reader(self, **fields: object) -> FakeSource:
+        """Return the same source, whose reader is different."""
+        return replace(self, fake_reader=replace(self.fake_reader, **fields))  # type: ignore[arg-type]
