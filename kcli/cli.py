@@ -30,6 +30,14 @@ COMMANDS = {
     "delete-records": ("kcli.commands.delete_records", "Delete the records below given offsets."),
     "dump-log": ("kcli.commands.dump_log", "Print what log files hold, and explain what is wrong with them."),
     "verify-index": ("kcli.commands.verify_index", "Check indexes, logs and checkpoints against each other."),
+    "spark-export": (
+        "kcli.commands.spark_export",
+        "Export topics to Parquet files, from brokers or from log directories.",
+    ),
+    "spark-import": (
+        "kcli.commands.spark_import",
+        "Bring the records of an export back to a topic.",
+    ),
     "log-dirs": ("kcli.commands.log_dirs", "Describe the log directories of brokers."),
     "cluster": ("kcli.commands.cluster", "Show the cluster's id, its nodes and the APIs they speak."),
     "completion": ("kcli.commands.completion", "Print the completion script of a shell."),

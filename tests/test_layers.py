@@ -115,7 +115,25 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         )
         for module in ("index", "modes", "plan", "processes", "report", "targets", "view")
     },
+    **{
+        f"kcli.commands.{module}": (
+            (*PURE, "kcli.protocol", "kcli.client", "kcli.spark", "kcli.commands"),
+            {"typer", "rich", "trio", "pyarrow"},
+        )
+        for module in (
+            "spark_export",
+            "spark_import",
+            *(
+                f"export_{name}"
+                for name in ("actions", "choices", "options", "parts", "progress", "request", "text")
+            ),
+            *("export_target_view", "export_view", "import_actions", "import_view"),
+        )
+    },
 }
+
+LATE = ("kcli.spark", "pyspark", "pyarrow", "numpy")
+"""What commands import only inside of functions: most of those who start them do without."""
 
 
 def module_name(path: Path) -> str:
@@ -153,6 +171,25 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
         if not allowed:
             wrong.append(target)
     assert not wrong, f"{name} is in room {room}, which may not import {', '.join(wrong)}"
+
+
+def imported_at_once(body: list[ast.stmt]) -> Iterator[str]:
+    """Yield what is imported when the module is: not inside of functions, nor for type checking."""
+    for node in body:
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from imported(node)
+        elif isinstance(node, ast.If) and not (
+            isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        ):
+            yield from imported_at_once([*node.body, *node.orelse])
+        elif isinstance(node, ast.ClassDef | ast.With | ast.Try):
+            yield from imported_at_once(node.body)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "kcli" / "commands").glob("*.py")), ids=module_name)
+def test_a_command_imports_spark_and_arrow_only_in_a_body(path: Path) -> None:
+    targets = imported_at_once(ast.parse(path.read_text(encoding="utf-8")).body)
+    assert not [target for target in targets if any(within(target, late) for late in LATE)]
 
 
 def test_storage_and_protocol_open_no_sockets_and_know_no_event_loop() -> None:

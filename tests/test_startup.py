@@ -16,6 +16,8 @@ import pytest
 
 HEAVY = (
     "pyspark",
+    "pyarrow",
+    "numpy",
     "trio",
     "rich",
     "dataclasses",
@@ -48,6 +50,13 @@ def test_the_help_of_a_command_loads_nothing_heavy(command: str) -> None:
     loaded = loaded_by(f"from kcli.cli import main\nmain(['{command}', 'describe', '--help'])")
     assert f"kcli.commands.{command.replace('-', '_')}" in loaded
     assert not loaded & set(HEAVY)
+
+
+@pytest.mark.parametrize("command", ["spark-export", "spark-import"])
+def test_the_help_of_the_spark_commands_loads_nothing_heavy(command: str) -> None:
+    loaded = loaded_by(f"from kcli.cli import main\nmain(['{command}', '--help'])")
+    assert f"kcli.commands.{command.replace('-', '_')}" in loaded
+    assert not loaded & {*HEAVY, "kcli.spark"}
 
 
 def cpu_seconds(*arguments: str) -> float:

@@ -1,0 +1,29 @@
+"""Numbers, sizes and times as people read them."""
+
+from __future__ import annotations
+
+_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
+
+
+def size_text(size: float) -> str:
+    """Return a number of bytes as people read it; a kB is 1000 of them."""
+    unit = 0
+    while size >= 999.5 and unit < len(_UNITS) - 1:
+        size /= 1000
+        unit += 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
+
+
+def time_text(seconds: float) -> str:
+    """Return a length of time as people read it: 8s, 2m05s, 3h20m."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02}m"
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number and what it is of."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"

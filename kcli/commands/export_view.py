@@ -1,0 +1,118 @@
+"""What `spark-export` prints: the summary of an export, and the plan of one that is only tried."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.commands.export_text import counted, size_text, time_text
+from kcli.commands.output import Table
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from kcli.spark.job.dry_run import DryRun
+    from kcli.spark.job.summary import Summary
+
+
+class Exported(NamedTuple):
+    """The result of an export."""
+
+    summary: Summary
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return a line for each partition, and one for all."""
+        summary = self.summary
+        for part in summary.partitions:
+            yield (
+                f"{part.topic}-{part.partition}: offsets {part.start} to {part.end}, "
+                f"{counted(part.rows, 'row')}, {counted(part.files, 'file')}"
+            )
+        yield self.total()
+
+    def total(self) -> str:
+        """Return what was done in one line."""
+        summary = self.summary
+        if not summary.committed_plans:
+            return f"nothing new for {summary.target}"
+        rows, seconds = summary.counters.rows, summary.seconds
+        rate = f", {rows / seconds:,.0f} rows/s" if rows and seconds >= 0.1 else ""
+        return (
+            f"{counted(rows, 'row')} to {summary.target}: {counted(summary.files, 'file')}, "
+            f"{size_text(summary.bytes_written)} of {size_text(summary.counters.bytes_read)} read, "
+            f"{time_text(seconds)}{rate}"
+        )
+
+    def tables(self) -> Iterator[Table]:
+        """Return the partitions, below what was done in all."""
+        rows = [
+            (part.topic, part.partition, part.start, part.end, part.rows, part.files)
+            for part in self.summary.partitions
+        ]
+        yield Table(("Topic", "Partition", "Start", "End", "Rows", "Files"), rows, title=self.total())
+
+    def document(self) -> object:
+        """Return everything that is known of the export."""
+        return {"operation": "export", **asdict(self.summary)}
+
+
+class Planned(NamedTuple):
+    """The result of `--dry-run`."""
+
+    plan: DryRun
+
+    def lines(self) -> Iterator[str]:
+        """Return a line for each partition, and one for all."""
+        plan = self.plan
+        for part in plan.partitions:
+            yield (
+                f"{part.topic}-{part.partition}: offsets {part.start} to {part.end}, "
+                f"at most {counted(part.records, 'row')}, {size_text(part.size_bytes)}, "
+                f"{counted(part.splits, 'task')}"
+            )
+        yield self.total()
+
+    def total(self) -> str:
+        """Return what would be done in one line."""
+        plan = self.plan
+        rows = sum(part.records for part in plan.partitions)
+        size = sum(part.size_bytes for part in plan.partitions)
+        first = "" if plan.resumes_plan is None else f"after finishing plan {plan.resumes_plan}, "
+        if not rows:
+            return f"dry run: {first}nothing new for {plan.target}"
+        return (
+            f"dry run: {first}at most {counted(rows, 'row')} to {plan.target}: "
+            f"{size_text(size)} to read, about {counted(plan.files, 'file')}"
+        )
+
+    def tables(self) -> Iterator[Table]:
+        """Return the partitions, below what would be done in all."""
+        rows = [
+            (part.topic, part.partition, part.start, part.end, part.records, part.size_bytes, part.splits)
+            for part in self.plan.partitions
+        ]
+        columns = ("Topic", "Partition", "Start", "End", "Rows at most", "Bytes", "Tasks")
+        yield Table(columns, rows, title=self.total())
+
+    def document(self) -> object:
+        """Return everything that is known of the plan."""
+        return {"operation": "dry-run", **asdict(self.plan)}
+
+
+class Failed(NamedTuple):
+    """The result of an export that did not come to its end, in JSON."""
+
+    operation: str
+    kind: str
+    failures: Sequence[KcliError]
+
+    def lines(self) -> Sequence[str]:
+        """Return no line: the error says it."""
+        return ()
+
+    def document(self) -> object:
+        """Return the kind of the failure and its words."""
+        (error,) = self.failures
+        failure = {"kind": self.kind, "error": error.message, "hint": error.hint}
+        return {"operation": self.operation, "failure": failure}
