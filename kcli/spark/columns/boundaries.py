@@ -33,9 +33,7 @@ def record_boundaries(data: np.ndarray, chunk: Chunk) -> tuple[np.ndarray, np.nd
     """
     batches = chunk.batches
     begins, ends, counts = batches[:, BEGIN], batches[:, END], batches[:, COUNT]
-    too_many = np.flatnonzero(counts > (ends - begins) // MIN_RECORD_BYTES)
-    if len(too_many):
-        raise CorruptRecords(int(too_many[0]), _DOES_NOT_FIT)
+    check_counts(chunk)
     total = int(counts.sum())
     bodies: np.ndarray = np.empty(total, np.int64)
     stops: np.ndarray = np.empty(total, np.int64)
@@ -59,6 +57,15 @@ def record_boundaries(data: np.ndarray, chunk: Chunk) -> tuple[np.ndarray, np.nd
     if len(unfilled):
         raise CorruptRecords(int(unfilled[0]), "a batch holds more than its records")
     return bodies, stops
+
+
+def check_counts(chunk: Chunk) -> None:
+    """Refuse batches that claim more records than so many bytes can be; raises `CorruptRecords`."""
+    batches = chunk.batches
+    room = (batches[:, END] - batches[:, BEGIN]) // MIN_RECORD_BYTES
+    too_many = np.flatnonzero(batches[:, COUNT] > room)
+    if len(too_many):
+        raise CorruptRecords(int(too_many[0]), _DOES_NOT_FIT)
 
 
 def _walk_together(

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from kcli.errors import UsageError
 from kcli.spark.columns.assemble import assemble
 from kcli.spark.columns.chunk import Chunk, Fields
+from kcli.spark.columns.numpy_decoder import decode_with_numpy
 from kcli.spark.columns.python_decoder import decode_plainly
 
 if TYPE_CHECKING:
@@ -38,6 +39,16 @@ def decode(chunk: Chunk, topic: str, partition: int, columns: Sequence[str]) -> 
 def decoder_named(name: str) -> Decoder:
     """Return the decoder of that name, for no name the fastest there is; raises `UsageError`."""
     match name:
-        case "python" | "":
+        case "python":
             return decode_plainly
+        case "numpy":
+            return decode_with_numpy
+        case "numba" | "":
+            try:
+                from kcli.spark.columns.numba_decoder import decode_with_numba
+            except ImportError as error:
+                if not name:
+                    return decode_with_numpy
+                raise UsageError(f"no compiled decoder: {error}", hint="pip install 'kcli[fast]'") from error
+            return decode_with_numba
     raise UsageError(f"no decoder has that name: {name}", hint="`KCLI_DECODER` is numba, numpy or python")

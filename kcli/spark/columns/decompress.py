@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kcli.protocol.compression import GZIP_WINDOW_BITS, Codec, too_large
 from kcli.protocol.compression import decompress as decompress_plainly
@@ -12,13 +12,12 @@ from kcli.protocol.record import CorruptRecord
 if TYPE_CHECKING:
     from kcli.protocol.record import Buffer
 
-_library: Any
 try:
-    from isal import isal_zlib as _library
+    from isal import isal_zlib as fast_zlib
 except ImportError:
-    _library = zlib
+    import zlib as fast_zlib
 
-_ERRORS = (zlib.error, _library.error)
+_ERRORS = (zlib.error, fast_zlib.error)
 _MEMBER = b"\x1f\x8b"
 
 
@@ -35,7 +34,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
     room = max_bytes
     rest: Buffer = data
     while True:
-        member = _library.decompressobj(GZIP_WINDOW_BITS)
+        member = fast_zlib.decompressobj(GZIP_WINDOW_BITS)
         try:
             part = member.decompress(rest, room + 1)
         except _ERRORS as error:
