@@ -23,6 +23,17 @@ def create_topic(
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = NewTopic(topic, partitions, 1, config=dict(config or {}))
     admin.create_topics([wanted])[topic].result(DEADLINE_SECONDS)
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while not _has_leaders(admin, topic, partitions):
+        assert time.monotonic() < deadline, f"{topic} has no leaders"
+
+
+def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
+    # All topics are asked for, lest the broker create this one on its own terms.
+    found = admin.list_topics(timeout=DEADLINE_SECONDS).topics.get(topic)
+    if found is None or len(found.partitions) < partitions:
+        return False
+    return all(partition.leader >= 0 for partition in found.partitions.values())
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
