@@ -63,6 +63,13 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ("kcli.errors", "kcli.properties", "kcli.protocol", "kcli.storage", "kcli.client", "kcli.spark"),
         {"pyarrow", "numpy", "numba", "isal", "fastavro", "trio"},
     ),
+    "kcli.spark.job": (
+        (
+            *("kcli.errors", "kcli.properties", "kcli.protocol", "kcli.storage", "kcli.client", "kcli.spark"),
+            "kcli.__version__",
+        ),
+        {"pyarrow", "numpy"},
+    ),
     **{
         f"kcli.spark.{module}": (
             ("kcli.errors", "kcli.properties", "kcli.protocol", "kcli.storage", "kcli.client", "kcli.spark"),
