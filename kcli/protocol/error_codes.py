@@ -8,6 +8,7 @@ it was answering, and a client turns a code it received into one.
 from __future__ import annotations
 
 from enum import IntEnum
+from functools import partial
 
 from kcli.errors import KcliError
 
@@ -180,6 +181,10 @@ class KafkaError(KcliError):
     def __init__(self, code: ErrorCode, message: str | None = None, *, hint: str | None = None) -> None:
         super().__init__(code.description if message is None else message, hint=hint)
         self.code = code
+
+    def __reduce__(self) -> tuple[partial[KafkaError], tuple[()]]:
+        """Travel between processes, as a plain `KafkaError`."""
+        return partial(KafkaError, self.code, self.message, hint=self.hint), ()
 
     def detached(self) -> KafkaError:
         """Return this error for keeping: without traceback and causes.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import pytest
 
 from kcli.errors import KcliError
@@ -47,3 +49,9 @@ def test_an_error_carries_its_code_and_says_what_it_means() -> None:
     assert isinstance(error, KcliError)
     assert (error.code, error.message) == (36, "a topic of this name exists")
     assert KafkaError(ErrorCode.INVALID_CONFIG, "no such name: `x`").message == "no such name: `x`"
+
+
+def test_an_error_travels_between_processes() -> None:
+    error = KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, "it exists: x", hint="take y")
+    copied = pickle.loads(pickle.dumps(error))
+    assert (copied.code, copied.message, copied.hint) == (error.code, error.message, error.hint)
