@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.client.backoff import Backoff
-from kcli.client.coordinator_link import is_passing
 from kcli.client.subscription import FetchState
 from kcli.errors import KcliError
 
@@ -60,7 +59,7 @@ class CommittedPositions:
             found = await self._commits.fetch(state.partition for state in waiting)
         except KcliError as error:
             self._not_before = trio.current_time() + self._backoff.next_delay()
-            if not is_passing(error):
+            if not self._commits.passes(error):
                 failure = error
         else:
             self._backoff.reset()

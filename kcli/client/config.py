@@ -160,6 +160,7 @@ class ConsumerConfig:
     group_id: str = _text("")
     group_instance_id: str = _text("")
     group_protocol: str = _text("classic")
+    group_remote_assignor: str = _text("")
     session_timeout_ms: int = _number(45_000, 1)
     heartbeat_interval_ms: int = _number(3_000, 1)
     max_poll_interval_ms: int = _number(300_000, 1)
@@ -180,17 +181,22 @@ class ConsumerConfig:
     def __post_init__(self) -> None:
         if self.auto_offset_reset not in ("latest", "earliest", "none"):
             duration_ms(self.auto_offset_reset)
-        if self.group_protocol.lower() != "classic":
+        if self.group_protocol.lower() not in ("classic", "consumer"):
             raise UsageError(
-                f"cannot take part in a group by `group.protocol` {self.group_protocol}",
-                hint="use classic; a group of consumer members accepts classic ones too",
+                f"invalid value for `group.protocol`: {self.group_protocol}", hint="use classic or consumer"
             )
-        if self.group_id and self.heartbeat_interval_ms >= self.session_timeout_ms:
+        is_classic = bool(self.group_id) and not self.is_consumer_protocol
+        if is_classic and self.heartbeat_interval_ms >= self.session_timeout_ms:
             raise UsageError(
                 "`heartbeat.interval.ms` must be less than `session.timeout.ms`: "
                 f"{self.heartbeat_interval_ms} >= {self.session_timeout_ms}"
             )
         find_strategies(self.partition_assignment_strategy)
+
+    @property
+    def is_consumer_protocol(self) -> bool:
+        """Return whether the coordinator assigns, in the protocol of KIP-848."""
+        return self.group_protocol.lower() == "consumer"
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -214,9 +220,26 @@ class ConsumerConfig:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> ConsumerConfig:
-        """Take this class's properties out of `properties`; raise `UsageError` for a bad value."""
-        return _from_properties(cls, properties)
+        """Take this class's properties out of `properties`; raise `UsageError` for a bad value.
 
+        Also for one that the group protocol leaves to the broker, or does not have.
+        """
+        config: ConsumerConfig = _from_properties(cls, properties)
+        for name, hint in (_NOT_CONSUMER if config.is_consumer_protocol else _NOT_CLASSIC).items():
+            if name in properties:
+                raise UsageError(
+                    f"`{name}` cannot be set with `group.protocol` {config.group_protocol}", hint=hint
+                )
+        return config
+
+
+_NOT_CLASSIC = {"group.remote.assignor": "`partition.assignment.strategy` names the assignors to offer"}
+_NOT_CONSUMER = {
+    "heartbeat.interval.ms": "the broker decides it: `group.consumer.heartbeat.interval.ms`",
+    "session.timeout.ms": "the broker decides it: `group.consumer.session.timeout.ms`",
+    "partition.assignment.strategy": "`group.remote.assignor` names an assignor of the broker",
+}
+"""What the other protocol alone has, and what stands in its place."""
 
 _DURATION = re.compile(
     r"by_duration:P(?:(?P<days>\d+)D)?"
@@ -240,7 +263,7 @@ _OTHER_NAMES = frozenset(
     {
         "allow.auto.create.topics", "auto.include.jmx.reporter", "bootstrap.controllers",
         "bootstrap.resolve.timeout.ms", "bootstrap.servers", "client.dns.lookup", "config.providers",
-        "enable.metrics.push", "group.remote.assignor", "interceptor.classes", "key.deserializer",
+        "enable.metrics.push", "interceptor.classes", "key.deserializer",
         "key.serializer", "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters",
         "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "partitioner.class",
         "security.providers", "transaction.timeout.ms", "transaction.two.phase.commit.enable",

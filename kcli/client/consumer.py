@@ -42,11 +42,14 @@ if TYPE_CHECKING:
     from kcli.client.admin.types import OffsetAndTimestamp
     from kcli.client.client import Client
     from kcli.client.completed_fetch import FetchedRecords
+    from kcli.client.consumer_member import ConsumerMember
     from kcli.client.group_commits import Offsets, Settled
-    from kcli.client.group_member import GroupMember, GroupMetadata
+    from kcli.client.group_member import GroupMember
+    from kcli.client.membership import GroupMetadata
     from kcli.client.metadata import TopicPartition
     from kcli.client.rebalance_listener import RebalanceListener
     from kcli.client.subscription import AssignedPartition
+    from kcli.client.topic_subscription import SubscriptionPattern
 
 CLOSE_SECONDS = 30.0
 """How long the end of a consumer's block waits for its last commit, its listener and its leaving."""
@@ -77,15 +80,22 @@ class Consumer(Background):
         has_group = bool(self.config.group_id)
         self._subscription = Subscription(self.config.auto_offset_reset, has_group=has_group)
         self._fetcher = Fetcher(client, self.config, self._subscription, wall_ms)
-        self._member: GroupMember | None = self._new_member(note) if has_group else None
+        self._member = self._new_member(note) if has_group else None
         self._is_polling = False
 
-    def _new_member(self, note: Callable[[str], None]) -> GroupMember:
-        # Imported here: most consumers have no group.
+    def _new_member(self, note: Callable[[str], None]) -> GroupMember | ConsumerMember:
+        # Imported here: most consumers have no group, and one that has speaks one protocol.
         from kcli.client.committed_positions import CommittedPositions
-        from kcli.client.group_member import GroupMember
 
-        member = GroupMember(self._client, self.config, self._subscription, tell=self._wake, note=note)
+        member: GroupMember | ConsumerMember
+        if self.config.is_consumer_protocol:
+            from kcli.client.consumer_member import ConsumerMember
+
+            member = ConsumerMember(self._client, self.config, self._subscription, tell=self._wake, note=note)
+        else:
+            from kcli.client.group_member import GroupMember
+
+            member = GroupMember(self._client, self.config, self._subscription, tell=self._wake, note=note)
         self._fetcher.committed = CommittedPositions(
             self._client, self._subscription, member.commits, self._fetcher.position_ended
         )
@@ -122,10 +132,13 @@ class Consumer(Background):
         return frozenset(self._subscription.partitions)
 
     def subscribe(
-        self, topics: Iterable[str] | re.Pattern[str], listener: RebalanceListener | None = None
+        self,
+        topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern,
+        listener: RebalanceListener | None = None,
     ) -> None:
         """Read topics, or all that a pattern matches as a whole, as a member of the group.
 
+        A `SubscriptionPattern` is matched by the broker; only the consumer protocol has that.
         Replaces an earlier subscription of the same kind. Raises `SubscriptionConflict` after another kind
         or `assign`, and `KafkaError` without a `group_id`.
         """
@@ -277,7 +290,7 @@ class Consumer(Background):
 
     # --- the group -------------------------------------------------------------------------------------
 
-    def _in_group(self) -> GroupMember:
+    def _in_group(self) -> GroupMember | ConsumerMember:
         if self._member is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the consumer has no group", hint="set `group.id`")
         return self._member

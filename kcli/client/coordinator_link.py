@@ -80,8 +80,12 @@ class CoordinatorLink:
             self._client.drop_link(self._node_id, self._purpose)
 
 
+_PASSING = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.STALE_MEMBER_EPOCH})
+"""Not retriable by themselves: metadata, or the next heartbeat, changes what is sent."""
+
+
 def is_passing(error: KcliError) -> bool:
     """Return whether another try may succeed where this error stood in the way of a request."""
     if isinstance(error, KafkaError):
-        return error.code.retriable or error.code is ErrorCode.BROKER_NOT_AVAILABLE
+        return error.code.retriable or error.code in _PASSING
     return isinstance(error, (Disconnected, Unreachable))

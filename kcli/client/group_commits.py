@@ -19,10 +19,22 @@ from kcli.client.backoff import Backoff
 from kcli.client.connection import Disconnected, RequestTimedOut
 from kcli.client.coordinator_link import CoordinatorLink, is_passing
 from kcli.client.coordinators import COORDINATOR_MOVED
-from kcli.client.membership import Generation, MemberState, Verdict
+from kcli.client.membership import Generation, Verdict
 from kcli.client.metadata import TopicPartition
-from kcli.client.offset_commits import commit_version, expelled, offset_commit
-from kcli.client.offset_fetches import MAX_VERSION, MIN_VERSION, committed_offsets, offset_fetch
+from kcli.client.offset_commits import (
+    FIRST_EPOCH_VERSION,
+    FIRST_STATIC_VERSION,
+    commit_version,
+    expelled,
+    offset_commit,
+)
+from kcli.client.offset_fetches import (
+    FIRST_MEMBER_VERSION,
+    MAX_VERSION,
+    MIN_VERSION,
+    committed_offsets,
+    offset_fetch,
+)
 from kcli.client.subscription import FetchState
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -34,6 +46,7 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
     from kcli.client.connection import Connection
+    from kcli.client.consumer_membership import ConsumerMembership
     from kcli.client.membership import Membership
     from kcli.client.subscription import Subscription
     from kcli.client.topic_subscription import TopicSubscription
@@ -65,7 +78,7 @@ class GroupCommits:
         client: Client,
         config: ConsumerConfig,
         link: CoordinatorLink,
-        membership: Membership,
+        membership: Membership | ConsumerMembership,
         *,
         topics: TopicSubscription,
         assigned: Subscription,
@@ -194,7 +207,10 @@ class GroupCommits:
         """Send one commit; return the errors of its partitions."""
         instance_id = self._config.group_instance_id if self._topics.is_of_group else ""
         request = offset_commit(self._config.group_id, instance_id, generation, offsets)
-        version = commit_version(connection.versions, is_static=bool(instance_id))
+        first = FIRST_STATIC_VERSION if instance_id else 1
+        if self._commits_epochs:
+            first = FIRST_EPOCH_VERSION
+        version = commit_version(connection.versions, first=first)
         try:
             response: OffsetCommitResponse = await connection.request(request, version)
         except Disconnected:
@@ -219,6 +235,11 @@ class GroupCommits:
         finally:
             link.close()
 
+    @property
+    def _commits_epochs(self) -> bool:
+        """Return whether commits and look-ups are those of a member of the consumer protocol."""
+        return self._topics.is_of_group and self._config.is_consumer_protocol
+
     def _generation(self) -> Generation:
         """Return the generation to commit in; raise why there is none."""
         if not self._topics.is_of_group:
@@ -229,14 +250,14 @@ class GroupCommits:
                 "cannot commit: the group is rebalancing",
                 hint="poll, then commit what is still assigned",
             )
-        if self._membership.state is not MemberState.STABLE:
+        if not self._membership.can_commit:
             raise expelled(ErrorCode.UNKNOWN_MEMBER_ID)
         return self._membership.generation
 
     def _refused(self, code: ErrorCode, partition: TopicPartition, sent: Generation) -> None:
         if self._membership.commit_failed(code, sent) is Verdict.LOOK_UP:
             self._link.forget()
-        if code in (ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID):
+        if code in _EXPELLED:
             raise expelled(code)
         raise KafkaError(code, f"cannot commit the offset of {partition}: {code.description}")
 
@@ -245,7 +266,7 @@ class GroupCommits:
     @property
     def next_auto_commit(self) -> float:
         """Return when `auto_commit` has something to do next; what changes that is told."""
-        is_able = self._membership.state is MemberState.STABLE or not self._topics.is_of_group
+        is_able = self._membership.can_commit or not self._topics.is_of_group
         return self._auto_at if self._config.commits_by_itself and is_able and not self._queue else math.inf
 
     def auto_commit(self) -> None:
@@ -283,22 +304,30 @@ class GroupCommits:
                     return {partition: found.get(partition) for partition in wanted}
             except KcliError as error:
                 last_error = error
-                if not is_passing(error):
+                if not self.passes(error):
                     raise
             delay = backoff.next_delay()
             if trio.current_time() + delay >= deadline:
                 raise last_error
             await trio.sleep(delay)
 
+    def passes(self, error: KcliError) -> bool:
+        """Return whether another try to read may succeed."""
+        is_outdated = isinstance(error, KafkaError) and error.code in self._membership.outdated
+        return is_outdated or is_passing(error)
+
     async def fetch(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, CommittedOffset | None]:
         """Return what the group has committed, by one request; raise what stands in the way."""
         connection = await self._link.connection()
+        reader = self._membership.generation if self._commits_epochs and self._membership.can_commit else None
         version = connection.versions.choose(
-            OffsetFetchRequest, min_version=MIN_VERSION, max_version=MAX_VERSION
+            OffsetFetchRequest,
+            min_version=MIN_VERSION if reader is None else FIRST_MEMBER_VERSION,
+            max_version=MAX_VERSION,
         )
-        request = offset_fetch(self._config.group_id, partitions, version)
+        request = offset_fetch(self._config.group_id, partitions, version, reader=reader)
         try:
             return committed_offsets(await connection.request(request, version))
         except Disconnected:
@@ -308,3 +337,8 @@ class GroupCommits:
             if error.code in COORDINATOR_MOVED:
                 self._link.forget()
             raise
+
+
+_EXPELLED = frozenset(
+    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH}
+)

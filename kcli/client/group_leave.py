@@ -10,6 +10,9 @@ from kcli.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResp
 if TYPE_CHECKING:
     from kcli.client.client import Client
 
+LEAVE_SECONDS = 5.0
+"""How long a member that leaves waits for the coordinator to take note of it."""
+
 _FIRST_VERSION_OF_MEMBERS = 3
 _MAX_REASON = 255
 

@@ -11,19 +11,19 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import trio
 
 from kcli.client.coordinator_link import CoordinatorLink
 from kcli.client.group_assignment import LastAssignment
 from kcli.client.group_commits import GroupCommits
-from kcli.client.group_leave import leave_group
+from kcli.client.group_leave import LEAVE_SECONDS, leave_group
 from kcli.client.group_round import GroupRound
 from kcli.client.handover import Handover
 from kcli.client.heartbeat import Heartbeat
-from kcli.client.membership import Membership, MemberState
-from kcli.client.topic_subscription import SubscriptionMode, TopicSubscription
+from kcli.client.membership import GroupMetadata, Membership, MemberState
+from kcli.client.topic_subscription import SubscriptionMode, SubscriptionPattern, TopicSubscription
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
@@ -34,20 +34,8 @@ if TYPE_CHECKING:
     from kcli.client.metadata import ClusterMetadata, TopicPartition
     from kcli.client.subscription import Subscription
 
-LEAVE_SECONDS = 5.0
-"""How long a member that stopped to poll waits for the answer to its LeaveGroup."""
-
 ROUND_SECONDS = 2.0
 """How long a member that ends waits for a round that nobody should hold up, to commit in its generation."""
-
-
-class GroupMetadata(NamedTuple):
-    """As whom a consumer takes part in its group; generation -1 outside of it."""
-
-    group_id: str
-    generation_id: int
-    member_id: str
-    instance_id: str | None
 
 
 class GroupMember:
@@ -102,8 +90,13 @@ class GroupMember:
         """Return whether the member has its assignment and knows of nothing that would change it."""
         return self.membership.state is MemberState.STABLE and self.membership.reason is None
 
-    def subscribe(self, topics: Iterable[str] | re.Pattern[str]) -> None:
+    def subscribe(self, topics: Iterable[str] | re.Pattern[str] | SubscriptionPattern) -> None:
         """Take part in reading topics, or all that a pattern matches."""
+        if isinstance(topics, SubscriptionPattern):
+            raise KcliError(
+                "only members of the consumer protocol leave it to the broker to match topics",
+                hint="set `group.protocol` to consumer",
+            )
         if isinstance(topics, re.Pattern):
             if self.topics.mode is not SubscriptionMode.PATTERN:
                 self.topics.become(SubscriptionMode.PATTERN)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from kcli.client.coordinators import COORDINATOR_MOVED
 from kcli.protocol.error_codes import ErrorCode
@@ -41,6 +42,15 @@ class Verdict(Enum):
     FATAL = "raise it"
 
 
+class GroupMetadata(NamedTuple):
+    """As whom a consumer takes part in its group; generation -1 outside of it."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    instance_id: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class Generation:
     """The generation of the group that a member takes part in, and as whom."""
@@ -58,6 +68,9 @@ class Generation:
 class Membership:
     """One member's state. `reason` says why it wants to join, None while it does not."""
 
+    outdated: frozenset[ErrorCode] = frozenset()
+    """Errors of reading offsets that pass; a classic member reads them as anybody may."""
+
     def __init__(self) -> None:
         self.state = MemberState.UNJOINED
         self.generation = Generation()
@@ -69,6 +82,11 @@ class Membership:
     def is_joining(self) -> bool:
         """Return whether JoinGroup or SyncGroup is out."""
         return self.state in (MemberState.PREPARING, MemberState.COMPLETING)
+
+    @property
+    def can_commit(self) -> bool:
+        """Return whether the coordinator takes commits of this member."""
+        return self.state is MemberState.STABLE
 
     @property
     def sends_heartbeats(self) -> bool:

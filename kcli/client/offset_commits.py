@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
     Offsets = Mapping[TopicPartition, CommittedOffset]
 
-_FIRST_STATIC_VERSION = 7
+FIRST_STATIC_VERSION = 7
+FIRST_EPOCH_VERSION = 9
 _LAST_VERSION_BY_NAME = 9
 
 
@@ -29,13 +30,9 @@ class CommitFailed(KafkaError):
     """The group went on without this member: what it has read since is read again by another."""
 
 
-def commit_version(versions: NodeVersions, *, is_static: bool) -> int:
+def commit_version(versions: NodeVersions, *, first: int = 1) -> int:
     """Return the version to commit in; version 0 writes to ZooKeeper."""
-    return versions.choose(
-        OffsetCommitRequest,
-        min_version=_FIRST_STATIC_VERSION if is_static else 1,
-        max_version=_LAST_VERSION_BY_NAME,
-    )
+    return versions.choose(OffsetCommitRequest, min_version=first, max_version=_LAST_VERSION_BY_NAME)
 
 
 def offset_commit(

@@ -18,6 +18,7 @@ from kcli.protocol.messages.offset_fetch import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kcli.client.membership import Generation
     from kcli.protocol.messages.offset_fetch import (
         OffsetFetchResponse,
         OffsetFetchResponseGroup,
@@ -30,12 +31,24 @@ MIN_VERSION = 1
 MAX_VERSION = 9
 """Later ones name topics by id alone."""
 
+FIRST_MEMBER_VERSION = 9
+"""The first one that says which member reads."""
+
 _FIRST_STABLE_VERSION = 7
 _FIRST_GROUPS_VERSION = 8
 
 
-def offset_fetch(group_id: str, partitions: Iterable[TopicPartition], version: int) -> OffsetFetchRequest:
-    """Return the request; where the version can, it waits for offsets of open transactions (KIP-447)."""
+def offset_fetch(
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    version: int,
+    *,
+    reader: Generation | None = None,
+) -> OffsetFetchRequest:
+    """Return the request; where the version can, it waits for offsets of open transactions (KIP-447).
+
+    `reader` is the member of the consumer protocol that reads, and its epoch.
+    """
     topics = by_topic(partitions)
     require_stable = version >= _FIRST_STABLE_VERSION
     if version < _FIRST_GROUPS_VERSION:
@@ -53,6 +66,8 @@ def offset_fetch(group_id: str, partitions: Iterable[TopicPartition], version: i
             OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in topics.items()
         ],
     )
+    if reader is not None:
+        group.member_id, group.member_epoch = reader.member_id, reader.generation_id
     return OffsetFetchRequest(groups=[group], require_stable=require_stable)
 
 

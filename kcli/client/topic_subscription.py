@@ -5,6 +5,8 @@
 | NONE     | `unsubscribe`           | nothing                                                     |
 | TOPICS   | `subscribe` of topics   | by the group, of these topics                               |
 | PATTERN  | `subscribe` of a pattern| by the group, of the topics whose whole name matches        |
+| BROKER   | `subscribe` of an       | by the group, of the topics that its coordinator finds to   |
+|          | RE2 expression          | match (KIP-848)                                             |
 | ASSIGNED | `assign`                | what the application says                                   |
 
 The modes exclude each other until `unsubscribe`. Pure: metadata snapshots come in.
@@ -12,6 +14,7 @@ The modes exclude each other until `unsubscribe`. Pure: metadata snapshots come 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -30,12 +33,20 @@ class SubscriptionConflict(KcliError):
     """Topics, a pattern and partitions cannot be read side by side."""
 
 
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """An RE2 expression for the coordinator to match topics against, internal ones too."""
+
+    expression: str
+
+
 class SubscriptionMode(Enum):
     """Who decides what is read."""
 
     NONE = "nothing"
     TOPICS = "topics"
     PATTERN = "a pattern"
+    BROKER = "what the broker matches"
     ASSIGNED = "partitions"
 
 
@@ -46,6 +57,7 @@ class TopicSubscription:
         self.mode = SubscriptionMode.NONE
         self.topics: frozenset[str] = frozenset()
         self.pattern: re.Pattern[str] | None = None
+        self.expression: str | None = None
         self.joined: frozenset[str] | None = None
         """The topics that the last JoinGroup named."""
         self.watched: Mapping[str, int] | None = None
@@ -55,7 +67,7 @@ class TopicSubscription:
     @property
     def is_of_group(self) -> bool:
         """Return whether the group decides what is assigned."""
-        return self.mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN)
+        return self.mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN, SubscriptionMode.BROKER)
 
     def become(self, mode: SubscriptionMode) -> None:
         """Take a mode; raise `SubscriptionConflict` if there is another one."""
@@ -82,11 +94,16 @@ class TopicSubscription:
         self.topics = frozenset()
         self.update(cluster)
 
+    def subscribe_expression(self, expression: str) -> None:
+        """Read the topics that the coordinator finds to match; `topics` are those that it gave."""
+        self.become(SubscriptionMode.BROKER)
+        self.expression = expression
+
     def unsubscribe(self) -> None:
         """Read nothing."""
         self.mode = SubscriptionMode.NONE
         self.topics = frozenset()
-        self.pattern = self.joined = self.watched = None
+        self.pattern = self.expression = self.joined = self.watched = None
 
     def update(self, cluster: ClusterMetadata) -> None:
         """Match the pattern anew."""

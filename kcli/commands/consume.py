@@ -139,7 +139,8 @@ async def consume(
 
     Without --group it commits nothing. A member of a group shares the partitions with the others, goes on
     where the group committed, and commits exactly what it has printed. There, --from-beginning counts where
-    nothing is committed yet. `--output json` prints an object for each record.
+    nothing is committed yet. `-X group.protocol=consumer` leaves it to the broker to assign partitions (KIP-848).
+    `--output json` prints an object for each record.
     """
     from kcli.client.config import ConsumerConfig
     from kcli.commands.consumption import Choice, End, Start, parse_offset, parse_time, print_records

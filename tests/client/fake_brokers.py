@@ -21,6 +21,7 @@ from kcli.protocol.framing import FrameReader
 from kcli.protocol.headers import encode_response, parse_request_header
 from kcli.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kcli.protocol.messages.delete_groups import DeleteGroupsRequest
 from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
 from kcli.protocol.messages.fetch import (
@@ -76,6 +77,7 @@ REQUESTS = {
     for request in (
         ApiVersionsRequest,
         ConsumerGroupDescribeRequest,
+        ConsumerGroupHeartbeatRequest,
         DeleteGroupsRequest,
         DescribeGroupsRequest,
         FetchRequest,

@@ -113,6 +113,19 @@ def test_a_group_is_cooperative_only_if_every_assignor_is(
 
 
 @pytest.mark.parametrize(
+    ("properties", "is_consumer_protocol"),
+    [
+        ({}, False),
+        ({"group.protocol": "CLASSIC"}, False),
+        ({"group.protocol": "consumer"}, True),
+        ({"group.protocol": "Consumer", "group.remote.assignor": "range", "group.id": "g"}, True),
+    ],
+)
+def test_who_assigns(properties: dict[str, str], is_consumer_protocol: bool) -> None:
+    assert ConsumerConfig.from_properties(properties).is_consumer_protocol is is_consumer_protocol
+
+
+@pytest.mark.parametrize(
     ("properties", "commits"),
     [({}, False), ({"group.id": "g"}, True), ({"group.id": "g", "enable.auto.commit": "false"}, False)],
 )
@@ -123,7 +136,11 @@ def test_positions_are_committed_only_in_a_group(properties: dict[str, str], com
 @pytest.mark.parametrize(
     "properties",
     [
-        {"group.protocol": "consumer"},
+        {"group.protocol": "streams"},
+        {"group.protocol": "consumer", "session.timeout.ms": "6000"},
+        {"group.protocol": "CONSUMER", "heartbeat.interval.ms": "100"},
+        {"group.protocol": "consumer", "partition.assignment.strategy": "range"},
+        {"group.remote.assignor": "uniform"},
         {"partition.assignment.strategy": "fair"},
         {"partition.assignment.strategy": "range,RangeAssignor"},
         {"group.id": "g", "heartbeat.interval.ms": "5000", "session.timeout.ms": "5000"},

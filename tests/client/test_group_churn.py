@@ -17,6 +17,7 @@ from kcli.client.consumer import Consumer
 from kcli.client.metadata import TopicPartition
 from kcli.client.rebalance_listener import RebalanceListener
 from tests.client.fake_brokers import fake_cluster
+from tests.client.fake_consumer_group import FakeConsumerGroup
 from tests.client.fake_group import FakeGroup
 from tests.client.test_consumer import batch
 
@@ -43,11 +44,9 @@ class Ownership(RebalanceListener):
 class Churn:
     """A group whose members are opened and closed by number."""
 
-    def __init__(self, client: Client, strategy: str, nursery: trio.Nursery) -> None:
+    def __init__(self, client: Client, config: ConsumerConfig, nursery: trio.Nursery) -> None:
         self.client = client
-        self.config = ConsumerConfig(
-            group_id="g", auto_offset_reset="earliest", partition_assignment_strategy=strategy
-        )
+        self.config = config
         self.nursery = nursery
         self.owners: dict[TopicPartition, int] = {}
         self.seen: Counter[tuple[TopicPartition, int]] = Counter()
@@ -71,13 +70,23 @@ class Churn:
                         self.seen.update((part.partition, record.offset) for record in part.records)
 
 
+def config_of(strategy: str) -> ConsumerConfig:
+    """Return the configuration of a member, of the protocol in which the broker assigns if `consumer`."""
+    if strategy == "consumer":
+        return ConsumerConfig(group_id="g", auto_offset_reset="earliest", group_protocol="consumer")
+    return ConsumerConfig(group_id="g", auto_offset_reset="earliest", partition_assignment_strategy=strategy)
+
+
 async def churn(strategy: str, actions: list[tuple[int, float]]) -> None:
     async with (
         fake_cluster(topics={"orders": PARTITIONS}) as (brokers, client),
         trio.open_nursery() as nursery,
     ):
-        FakeGroup(brokers)
-        group = Churn(client, strategy, nursery)
+        if strategy == "consumer":
+            FakeConsumerGroup(brokers)
+        else:
+            FakeGroup(brokers)
+        group = Churn(client, config_of(strategy), nursery)
         for name, seconds in actions:
             group.toggle(name)
             for partition in brokers.topics["orders"]:
@@ -96,7 +105,7 @@ async def churn(strategy: str, actions: list[tuple[int, float]]) -> None:
     assert len(group.seen) == PARTITIONS * 2 * len(actions)
 
 
-@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "sticky"])
+@pytest.mark.parametrize("strategy", ["range", "cooperative-sticky", "sticky", "consumer"])
 @settings(max_examples=25)
 @given(
     st.lists(

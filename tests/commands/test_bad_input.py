@@ -177,7 +177,15 @@ def test_what_the_cluster_refuses(command: str, message: str, live: Kcli) -> Non
         ("consume a --group g -X group.id=h", "`--group` contradicts `group.id`: g and h"),
         ("consume a --group g --from-time 0", "`--from-time` has no meaning in a group"),
         ("consume a --group=", "`--group` cannot be empty"),
-        ("consume a --group g -X group.protocol=consumer", "by `group.protocol` consumer"),
+        ("consume a --group g -X group.protocol=streams", "invalid value for `group.protocol`: streams"),
+        (
+            "consume a --group g -X group.protocol=consumer -X session.timeout.ms=6000",
+            "`session.timeout.ms` cannot be set with `group.protocol` consumer",
+        ),
+        (
+            "consume a --group g -X group.remote.assignor=range",
+            "`group.remote.assignor` cannot be set with `group.protocol` classic",
+        ),
         ("consume a --group g -X partition.assignment.strategy=fair", "there is no assignor `fair`"),
         (
             "consume a --group g -X session.timeout.ms=3000",

@@ -70,6 +70,27 @@ def test_a_group_goes_on_behind_what_was_printed(topic: str, kcli: Kcli) -> None
     assert rest(kcli, topic) == []
 
 
+def test_a_member_of_the_consumer_protocol_does_as_a_classic_one(topic: str, kcli: Kcli) -> None:
+    modern = ("-X", "group.protocol=consumer")
+    send(kcli, topic, *map(str, range(20)))
+    arguments = ("consume", topic, "--group", topic, "--from-beginning", *modern)
+    first = kcli(*arguments, "--max-messages", "7")
+    assert first == Finished(0, "".join(f"{n}\n" for n in range(7)), "Processed a total of 7 messages\n")
+    assert rest(kcli, topic, *modern) == [str(n) for n in range(7, 20)]
+    process = start(*arguments[1:])
+    assert process.stdout is not None
+    send(kcli, topic, "a", "b")
+    assert [process.stdout.readline() for _ in range(2)] == [b"a\n", b"b\n"]
+    described = kcli("consumer-groups", "describe", topic, "--state", "-o", "json")
+    assert json.loads(described.out)["groups"][0]["state"] == "Stable"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=10)
+    assert (process.returncode, out, err) == (130, b"", b"Processed a total of 2 messages\n")
+    # A classic member goes on where it ended.
+    send(kcli, topic, "c")
+    assert rest(kcli, topic) == ["c"]
+
+
 def test_the_beginning_counts_only_without_a_committed_offset(topic: str, kcli: Kcli) -> None:
     send(kcli, topic, "before")
     ended = kcli("consume", topic, "--group", topic, "--until-end")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
 from collections import Counter
 from typing import TYPE_CHECKING
@@ -29,19 +30,23 @@ PARTITIONS = 12
 RECORDS_PER_SECOND = 600
 SETTLE_SECONDS = 30
 INTERRUPTED = 130
+PROPERTIES = {
+    "range": {
+        "session.timeout.ms": "6000",
+        "heartbeat.interval.ms": "300",
+        "partition.assignment.strategy": "range",
+    },
+    "consumer": {"group.protocol": "consumer"},
+}
+"""By who assigns: a member, or the broker."""
 
 
 class Command:
     """`kcli consume` as a child process, and what it printed."""
 
-    def __init__(self, bootstrap: str, topic: str, group: str, errors: Path) -> None:
+    def __init__(self, bootstrap: str, topic: str, group: str, *, assignor: str, errors: Path) -> None:
         self.printed: list[dict[str, object]] = []
-        properties = {
-            "client.id": "command",
-            "session.timeout.ms": "6000",
-            "heartbeat.interval.ms": "300",
-            "partition.assignment.strategy": "range",
-        }
+        properties = {"client.id": "command", **PROPERTIES[assignor]}
         command = [sys.executable, "-m", "kcli", "consume", topic, "-b", bootstrap, "--group", group]
         command += ["--from-beginning", "-o", "json"]
         for name, value in properties.items():
@@ -63,17 +68,22 @@ class Command:
         return Counter((each["partition"], each["offset"]) for each in self.printed)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["interrupted", "terminated"])
+@pytest.mark.parametrize(
+    ("number", "assignor"),
+    [(signal.SIGINT, "range"), (signal.SIGTERM, "range"), (signal.SIGINT, "consumer")],
+    ids=["interrupted", "terminated", "consumer protocol"],
+)
 def test_the_command_is_a_member_like_any_other(
     group_broker: KcliBroker | ApacheKafka,
     group_tool: GroupTool,
     members: Members,
     tmp_path: Path,
     number: signal.Signals,
+    assignor: str,
 ) -> None:
-    name = f"command-{number.name}"
+    name = f"command-{number.name}-{assignor}"
     create_topic(group_broker.bootstrap, name, PARTITIONS)
-    members.common(bootstrap=group_broker.bootstrap, topic=name, group=name)
+    members.common(bootstrap=group_broker.bootstrap, topic=name, group=name, assignor=assignor)
     crew = members.enlist("Java", "librdkafka")
     commands: list[Command] = []
     with SteadyLoad(group_broker.bootstrap, name, PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
@@ -82,17 +92,18 @@ def test_the_command_is_a_member_like_any_other(
         members.settle(PARTITIONS, SETTLE_SECONDS)
         for _ in range(2):
             errors = tmp_path / f"command-{len(commands)}.log"
-            command = Command(group_broker.bootstrap, name, name, errors)
+            command = Command(group_broker.bootstrap, name, name, assignor=assignor, errors=errors)
             commands.append(command)
             members.wait_until(
                 lambda: [len(member.owned) for member in crew] == [4, 4], SETTLE_SECONDS, "it took its share"
             )
-            described = group_tool.members(name)
-            assert {member: len(each.partitions) for member, each in described.items()} == {
-                "Java": 4,
-                "librdkafka": 4,
-                "command": 4,
-            }
+            eventually(
+                lambda: (
+                    {member: len(each.partitions) for member, each in group_tool.members(name).items()}
+                    == {"Java": 4, "librdkafka": 4, "command": 4}
+                ),
+                "it has its share",
+            )
             command.wait_for_more(100)
             assert command.child.stop(number) == INTERRUPTED, command.child.errors
             members.settle(PARTITIONS, SETTLE_SECONDS)
@@ -104,3 +115,22 @@ def test_the_command_is_a_member_like_any_other(
         everything += Counter({(partition, offset): times for offset, times in counts.items()})
     assert set(everything) == {(p, offset) for p, end in ends.items() for offset in range(end)}
     assert {place for place, times in everything.items() if times > 1} == set()
+
+
+@pytest.mark.parametrize("assignor", list(PROPERTIES))
+def test_what_there_is_is_read_to_its_end_and_once(
+    group_broker: KcliBroker | ApacheKafka, assignor: str
+) -> None:
+    name = f"to-the-end-{assignor}"
+    create_topic(group_broker.bootstrap, name, PARTITIONS)
+    with SteadyLoad(group_broker.bootstrap, name, PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
+        ends = load.stop()
+    command = [sys.executable, "-m", "kcli", "consume", name, "-b", group_broker.bootstrap, "--group", name]
+    command += ["--from-beginning", "--until-end"]
+    for option, value in PROPERTIES[assignor].items():
+        command += ["-X", f"{option}={value}"]
+    counts = []
+    for _ in range(2):
+        finished = subprocess.run(command, capture_output=True, timeout=60, check=True)
+        counts.append(len(finished.stdout.splitlines()))
+    assert counts == [sum(ends.values()), 0]

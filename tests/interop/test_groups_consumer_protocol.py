@@ -1,4 +1,4 @@
-"""KIP-848: groups that the broker assigns, of Java, librdkafka and franz-go, and groups that change over."""
+"""KIP-848: groups that the broker assigns, of Java, librdkafka, franz-go and kcli, and changes to it."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def test_three_members_join_leave_and_are_killed(
 ) -> None:
     create_topic(group_broker.bootstrap, "modern", PARTITIONS)
     members.common(bootstrap=group_broker.bootstrap, topic="modern", group="modern", assignor="consumer")
-    java, rdkafka, franz = members.enlist("Java", "librdkafka", "franz-go")
+    java, rdkafka, franz, ours = members.enlist("Java", "librdkafka", "franz-go", "kcli")
     with SteadyLoad(group_broker.bootstrap, "modern", PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
-        for member in (java, rdkafka, franz):
+        for member in (java, rdkafka, franz, ours):
             member.join()
             members.settle(PARTITIONS, SETTLE_SECONDS)
         # All partitions may be read before the last one has moved to where it is to be.
         members.wait_until(
-            lambda: sorted(len(member.owned) for member in members.inside) == [4, 4, 4],
+            lambda: sorted(len(member.owned) for member in members.inside) == [3, 3, 3, 3],
             SETTLE_SECONDS,
             "the shares are equal",
         )
@@ -52,12 +52,13 @@ def test_three_members_join_leave_and_are_killed(
             member.name: member.owned for member in members.inside
         }
         assert group_tool.state("modern").strategy == "uniform"
-        java.leave()
-        members.settle(PARTITIONS, SETTLE_SECONDS)
-        java.join()
-        members.settle(PARTITIONS, SETTLE_SECONDS)
+        for member in (java, ours):
+            member.leave()
+            members.settle(PARTITIONS, SETTLE_SECONDS)
+            member.join()
+            members.settle(PARTITIONS, SETTLE_SECONDS)
         slowest = 0.0
-        for member in (rdkafka, java):
+        for member in (rdkafka, java, ours):
             killed = member.kill()
             moved = members.settle(PARTITIONS, SETTLE_SECONDS, f"the partitions of {member.name} moved")
             slowest = max(slowest, moved - killed)
@@ -77,9 +78,9 @@ def test_three_members_join_leave_and_are_killed(
 @pytest.mark.parametrize(
     ("assignor", "kinds"),
     [
-        ("range", ("Java", "librdkafka", "franz-go")),
+        ("range", ("Java", "librdkafka", "franz-go", "kcli")),
         # As a leader of this one librdkafka adds data of its own, which the new protocol would lose.
-        ("cooperative-sticky", ("Java", "franz-go", "Java")),
+        ("cooperative-sticky", ("Java", "franz-go", "kcli")),
     ],
     ids=["range", "cooperative-sticky"],
 )
@@ -131,7 +132,7 @@ def test_groups_of_the_new_protocol_are_as_before(
     tool = GroupTool(kafka_tool, broker.bootstrap)
     create_topic(broker.bootstrap, "modern", PARTITIONS)
     members.common(bootstrap=broker.bootstrap, topic="modern", group="modern", assignor="consumer")
-    crew = members.enlist("Java", "librdkafka")
+    crew = members.enlist("Java", "librdkafka", "kcli")
     with SteadyLoad(broker.bootstrap, "modern", PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
         for member in crew:
             member.join()

@@ -106,7 +106,13 @@ def test_a_static_member_restarts_without_a_rebalance(
 
 @pytest.mark.parametrize(
     ("kind", "assignor"),
-    [("Java", "range"), ("librdkafka", "range"), ("kcli", "range"), ("Java", "consumer")],
+    [
+        ("Java", "range"),
+        ("librdkafka", "range"),
+        ("kcli", "range"),
+        ("Java", "consumer"),
+        ("kcli", "consumer"),
+    ],
 )
 def test_of_two_members_with_one_instance_id_one_is_fenced(
     group_broker: KcliBroker | ApacheKafka, members: Members, kind: str, assignor: str

@@ -18,6 +18,7 @@ from kcli.client.config import ConsumerConfig, ProducerConfig
 from kcli.client.consumer import Consumer
 from kcli.client.metadata import TopicPartition
 from kcli.client.producer import Producer
+from kcli.client.topic_subscription import SubscriptionPattern
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -275,3 +276,43 @@ async def test_librdkafka_reads_what_the_producer_wrote(bootstrap: str) -> None:
             assert values == [
                 b"%s-%d" % (codec.encode(), number) for codec in CODECS for number in range(200)
             ]
+
+
+@pytest.mark.parametrize("assignor", ["uniform", "range"])
+async def test_a_member_of_the_consumer_protocol_reads_what_the_broker_matches(
+    bootstrap: str, assignor: str
+) -> None:
+    """Commits go on where the member before ended; a static one comes back under its instance id."""
+    with trio.fail_after(SECONDS):
+        async with connect(bootstrap) as client, Topic(client, 2) as one, Topic(client) as other:
+            config = ConsumerConfig(
+                group_id=f"of-{one}",
+                group_protocol="consumer",
+                group_remote_assignor=assignor,
+                group_instance_id="static",
+                auto_offset_reset="earliest",
+            )
+            async with Producer(client, ProducerConfig()) as producer:
+                for topic in (one, other):
+                    await producer.send(topic, b"1")
+            expression = SubscriptionPattern(f"{one}|{other[:-1]}[0-9a-f]")
+            for value in (b"1", b"2"):
+                async with Consumer(client, config) as consumer:
+                    consumer.subscribe(expression)
+                    read: dict[str, list[bytes | None]] = {}
+                    while read.keys() != {one, other}:
+                        for part in await consumer.poll():
+                            read.setdefault(part.partition.topic, []).extend(
+                                record.value for record in part.records
+                            )
+                    assert read == {one: [value], other: [value]}
+                    assert consumer.subscription == {one, other}
+                    groups = await admin.describe_groups(client, [config.group_id])
+                    group = groups[config.group_id]
+                    assert isinstance(group, admin.GroupDescription)
+                    assert (group.type, group.state, group.assignor) == ("Consumer", "Stable", assignor)
+                    assert [member.instance_id for member in group.members] == ["static"]
+                    assert [member.subscribed_regex for member in group.members] == [expression.expression]
+                async with Producer(client, ProducerConfig()) as producer:
+                    for topic in (one, other):
+                        await producer.send(topic, b"2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import trio
@@ -83,13 +84,19 @@ async def membership(options: JoinOptions, commands: Commands, report: Reporter)
     config = ConsumerConfig(
         group_id=options.group,
         group_instance_id=options.instance,
-        session_timeout_ms=options.session,
-        heartbeat_interval_ms=options.heartbeat,
-        partition_assignment_strategy=options.assignor,
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         fetch_max_wait_ms=100,
     )
+    if options.assignor == "consumer":
+        config = replace(config, group_protocol="consumer")
+    else:
+        config = replace(
+            config,
+            session_timeout_ms=options.session,
+            heartbeat_interval_ms=options.heartbeat,
+            partition_assignment_strategy=options.assignor,
+        )
     client_config = ClientConfig(client_id=options.client)
     async with connect(options.bootstrap, client_config) as client, Consumer(client, config) as consumer:
         this = Membership(options, report, consumer)
