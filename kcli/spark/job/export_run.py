@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from kcli.errors import Interrupted
 from kcli.spark.job.export_session import open_session
 from kcli.spark.job.failures import TargetTrouble
+from kcli.spark.job.stopping import termination_interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,11 @@ def run_export(
 ) -> Summary:
     """Export what was asked for and is not yet in the target, exactly once, and return what was done."""
     began = time.monotonic()
-    with explained(target), open_session(source, target, options, engine, progress) as session:
+    with (
+        explained(target),
+        termination_interrupts(),
+        open_session(source, target, options, engine, progress) as session,
+    ):
         if not session.resume():
             session.export(session.news())
         return session.summary(time.monotonic() - began)

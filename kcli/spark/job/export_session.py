@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
@@ -69,15 +70,13 @@ class ExportSession:
         plan = self.log.pending
         if plan is None:
             return False
-        mode = self.options.mode
-        is_same = plan.asked == asked(self.options) and plan.options.layout == self.options.write.layout
-        if mode is Mode.OVERWRITE and not (plan.overwrites and is_same):
+        if not resumes(plan, self.options):
             finishing.roll_back(self.log, plan)
             return False
         self._progress.note(f"resuming plan {plan.number}, begun by an earlier run")
         self._totals.resumed = True
         self._finish(plan)
-        return mode is not Mode.APPEND
+        return self.options.mode is not Mode.APPEND
 
     def news(self) -> News:
         """Return what the source has that the target does not."""
@@ -150,6 +149,11 @@ class ExportSession:
         remove_dropped(self.log)
 
 
+def resumes(plan: Plan, options: ExportOptions) -> bool:
+    """Return whether a run goes on with a plan that it finds: not if that is to be overwritten anyway."""
+    return options.mode is not Mode.OVERWRITE or plan.asked == asked(options)
+
+
 @contextmanager
 def open_session(
     source: Source,
@@ -162,6 +166,7 @@ def open_session(
 ) -> Iterator[ExportSession]:
     """Take a target's lock, tidy what a crash left of the log, and let go of it all at the end."""
     check_ours(target)
+    options = replace(options, limits=replace(options.limits, task_slots=engine.slots))
     with locked(target, now_ms) as lock:
         log = ExportLog.load(target)
         check_mode(log, options.mode)

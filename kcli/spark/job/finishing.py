@@ -6,13 +6,14 @@ is believed but what is found: a receipt counts only if its files are there, as 
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kcli.spark.job.commit import Commit
+from kcli.spark.job.file_names import parsed_name
+from kcli.spark.job.layout import Layout
 from kcli.spark.job.receipt import Counters
-from kcli.spark.job.receipts import publish, receipts_of, withdraw
+from kcli.spark.job.receipts import publish, tidied_receipts, withdraw
 from kcli.spark.job.state_paths import DEAD_VALUES, STATE, plan_path, receipts_path
 from kcli.spark.job.summary import Gap
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 GONE = "retention removed it before it was read"
 DAMAGED = "damaged"
-
-_PART = re.compile(r"\.?(part-.*-\d{20}-\d{20}-\d{6,})(?:-[-0-9a-f]+)?\.parquet(?:\.[0-9a-f]+)?")
 
 
 def recover(target: Target, plan: Plan) -> dict[int, Receipt]:
@@ -46,7 +45,7 @@ def keep_one_each(target: Target, plan: Plan, known: Mapping[int, Receipt]) -> d
     """
     done: dict[int, Receipt] = {}
     others = []
-    for receipt in sorted(receipts_of(target, plan), key=lambda one: (one.index, one.attempt)):
+    for receipt in sorted(tidied_receipts(target, plan), key=lambda one: (one.index, one.attempt)):
         named = known.get(receipt.index)
         if receipt.index in done or (named is not None and named.attempt != receipt.attempt):
             others.append(receipt)
@@ -92,7 +91,7 @@ def roll_back(log: ExportLog, plan: Plan) -> None:
     directory = receipts_path(plan.number)
     target.make_directory(directory)
     with target.when_nobody_writes(directory):
-        for receipt in list(receipts_of(target, plan)):
+        for receipt in tidied_receipts(target, plan):
             withdraw(target, receipt)
         for entry in target.list(directory):
             target.remove(entry.path)
@@ -110,12 +109,13 @@ def sweep(
     """Remove a plan's files that are not among those of the receipts to keep."""
     kept = {file.path for file in files_of(keep)}
     stems = {one.stem for one in plan.splits}
+    stems |= {Layout(()).stem(one.split, plan.number) for one in plan.splits}  # those of dead letters
     for directory in {*directories, DEAD_VALUES}:
         for entry in target.list(directory, recursive=recursive):
             if entry.path in kept or (not directory and entry.path.startswith(f"{STATE}/")):
                 continue
-            match = _PART.fullmatch(entry.path.rpartition("/")[2])
-            if match and match[1] in stems:
+            name = parsed_name(entry.path)
+            if name is not None and name.stem in stems:
                 target.remove(entry.path)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
@@ -106,8 +107,9 @@ def make_plan(
 
 
 def asked(options: ExportOptions) -> str:
-    """Return what was asked for in a form that can be compared with what a later run is asked for."""
-    return f"{options.mode} {options.selection} {options.rules}"
+    """Return a digest of what was asked for: a later run that is asked for the same has the same."""
+    words = f"{options.mode} {options.selection} {options.rules} {options.write}"
+    return sha256(words.encode()).hexdigest()
 
 
 def check_cover(ranges: Mapping[TopicPartition, OffsetInterval], splits: Sequence[Split]) -> None:

@@ -40,8 +40,8 @@ class Counters:
     """Rows that `where` left out."""
     corrupt_batches: int = 0
     corrupt_bytes: int = 0
-    bad_keys: int = 0
     bad_values: int = 0
+    """Keys and values that their formats do not fit."""
     dead_letter_batches: int = 0
     dead_letter_rows: int = 0
 

@@ -48,15 +48,28 @@ def withdraw(target: Target, receipt: Receipt) -> None:
         target.remove(file.temporary or file.path)
 
 
-def receipts_of(target: Target, plan: Plan) -> Iterator[Receipt]:
-    """Yield the receipts of a plan, by split and attempt; remove what is none of this plan's."""
+def receipts_in(target: Target, plan: Plan) -> list[Receipt]:
+    """Return the receipts of a plan, by split and attempt."""
+    return [receipt for _, receipt in _found(target, plan) if receipt is not None]
+
+
+def tidied_receipts(target: Target, plan: Plan) -> list[Receipt]:
+    """Return the receipts of a plan; remove temporary files and other plans' receipts beside them."""
+    receipts = []
+    for path, receipt in _found(target, plan):
+        if receipt is None:
+            target.remove(path)
+        else:
+            receipts.append(receipt)
+    return receipts
+
+
+def _found(target: Target, plan: Plan) -> Iterator[tuple[str, Receipt | None]]:
     for entry in target.list(receipts_path(plan.number)):
         data = target.read(entry.path)
         receipt = None if data is None else _parsed(data, entry.path)
-        if receipt is not None and receipt.plan_id == plan.plan_id and receipt.index < len(plan.splits):
-            yield receipt
-        else:
-            target.remove(entry.path)
+        is_ours = receipt is not None and receipt.plan_id == plan.plan_id and receipt.index < len(plan.splits)
+        yield entry.path, receipt if is_ours else None
 
 
 def _parsed(data: bytes, path: str) -> Receipt | None:

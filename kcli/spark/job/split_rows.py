@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from kcli import __version__
 from kcli.spark.job.dead_letters import DeadBatches
+from kcli.spark.job.footer import footer_metadata
+from kcli.spark.job.layout import Layout
 from kcli.spark.job.receipt import Counters, Receipt
 from kcli.spark.job.shaping import RowShaper
 from kcli.spark.job.split_writer import Place, SplitWriter
+from kcli.spark.job.state_paths import DEAD_VALUES
 from kcli.spark.reading import ReadCounters
 
 if TYPE_CHECKING:
@@ -27,12 +28,19 @@ class SplitRows:
     def __init__(self, task: SplitTask, attempt: str) -> None:
         self._task = task
         self._attempt = attempt
-        self._shaper = RowShaper(task.options)
+        self._shaper = RowShaper(task.options, task.split)
         self._dead = DeadBatches(task.target, task.split, task.plan)
         self._writer = SplitWriter(
             Place(task.target, task.options.layout, task.split, task.stem, attempt),
             schema=self._shaper.schema,
-            metadata=footer(task),
+            metadata=footer_metadata(task),
+            parquet=task.options.parquet,
+        )
+        flat = Layout(())
+        self._dead_rows = SplitWriter(
+            Place(task.target, flat, task.split, flat.stem(task.split, task.plan), attempt, DEAD_VALUES),
+            schema=self._shaper.dead_schema,
+            metadata=footer_metadata(task),
             parquet=task.options.parquet,
         )
 
@@ -41,13 +49,18 @@ class SplitRows:
         task = self._task
         met = ReadCounters(on_damaged_batch=self._dead.keep)
         reading = replace(task.options.reading, columns=self._shaper.columns)
-        rows = 0
+        read = rows = bad_values = dead = 0
         for batch in task.reader.read(task.split, reading, met):
             shaped = self._shaper.shape(batch)
+            read += batch.num_rows
             rows += shaped.rows.num_rows
-            self._writer.add(*shaped)
+            bad_values += shaped.bad_values
+            self._writer.add(shaped.rows, shaped.offsets, shaped.times_us)
+            if shaped.dead is not None:
+                dead += shaped.dead.num_rows
+                self._dead_rows.add(shaped.dead, shaped.dead.column("offset").to_numpy(), None)
             tell(met)
-        files = self._writer.finish()
+        files, dead_letters = self._writer.finish(), self._dead_rows.finish()
         tell(met, now=True)
         return Receipt(
             plan=task.plan,
@@ -59,13 +72,16 @@ class SplitRows:
             start=task.split.start,
             end=task.split.end,
             files=files,
+            dead_letters=dead_letters,
             counters=Counters(
                 rows=rows,
                 bytes_read=met.bytes_read,
-                rows_filtered=0,
+                rows_filtered=read - rows - dead,
                 corrupt_batches=met.corrupt_batches,
                 corrupt_bytes=met.corrupt_bytes,
+                bad_values=bad_values,
                 dead_letter_batches=self._dead.count,
+                dead_letter_rows=dead,
             ),
             missing=tuple(met.missing),
         )
@@ -73,19 +89,4 @@ class SplitRows:
     def discard(self) -> None:
         """Remove everything that this attempt wrote."""
         self._writer.discard()
-
-
-def footer(task: SplitTask) -> dict[str, str]:
-    """Return what files say of themselves: from it a lost log is made again."""
-    split = task.split
-    return {
-        "kcli.topic": split.topic,
-        "kcli.partition": str(split.partition),
-        "kcli.start": str(split.start),
-        "kcli.end": str(split.end),
-        "kcli.plan": str(task.plan),
-        "kcli.planned": f"{task.planned.start}-{task.planned.end}",
-        "kcli.cluster": task.identity.cluster_id or "",
-        "kcli.version": __version__,
-        "kcli.identity": json.dumps(task.identity.to_json(), separators=(",", ":"), sort_keys=True),
-    }
+        self._dead_rows.discard()

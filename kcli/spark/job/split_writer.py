@@ -43,6 +43,8 @@ class Place(NamedTuple):
     split: Split
     stem: str
     attempt: str
+    base: str = ""
+    """The directory that the layout's are in."""
 
 
 class _Open:
@@ -130,7 +132,7 @@ class SplitWriter:
         nth = self._times_opened.get(period, 0)
         self._times_opened[period] = nth + 1
         place = self._place
-        directory = place.layout.directory(place.split, period)
+        directory = "/".join(filter(None, (place.base, place.layout.directory(place.split, period))))
         suffix = f"-{nth}" if nth else ""
         if not place.target.renames:
             suffix += f"-{place.attempt}"

@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from kcli.spark.job.file_names import parsed_name
+from kcli.spark.job.footer import BadFooter, read_footer
+from kcli.spark.job.listing import load_export
+from kcli.spark.job.state_paths import STATE
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kcli.spark.job.commit import Commit
+    from kcli.spark.job.export_log import ExportLog
+    from kcli.spark.job.receipt import WrittenFile
     from kcli.spark.job.target import Target
 
 
@@ -30,5 +41,75 @@ class Verification:
 
 
 def verify_export(target: Target) -> Verification:
-    """Check existence, size, footer and rows of every committed file, and that none overlap."""
-    raise NotImplementedError
+    """Check existence, size, footer and rows of every committed file, and that there are no others."""
+    log = load_export(target)
+    commits = log.live_commits()
+    problems = []
+    for commit in commits:
+        problems += [*_overlaps(commit), *_wrong_files(target, commit)]
+    files = [file for commit in commits for file in commit.files]
+    problems += _strays(target, log, {file.path for file in files})
+    notes = []
+    if log.pending is not None:
+        notes.append(f"plan {log.pending.number} is not finished: the next export goes on with it")
+    return Verification(
+        target=target.uri,
+        files=len(files),
+        rows=sum(file.rows for file in files),
+        bytes=sum(file.size_bytes for file in files),
+        problems=tuple(problems),
+        notes=tuple(notes),
+    )
+
+
+def _wrong_files(target: Target, commit: Commit) -> Iterator[Problem]:
+    for file in (*commit.files, *commit.dead_letters):
+        reason = _wrong_with(target, commit, file)
+        if reason:
+            yield Problem(file.path, reason)
+
+
+def _wrong_with(target: Target, commit: Commit, file: WrittenFile) -> str | None:
+    """Return what is wrong with a committed file, None if nothing is."""
+    size = target.size(file.path)
+    if size is None:
+        return "missing"
+    if size != file.size_bytes:
+        return f"{size} bytes instead of {file.size_bytes}"
+    try:
+        footer = read_footer(target, file.path)
+    except BadFooter as error:
+        return error.message
+    if footer[:4] != (file.topic, file.partition, file.start, file.end):
+        return f"it holds offsets {footer.start} to {footer.end} of {footer.topic}-{footer.partition}"
+    if footer.plan > commit.number or (footer.plan < commit.number and not commit.overwrites):
+        return f"it is of plan {footer.plan} and not {commit.number}"
+    if footer.rows != file.rows:
+        return f"{footer.rows} rows instead of {file.rows}"
+    if footer.first_offset is not None and footer.last_offset is not None:
+        low, high = footer.first_offset, footer.last_offset
+        if low < file.start or high >= file.end:
+            return f"offsets {low} to {high} outside of {file.start} to {file.end}"
+    return None
+
+
+def _overlaps(commit: Commit) -> Iterator[Problem]:
+    """Yield the files of a commit whose offsets are also in another split's."""
+    if commit.overwrites:  # that of a repair lists the files of many plans, of topics made again too
+        return
+    ordered = sorted(commit.files, key=lambda file: (file.topic, file.partition, file.start, file.end))
+    for before, file in pairwise(ordered):
+        same = (before.topic, before.partition) == (file.topic, file.partition)
+        if same and (before.start, before.end) != (file.start, file.end) and file.start < before.end:
+            yield Problem(file.path, f"its offsets begin before `{before.path}` ends")
+
+
+def _strays(target: Target, log: ExportLog, committed: set[str]) -> Iterator[Problem]:
+    """Yield data files that no commit knows of and no plan is about to."""
+    for entry in target.list("", recursive=True):
+        name = parsed_name(entry.path)
+        if name is None or entry.path in committed or entry.path.startswith(f"{STATE}/"):
+            continue
+        if name.plan < log.next_number:
+            reason = "left over" if name.is_temporary else "no commit knows of it, but readers find it"
+            yield Problem(entry.path, reason)

@@ -1,0 +1,33 @@
+"""File names of an export, taken apart again."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_NAME = re.compile(
+    r"(?P<hidden>\.?)(?P<stem>part-(?:.*-)?\d{20}-\d{20}-(?P<plan>\d{6,}))"
+    r"(?P<suffix>(?:-[0-9a-f]+)*)\.parquet(?:\.(?P<attempt>[0-9a-f]+))?"
+)
+
+
+class FileName(NamedTuple):
+    """What the name of a data file says."""
+
+    stem: str
+    plan: int
+    is_temporary: bool
+
+
+def parsed_name(path: str) -> FileName | None:
+    """Return what the name of a file says, None if it is no data file of an export."""
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    if match is None:
+        return None
+    return FileName(match["stem"], int(match["plan"]), bool(match["hidden"]))
+
+
+def published_path(path: str) -> str:
+    """Return the final path of a file under its temporary name."""
+    directory, slash, name = path.rpartition("/")
+    return f"{directory}{slash}{name.removeprefix('.').rpartition('.')[0]}"

@@ -1,0 +1,94 @@
+"""What the footer of an exported file says: whose rows they are, and of which plan."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kcli import __version__
+from kcli.errors import KcliError
+from kcli.spark.job.identity import Identity
+from kcli.spark.reading import OffsetInterval
+
+if TYPE_CHECKING:
+    from kcli.spark.job.target import Target
+    from kcli.spark.job.task import SplitTask
+
+
+class BadFooter(KcliError):
+    """A file that is not Parquet, or not of an export."""
+
+
+class Footer(NamedTuple):
+    """The footer of a file, as far as an export looks at it."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    plan: int
+    planned: OffsetInterval
+    """What the plan read of the partition."""
+    identity: Identity
+    rows: int
+    first_offset: int | None
+    """The bounds of the column `offset`, None without one."""
+    last_offset: int | None
+
+
+def footer_metadata(task: SplitTask) -> dict[str, str]:
+    """Return what files say of themselves: from it a lost log is made again."""
+    split = task.split
+    return {
+        "kcli.topic": split.topic,
+        "kcli.partition": str(split.partition),
+        "kcli.start": str(split.start),
+        "kcli.end": str(split.end),
+        "kcli.plan": str(task.plan),
+        "kcli.planned": f"{task.planned.start}-{task.planned.end}",
+        "kcli.cluster": task.identity.cluster_id or "",
+        "kcli.version": __version__,
+        "kcli.identity": json.dumps(task.identity.to_json(), separators=(",", ":"), sort_keys=True),
+    }
+
+
+def read_footer(target: Target, path: str) -> Footer:
+    """Return what a file's footer says; raise `BadFooter` if there is none of an export."""
+    try:
+        with target.open_input(path) as file:
+            metadata = pq.read_metadata(file)
+    except (pa.ArrowInvalid, OSError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BadFooter(f"not a whole Parquet file: `{path}`: {reason}") from error
+    try:
+        said = {key.decode(): value.decode() for key, value in (metadata.metadata or {}).items()}
+        low, _, high = said["kcli.planned"].partition("-")
+        return Footer(
+            said["kcli.topic"],
+            int(said["kcli.partition"]),
+            int(said["kcli.start"]),
+            int(said["kcli.end"]),
+            int(said["kcli.plan"]),
+            OffsetInterval(int(low), int(high)),
+            Identity.from_json(json.loads(said["kcli.identity"])),
+            metadata.num_rows,
+            *_offset_bounds(metadata),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise BadFooter(f"not a file of an export: `{path}`") from error
+
+
+def _offset_bounds(metadata: pq.FileMetaData) -> tuple[int | None, int | None]:
+    """Return the least and the greatest offset, as the statistics of the row groups say."""
+    found = []
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            column = metadata.row_group(group).column(index)
+            if column.path_in_schema == "offset" and column.statistics is not None:
+                found.append((column.statistics.min, column.statistics.max))
+    if not found:
+        return None, None
+    return min(low for low, _ in found), max(high for _, high in found)

@@ -1,0 +1,62 @@
+"""SIGINT and SIGTERM: asked once, work ends where it may; asked twice, at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class StopRequest:
+    """Whether the user wants the work to end."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+
+    def make(self) -> None:
+        """Ask for it; raise `KeyboardInterrupt` when asked again."""
+        if self._event.is_set():
+            raise KeyboardInterrupt
+        self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long, or until it is asked for; return whether it was."""
+        return self._event.wait(seconds)
+
+
+@contextmanager
+def stop_requests() -> Iterator[StopRequest]:
+    """Give a request that the first signal makes; a second one raises `KeyboardInterrupt`."""
+    request = StopRequest()
+    with _handled(lambda *_: request.make()):
+        yield request
+
+
+@contextmanager
+def termination_interrupts() -> Iterator[None]:
+    """Have SIGTERM do what Ctrl-C does."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with _handled(interrupt, (signal.SIGTERM,)):
+        yield
+
+
+@contextmanager
+def _handled(handler: Callable[..., Any], signals: tuple[signal.Signals, ...] = _SIGNALS) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals are the main thread's alone
+        return
+    before = {one: signal.signal(one, handler) for one in signals}
+    try:
+        yield
+    finally:
+        for one, previous in before.items():
+            signal.signal(one, previous)
