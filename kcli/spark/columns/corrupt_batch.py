@@ -15,7 +15,7 @@ class CorruptBatch(KcliError):
     """
 
     def __init__(
-        self, where: str, position: int, reason: str, *, size: int = 0, first: int, last: int
+        self, where: str, position: int, reason: str, *, size: int = 0, first: int = -1, last: int = -1
     ) -> None:
         offsets = f", offsets {first} to {last}" if first >= 0 else ""
         super().__init__(

@@ -82,6 +82,7 @@ class Gatherer:
         from its offset on."""
         self._losses = Losses(topic, partition, start, end, reading.on_corrupt, counters)
         self._position = 0
+        self._entry_from = -1
         self._max_bytes = min(reading.max_batch_bytes, MAX_CHUNK_BYTES)
         self._aborted: dict[int, list[tuple[int, int]]] = {}
         self.know_aborted(aborted)
@@ -180,8 +181,8 @@ class Gatherer:
                 self.needed = size + HEADER_SIZE
                 return None
             if following is not None and -1 < following <= entry.last:
-                raise CorruptRecord(f"offset {entry.first}, not {self.next_offset}, and {following} follows")
-        self.next_offset = entry.last + 1
+                raise CorruptRecord(f"offset {entry.last} before {following}, which follows it")
+        self._entry_from, self.next_offset = self.next_offset, entry.last + 1
         if entry.first >= 0:
             self._losses.found(entry.first)
         return entry
@@ -241,7 +242,8 @@ class Gatherer:
     def _leave_out(self, group: Group, entry: Entry, reason: str) -> None:
         """Pass over a whole batch, or raise what is wrong with it."""
         position = self._position + entry.at
-        first = entry.first if entry.first >= 0 else entry.last
+        # The first offset of a compressed entry of the older formats stands inside it.
+        first = entry.first if entry.first >= 0 else max(self._entry_from, self.start)
         damage = CorruptBatch(self.where, position, reason, size=entry.size, first=first, last=entry.last)
         self._losses.leave_out(damage, group.view[entry.at : entry.at + entry.size])
 
