@@ -83,6 +83,8 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "batch_reader",
             "stream_reader",
             "sink",
+            "sink_columns",
+            "pushed_filters",
             "connector",
             "row_schema",
             "pyspark_kcli",

@@ -4,3 +4,17 @@ Everything here needs `kcli[spark]`, and nothing outside this room imports it ex
 pyspark itself is imported by `session`, `engine_spark`, `datasource` and their neighbours only: splits are
 planned, read, decoded and committed without Java.
 """
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def register(session: Any) -> None:  # noqa: ANN401  # a SparkSession, whichever of its two kinds
+    """Make the format `kcli` known to a Spark session.
+
+    Not needed where kcli is installed as a package, other than editable: Spark then finds it by itself.
+    """
+    from kcli.spark.datasource import KcliDataSource
+
+    session.dataSource.register(KcliDataSource)

@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from kcli.spark.session import OpenSession, SessionSettings, open_session
+from tests.support.kcli_broker import KcliBroker
+
+ROOT = Path(__file__).parent.parent.parent
 
 
 @pytest.fixture(scope="session")
-def spark_session() -> Iterator[OpenSession]:
-    """A session of two cores, as a command would open it."""
+def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSession]:
+    """A session of two cores, as a command would open it.
+
+    Its workers find the fakes of tests, and the module `pyspark_kcli` where an installed kcli has it.
+    """
+    site = tmp_path_factory.mktemp("site")
+    (site / "pyspark_kcli").symlink_to(ROOT / "kcli" / "spark" / "pyspark_kcli")
     conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.python.filterPushdown.enabled": "true"}
-    with open_session(SessionSettings(master="local[2, 4]", conf=conf, app_name="tests")) as session:
-        yield session
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
+            # What the session sets is put back when it ends.
+            patch.setenv(name, os.environ.get(name, ""))
+            if not os.environ[name]:
+                del os.environ[name]
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(site)]))
+        with open_session(SessionSettings(master="local[2, 4]", conf=conf, app_name="tests")) as session:
+            yield session
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
+    """A running broker."""
+    running = KcliBroker(tmp_path_factory.mktemp("broker"))
+    try:
+        yield running.start()
+    finally:
+        running.close()

@@ -1,0 +1,13 @@
+"""What lets PySpark find the format `kcli` by itself: it looks for `DefaultSource` in modules `pyspark_*`.
+
+Installed as a module of its own at the top level, beside `kcli`.
+"""
+
+try:
+    from kcli.spark.datasource import KcliDataSource as DefaultSource
+except ImportError:
+    # kcli without its extra `spark`, or an older PySpark: this must not be in the way of other formats,
+    # which are looked for in the same pass.
+    __all__: list[str] = []
+else:
+    __all__ = ["DefaultSource"]
