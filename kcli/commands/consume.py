@@ -139,7 +139,7 @@ async def consume(
 
     Without --group it commits nothing. A member of a group shares the partitions with the others, goes on
     where the group committed, and commits exactly what it has printed. There, --from-beginning counts where
-    nothing is committed yet. `-X group.protocol=consumer` leaves it to the broker to assign partitions (KIP-848).
+    nothing is committed yet. `-X group.protocol=consumer` has the broker assign the partitions (KIP-848).
     `--output json` prints an object for each record.
     """
     from kcli.client.config import ConsumerConfig

@@ -23,7 +23,7 @@ from kcli.commands.dump_damage import damage_fields
 from kcli.commands.dump_decoders import text_or_base64
 from kcli.commands.dump_entries import records_of
 from kcli.commands.dump_records import TIMESTAMP_NAMES
-from kcli.commands.dump_text import CODEC_NAMES
+from kcli.commands.dump_batches import CODEC_NAMES
 from kcli.commands.dump_view import OptionalLong
 from kcli.protocol.record_batch import RecordBatch
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_output import DumpOutput
     from kcli.commands.dump_view import Row
+    from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry
 
@@ -66,6 +67,11 @@ class JsonDump:
 
     def log_begins(self, file: DumpFile) -> None:
         """Print nothing: the file's object has it all."""
+
+    def batches(self, run: BatchRun) -> None:
+        """Print batches."""
+        for entry in run.entries():
+            self.batch(entry)
 
     def batch(self, entry: ScannedEntry) -> None:
         """Print a batch."""

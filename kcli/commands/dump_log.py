@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kcli.commands.options import OutputFormat
+from kcli.commands.output import OutputFormat
 from kcli.commands.runner import command
 from kcli.errors import UsageError
 

@@ -25,3 +25,8 @@ class DumpOptions(NamedTuple):
     verify_index_only: bool = False
     index_sanity_check: bool = False
     continues: bool = False
+
+    @property
+    def shows_only_batches(self) -> bool:
+        """Whether all batches are shown, and no records."""
+        return not self.deep and self.filter.is_empty

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.dump_entries import records_of
 from kcli.commands.dump_files import FileKind
 from kcli.protocol.message_set import MIN_SIZES
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch_header import LOG_OVERHEAD, MAGIC_POSITION, SIZE_POSITION
-from kcli.storage.batch_scan import scan
+from kcli.storage.batch_scan import BatchRun, scan_runs
 from kcli.storage.damage import Damage, DamageKind
 from kcli.storage.record_checks import check_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.commands.dump_batches import Shown
     from kcli.commands.dump_entries import DumpedRecord
     from kcli.commands.dump_files import DumpFile
     from kcli.commands.dump_options import DumpOptions
@@ -30,6 +29,13 @@ TRUNCATIONS = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
 PROGRESS_BYTES = 1024 * 1024
 
 _LENGTH = Struct(">i")
+
+
+class Shown(NamedTuple):
+    """How far a log was shown: its last offset, if there is a batch, and where the next one begins."""
+
+    last_offset: int = -1
+    next_position: int = 0
 
 
 class SegmentDump:
@@ -44,28 +50,38 @@ class SegmentDump:
         """Whether there are batches behind the damage that ended the dump."""
 
     def run(self, advance: Advance, shown: Shown) -> None:
-        """Read to the end, or to where no batch begins any more. Raises `OSError`.
-
-        Of the last batch that is shown already, only what is wrong with it is told.
-        """
+        """Read what is not shown yet to the end, or to where no batch begins any more. Raises `OSError`."""
         options, path = self._options, self._file.path
         size = os.stat(path).st_size
         limit = None if options.max_bytes is None or options.max_bytes >= size else options.max_bytes
         base = self._file.offset if self._file.kind is FileKind.LOG else None
-        start = max(shown.last_position, 0)
-        entries = scan(path, start=start, end=limit, resync=options.continues, segment_base=base)
-        if shown.last_position >= 0:
-            next(entries)
-        reported = start
-        for entry in entries:
-            if isinstance(entry, Damage):
-                self._note(entry, is_limited=limit is not None)
+        start = reported = shown.next_position
+        items = scan_runs(
+            path,
+            start=start,
+            end=limit,
+            expected=shown.last_offset + 1 if start else -1,
+            resync=options.continues,
+            segment_base=base,
+        )
+        for item in items:
+            if isinstance(item, Damage):
+                self._note(item, is_limited=limit is not None)
                 continue
-            if entry.position - reported >= PROGRESS_BYTES:
-                advance(entry.position - reported)
-                reported = entry.position
-            self._show(entry)
+            self._show_item(item)
+            if item.end - reported >= PROGRESS_BYTES:
+                advance(item.end - reported)
+                reported = item.end
         advance(max(size - reported, 0))
+
+    def _show_item(self, item: BatchRun | ScannedEntry) -> None:
+        if not isinstance(item, BatchRun):
+            self._show(item)
+        elif self._options.shows_only_batches:
+            self._view.batches(item)
+        else:
+            for entry in item.entries():
+                self._show(entry)
 
     def _note(self, damage: Damage, *, is_limited: bool) -> None:
         if damage.kind in TRUNCATIONS and is_limited:

@@ -11,8 +11,7 @@ from kcli.commands.dump_entries import records_of
 from kcli.commands.dump_facts import cells, document, facts
 from kcli.commands.dump_summary import LogSummary
 from kcli.commands.dump_table import StreamedColumns
-from kcli.commands.options import OutputFormat
-from kcli.commands.output import note
+from kcli.commands.output import OutputFormat, note
 from kcli.protocol.message_set import LegacyEntry
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from kcli.commands.dump_output import DumpOutput
     from kcli.commands.dump_view import Row
     from kcli.protocol.record import Record
+    from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry
 
@@ -69,6 +69,11 @@ class SummaryDump:
 
     def log_begins(self, file: DumpFile) -> None:
         """Nothing of that is shown."""
+
+    def batches(self, run: BatchRun) -> None:
+        """Take note of batches."""
+        for entry in run.entries():
+            self.batch(entry)
 
     def batch(self, entry: ScannedEntry) -> None:
         """Take note of a batch."""

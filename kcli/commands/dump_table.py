@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from kcli.commands.dump_control import control_text
 from kcli.commands.dump_damage import describe
 from kcli.commands.dump_entries import records_of
-from kcli.commands.dump_text import CODEC_NAMES
+from kcli.commands.dump_batches import CODEC_NAMES
 from kcli.commands.dump_view import OptionalLong
 from kcli.commands.output import note
 from kcli.protocol.record_batch import RecordBatch
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_output import DumpOutput
     from kcli.commands.dump_view import Row
+    from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry
 
@@ -68,6 +69,11 @@ class TableDump:
 
     def log_begins(self, file: DumpFile) -> None:
         """Print nothing: the name says it."""
+
+    def batches(self, run: BatchRun) -> None:
+        """Print batches."""
+        for entry in run.entries():
+            self.batch(entry)
 
     def batch(self, entry: ScannedEntry) -> None:
         """Print a batch, unless its records are."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.commands.dump_batches import CODEC_NAMES, run_lines
 from kcli.commands.dump_damage import describe
 from kcli.commands.dump_entries import records_of
 from kcli.commands.dump_files import FileKind
 from kcli.commands.dump_records import TIMESTAMP_NAMES, RecordLines
 from kcli.commands.java_utf8 import java_utf8
 from kcli.commands.output import note
-from kcli.protocol.compression import Codec
 from kcli.protocol.record_batch import RecordBatch
 from kcli.protocol.record_batch_header import (
     CONTROL_BIT,
@@ -34,10 +34,9 @@ if TYPE_CHECKING:
     from kcli.commands.dump_output import DumpOutput
     from kcli.commands.dump_view import Row
     from kcli.protocol.record import TimestampType
+    from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry
-
-CODEC_NAMES = tuple(codec.name.lower() for codec in Codec) + ("unknown",) * 3
 
 
 class TextDump:
@@ -84,6 +83,10 @@ class TextDump:
         else:
             self._output.line(f"Snapshot end offset: {file.offset}, epoch: {file.epoch}")
         self._output.flush()
+
+    def batches(self, run: BatchRun) -> None:
+        """Print the lines of batches."""
+        self._output.write(run_lines(run))
 
     def batch(self, entry: ScannedEntry) -> None:
         """Print the line of a batch."""

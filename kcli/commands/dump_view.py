@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from kcli.commands.dump_entries import DumpedRecord
     from kcli.commands.dump_files import DumpFile
+    from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry
 
@@ -43,6 +44,10 @@ class DumpView(Protocol):
 
     def log_begins(self, file: DumpFile) -> None:
         """It is a log or a metadata snapshot, and is there."""
+        ...
+
+    def batches(self, run: BatchRun) -> None:
+        """Sound batches, of which no records are wanted."""
         ...
 
     def batch(self, entry: ScannedEntry) -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from kcli.commands.export_view import Exported, Failed, Planned
+from kcli.commands.export_view import Exported, Failed, Planned, warnings_of
 from kcli.commands.options import OutputFormat
 from kcli.commands.output import note
 from kcli.errors import Interrupted, KcliError, UsageError
@@ -87,6 +87,8 @@ def export(choices: ExportChoices) -> Result:
             summary = follow_export(source, target, options, engine, progress, follow=follow)
         else:
             summary = run_export(source, target, options, engine, progress)
+    for line in warnings_of(summary):
+        note(f"warning: {line}")
     return Exported(summary)
 
 

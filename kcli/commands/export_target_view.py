@@ -45,7 +45,10 @@ class Listed(NamedTuple):
 
     def document(self) -> object:
         """Return everything that is known of the target."""
-        return {"operation": "list", **asdict(self.listing)}
+        document = {"operation": "list", **asdict(self.listing)}
+        for file in document["files"]:
+            del file["temporary"]  # where it stood before the commit
+        return document
 
 
 class Verified(NamedTuple):
@@ -78,7 +81,7 @@ class Verified(NamedTuple):
         """Return the problems, below what was checked."""
         *_, total = self.lines()
         rows = [(problem.path, problem.reason) for problem in self.verification.problems]
-        yield Table(("File", "Problem"), rows, title=total)
+        yield Table(("File", "Problem") if rows else (), rows, title=total)
 
     def document(self) -> object:
         """Return everything that was checked and found."""

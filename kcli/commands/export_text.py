@@ -14,6 +14,11 @@ def size_text(size: float) -> str:
     return f"{size:.0f} {_UNITS[unit]}" if unit == 0 else f"{size:.1f} {_UNITS[unit]}"
 
 
+def duration_text(seconds: float) -> str:
+    """Return how long something took: tenths of a second count while there are few."""
+    return f"{seconds:.1f}s" if seconds < 9.95 else time_text(seconds)
+
+
 def time_text(seconds: float) -> str:
     """Return a length of time as people read it: 8s, 2m05s, 3h20m."""
     whole = round(seconds)
@@ -24,6 +29,6 @@ def time_text(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02}m"
 
 
-def counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str, plural: str | None = None) -> str:
     """Return a number and what it is of."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.export_text import counted, size_text, time_text
+from kcli.commands.export_text import counted, duration_text, size_text
 from kcli.commands.output import Table
 from kcli.errors import KcliError
 
@@ -40,8 +40,8 @@ class Exported(NamedTuple):
         rate = f", {rows / seconds:,.0f} rows/s" if rows and seconds >= 0.1 else ""
         return (
             f"{counted(rows, 'row')} to {summary.target}: {counted(summary.files, 'file')}, "
-            f"{size_text(summary.bytes_written)} of {size_text(summary.counters.bytes_read)} read, "
-            f"{time_text(seconds)}{rate}"
+            f"{size_text(summary.bytes_written)} written, {size_text(summary.counters.bytes_read)} read, "
+            f"{duration_text(seconds)}{rate}"
         )
 
     def tables(self) -> Iterator[Table]:
@@ -50,11 +50,26 @@ class Exported(NamedTuple):
             (part.topic, part.partition, part.start, part.end, part.rows, part.files)
             for part in self.summary.partitions
         ]
-        yield Table(("Topic", "Partition", "Start", "End", "Rows", "Files"), rows, title=self.total())
+        columns = ("Topic", "Partition", "Start", "End", "Rows", "Files") if rows else ()
+        yield Table(columns, rows, title=self.total())
 
     def document(self) -> object:
         """Return everything that is known of the export."""
         return {"operation": "export", **asdict(self.summary)}
+
+
+def warnings_of(summary: Summary) -> Iterator[str]:
+    """Yield what of the records is not in the files, and where it is."""
+    for gap in summary.gaps:
+        yield f"{gap.topic}-{gap.partition}: offsets {gap.start} to {gap.end} are not there: {gap.reason}"
+    counters, letters = summary.counters, f"{summary.target}/_kcli/dead-letter"
+    if counters.corrupt_batches:
+        kept = f", kept in {letters}/batches" if counters.dead_letter_batches else ""
+        what = counted(counters.corrupt_batches, "damaged place")
+        yield f"{what} left out, {size_text(counters.corrupt_bytes)}{kept}"
+    if counters.bad_values:
+        kept = f"kept in {letters}/values" if counters.dead_letter_rows else "null now"
+        yield f"{counted(counters.bad_values, 'key or value', 'keys and values')} not decoded, {kept}"
 
 
 class Planned(NamedTuple):
@@ -93,7 +108,7 @@ class Planned(NamedTuple):
             for part in self.plan.partitions
         ]
         columns = ("Topic", "Partition", "Start", "End", "Rows at most", "Bytes", "Tasks")
-        yield Table(columns, rows, title=self.total())
+        yield Table(columns if rows else (), rows, title=self.total())
 
     def document(self) -> object:
         """Return everything that is known of the plan."""

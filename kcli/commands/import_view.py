@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kcli.commands.export_text import counted, time_text
+from kcli.commands.export_text import counted, duration_text
 from kcli.commands.output import Table
 from kcli.errors import KcliError
 
@@ -50,12 +50,13 @@ class Imported(NamedTuple):
         rate = f", {imported / self.seconds:,.0f} records/s" if imported and self.seconds >= 0.1 else ""
         return (
             f"{counted(imported, 'record')} of {self.source_topic} to topic {self.topic}, "
-            f"{time_text(self.seconds)}{rate}"
+            f"{duration_text(self.seconds)}{rate}"
         )
 
     def tables(self) -> Iterator[Table]:
         """Return the partitions, below what was done in all."""
-        yield Table(("Partition", "Rows", "There before", "Imported"), self.partitions, title=self.total())
+        columns = ("Partition", "Rows", "There before", "Imported") if self.partitions else ()
+        yield Table(columns, self.partitions, title=self.total())
 
     def document(self) -> object:
         """Return everything but the failures."""

@@ -7,25 +7,17 @@ They are `Annotated` aliases: a command lists those that it uses as parameters. 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
+from kcli.commands.output import OutputFormat as OutputFormat
 from kcli.errors import UsageError
 
 Given = TypeVar("Given")
 
 DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
-
-
-class OutputFormat(StrEnum):
-    """How a result is printed."""
-
-    TABLE = "table"
-    TEXT = "text"
-    JSON = "json"
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:

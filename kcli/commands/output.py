@@ -8,14 +8,22 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO, runtime_checkable
 
-from kcli.commands.options import OutputFormat
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
+
+
+class OutputFormat(StrEnum):
+    """How a result is printed."""
+
+    TABLE = "table"
+    TEXT = "text"
+    JSON = "json"
 
 
 class Result(Protocol):

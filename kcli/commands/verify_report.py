@@ -7,8 +7,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from kcli.commands.options import OutputFormat
-from kcli.commands.output import chosen_format, plain, print_error, print_tables
+from kcli.commands.output import OutputFormat, chosen_format, plain, print_error, print_tables
 from kcli.commands.verify_view import (
     Summary,
     advice_lines,

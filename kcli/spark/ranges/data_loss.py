@@ -27,11 +27,13 @@ class Loss:
 class DataLoss(KcliError):
     """Offsets to be read are gone, and the user did not allow that."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(
-            message,
-            hint="read what there is with --no-fail-on-data-loss (option `failOnDataLoss` false)",
-        )
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str = "read what there is with --no-fail-on-data-loss (option `failOnDataLoss` false)",
+    ) -> None:
+        super().__init__(message, hint=hint)
 
 
 class TopicReset(KcliError):
@@ -60,7 +62,9 @@ class LossReport:
         """Keep or raise that a partition does not exist; number -1 is a whole topic."""
         if self._fails:
             kind = "topic" if partition.partition < 0 else "partition"
-            raise DataLoss(f"no such {kind}: {name_of(partition)}")
+            raise DataLoss(
+                f"no such {kind}: {name_of(partition)}", hint="`kcli topics list` shows the topics there are"
+            )
         self.found.append(Loss(partition, 0, 0, "it does not exist"))
 
     def add_late_begin(self, partition: TopicPartition, begin: int) -> None:
