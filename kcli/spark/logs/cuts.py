@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.spark.logs.head_walk import resynced
+from kcli.spark.logs.head_walk import HeadWalk, resynced
 from kcli.spark.logs.seek import is_sound, load_index, locate
 from kcli.spark.logs.segments import floor_index
 from kcli.spark.split import Split
@@ -58,9 +58,16 @@ def stretches(segments: Sequence[Segment], start: int, end: int) -> list[Stretch
             if not number:
                 begin = locate(segment, file, start, index)
             if is_last:
-                stop = max(locate(segment, file, end, index), begin)
+                stop = max(_position_behind(segment, file, end, index), begin)
         found.append(Stretch(segment, begin, stop))
     return found
+
+
+def _position_behind(segment: Segment, file: SegmentFile, end: int, index: OffsetIndex | None) -> int:
+    """Return where the entry ends that the offset before `end` is in."""
+    position = locate(segment, file, end, index)
+    head = next(iter(HeadWalk(file, position)), None)
+    return position if head is None or head.first_offset >= end else head.end
 
 
 @dataclass(slots=True)

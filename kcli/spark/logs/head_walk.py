@@ -6,6 +6,7 @@ Large entries are stepped over, small ones read in passing. A place where no ent
 
 from __future__ import annotations
 
+import os
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -96,13 +97,22 @@ class HeadWalk:
                 at += size
 
 
-def next_intact(segment: Segment, position: int) -> ScannedEntry | None:
+def next_intact(segment: Segment, file: SegmentFile, position: int) -> ScannedEntry | None:
     """Return the first entry at a position or behind it that nothing is wrong with, None if there is none.
 
     Only its header may be asked for: the bytes go with the scan. Raises `OSError`.
     """
-    items = scan(segment.path, start=position, resync=True, segment_base=segment.base_offset)
+    items = scan(path_of(file), start=position, end=file.end, resync=True, segment_base=segment.base_offset)
     return next((item for item in items if isinstance(item, ScannedEntry) and _is_intact(item)), None)
+
+
+def path_of(file: SegmentFile) -> str:
+    """Return a path that leads to an open file, also if a broker has renamed or deleted it meanwhile."""
+    try:
+        is_there = os.path.samestat(os.stat(file.path), os.fstat(file.descriptor))
+    except FileNotFoundError:
+        is_there = False
+    return file.path if is_there else f"/dev/fd/{file.descriptor}"
 
 
 def resynced(segment: Segment, file: SegmentFile, position: int = 0) -> Iterator[Head]:
@@ -110,8 +120,8 @@ def resynced(segment: Segment, file: SegmentFile, position: int = 0) -> Iterator
     while position < file.end:
         walk = HeadWalk(file, position)
         yield from walk
-        found = next_intact(segment, walk.position) if walk.position < file.end else None
-        if found is None or found.position >= file.end:
+        found = next_intact(segment, file, walk.position) if walk.position < file.end else None
+        if found is None:
             return
         position = found.position
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
 from kcli.spark.columns.gather import Gatherer
-from kcli.spark.logs.file_window import FileWindow
+from kcli.spark.logs.file_window import WINDOW_BYTES, FileWindow
 from kcli.spark.logs.read_errors import CannotRead, reading
 from kcli.spark.logs.seek import entry_at, locate
 from kcli.spark.logs.segment_reading import SegmentReading
@@ -61,7 +61,7 @@ class SplitRun:
             split.topic, split.partition, split.start, split.end, reading, counters, split.aborted
         )
         self.gatherer.find_aborted = self._aborted_from
-        self.window = FileWindow()
+        self.window = FileWindow(WINDOW_BYTES)
         self.segments: list[Segment] = []
         self._last_read: tuple[int, tuple[int, int]] = (-1, (-1, -1))
         self._given_up = -1

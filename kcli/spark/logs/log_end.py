@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.spark.logs.head_walk import HeadWalk
+from kcli.spark.logs.head_walk import HeadWalk, path_of
 from kcli.spark.logs.seek import is_sound, load_index
 from kcli.storage.batch_scan import scan
 from kcli.storage.scanned_entry import ScannedEntry
@@ -34,10 +34,11 @@ def log_end_offset(segments: Sequence[Segment]) -> int:
         walk = HeadWalk(file, position)
         for head in walk:
             end = head.last_offset + 1
-        if walk.position == file.end:
-            return end
-    # Where no entry begins it is the end, unless there are intact ones behind it.
-    for item in scan(segment.path, start=walk.position, resync=True, segment_base=segment.base_offset):
-        if isinstance(item, ScannedEntry) and item.is_valid and not item.damages:
-            end = max(end, item.last_offset + 1)
+        # Where no entry begins it is the end, unless there are intact ones behind it.
+        items = scan(
+            path_of(file), start=walk.position, end=file.end, resync=True, segment_base=segment.base_offset
+        )
+        for item in items:
+            if isinstance(item, ScannedEntry) and item.is_valid and not item.damages:
+                end = max(end, item.last_offset + 1)
     return end

@@ -61,7 +61,7 @@ def locate(segment: Segment, file: SegmentFile, target: int, index: OffsetIndex 
         for head in walk:
             if head.last_offset >= target:
                 return head.position
-        found = next_intact(segment, walk.position)
+        found = next_intact(segment, file, walk.position)
         if found is None or found.first_offset >= target:
             return walk.position
         position = found.position

@@ -65,13 +65,10 @@ class SegmentReading:
         """Return where to go on behind damage, of which the gatherer has taken note, or raised it."""
         position, behind = damage.position, self._file.end
         with reading(self._segment.path):
-            found = next_intact(self._segment, position)
-        if found is not None and found.position == position and found.end > behind:
-            self._file.end = found.end  # a broker has written the rest of it
-            return position
+            found = next_intact(self._segment, self._file, position)
         if found is not None:
             # What is intact by itself, but not in its place, is passed over alone.
-            behind = min(found.position, behind) if found.position > position else position + damage.size
+            behind = found.position if found.position > position else position + damage.size
         self._lose(damage, behind - position)
         return behind
 
