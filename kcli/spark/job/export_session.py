@@ -16,7 +16,7 @@ from kcli.spark.job.options import Mode
 from kcli.spark.job.overwriting import remove_dropped
 from kcli.spark.job.planning import asked, find_news, make_plan
 from kcli.spark.job.resuming import remaining
-from kcli.spark.job.state_paths import LOG
+from kcli.spark.job.state_paths import DEAD_BATCHES, LOG, STATE
 from kcli.spark.job.summary import RunTotals
 from kcli.spark.job.target_checks import check_mode, check_ours, check_whole
 from kcli.spark.job.task import SplitTask
@@ -149,6 +149,14 @@ class ExportSession:
         remove_dropped(self.log)
 
 
+def _tidy(target: Target) -> None:
+    """Remove the temporary files of whoever died while it wrote to the log."""
+    for directory in (STATE, LOG, DEAD_BATCHES):
+        for entry in target.list(directory):
+            if entry.path.rpartition("/")[2].startswith("."):
+                target.remove(entry.path)
+
+
 def resumes(plan: Plan, options: ExportOptions) -> bool:
     """Return whether a run goes on with a plan that it finds: not if that is to be overwritten anyway."""
     return options.mode is not Mode.OVERWRITE or plan.asked == asked(options)
@@ -172,9 +180,7 @@ def open_session(
         check_mode(log, options.mode)
         check_whole(log)
         try:
-            for entry in target.list(LOG):
-                if entry.path.rpartition("/")[2].startswith("."):
-                    target.remove(entry.path)
+            _tidy(target)
             remove_dropped(log)
             yield ExportSession(source, log, options, engine, progress, lock=lock, now_ms=now_ms)
         finally:
