@@ -78,6 +78,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         for module in (
             "session",
             "engine_spark",
+            "engine_frame",
             "task_source",
             "datasource",
             "batch_reader",

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from kcli.spark.job.engine import Engine
+
 OLDEST_PYSPARK = (4, 2)
 """The first whose Python stream readers know admission control."""
 
@@ -81,6 +83,17 @@ class OpenSession:
         from pyspark.sql import is_remote
 
         return None if is_remote() else self.spark.sparkContext
+
+    def engine(self) -> Engine:
+        """Return what runs an export's tasks on it."""
+        context = self.context
+        if context is None:
+            from kcli.spark.engine_frame import FrameEngine
+
+            return FrameEngine(self.spark)
+        from kcli.spark.engine_spark import SparkEngine
+
+        return SparkEngine(context, self.log)
 
 
 @contextmanager

@@ -27,8 +27,8 @@ class TopicIdentity:
 class SplitLimits:
     """How ranges are cut; None leaves the choice to the source.
 
-    Without `split_bytes` it is a third of what each slot has to read, but no less than 16 MiB and no more than
-    makes a file of `target_file_bytes`.
+    Without `split_bytes` it is a third of what each slot has to read, but no less than 16 MiB and no more
+    than makes a file of `target_file_bytes`.
     """
 
     split_bytes: int | None = None

@@ -1,0 +1,75 @@
+"""TaskSource: the tasks of a plan as a data source, each partition one task whose only row is its outcome.
+
+For sessions that show no Spark context (Spark Connect), where there are no RDDs. The tasks travel in the
+class itself, which Spark therefore pickles by value.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, ClassVar
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from kcli.spark.task_outcome import attempt
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from kcli.spark.job.task import SplitTask
+
+NAME = "kcli-tasks"
+
+
+class TaskReader(DataSourceReader):
+    """Runs one task per partition."""
+
+    def __init__(self, tasks: bytes, attempts: int) -> None:
+        self._tasks = tasks
+        self._attempts = attempts
+
+    def partitions(self) -> list[InputPartition]:
+        """Return a partition for every task."""
+        return [InputPartition(number) for number in range(len(pickle.loads(self._tasks)))]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
+        """Run a task and yield its outcome."""
+        position = partition.value
+        context = TaskContext.get()
+        is_last = context is None or context.attemptNumber() + 1 >= self._attempts
+        outcome = attempt(position, pickle.loads(self._tasks)[position], is_last=is_last)
+        yield (pickle.dumps(outcome),)
+
+
+class TaskSource(DataSource):
+    """See the module; `source_of` makes the class that holds tasks."""
+
+    tasks: ClassVar[bytes]
+    attempts: ClassVar[int]
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return NAME
+
+    def schema(self) -> str:
+        """Return the only column: a pickled `TaskOutcome`."""
+        return "outcome binary"
+
+    def reader(self, schema: StructType) -> TaskReader:
+        """Return what runs the tasks."""
+        return TaskReader(self.tasks, self.attempts)
+
+
+def source_of(tasks: Sequence[SplitTask], attempts: int) -> type[TaskSource]:
+    """Return a source whose rows are the outcomes of these tasks."""
+
+    class Tasks(TaskSource):
+        pass
+
+    Tasks.tasks = pickle.dumps(list(tasks))
+    Tasks.attempts = attempts
+    return Tasks
