@@ -120,7 +120,6 @@ def open_engine(choices: ExportChoices, options: ExportOptions) -> Iterator[Engi
         with closing(LocalEngine(slots_of(choice))) as engine:
             yield engine
         return
-    from kcli.spark.engine_spark import SparkEngine
     from kcli.spark.session import SessionSettings, open_session
 
     settings = SessionSettings(
@@ -129,7 +128,7 @@ def open_engine(choices: ExportChoices, options: ExportOptions) -> Iterator[Engi
         app_name="kcli spark-export",
         for_dataframes=uses_spark_writer(choices),
     )
-    with open_session(settings) as session, closing(SparkEngine(session)) as spark_engine:
+    with open_session(settings) as session, closing(session.engine()) as spark_engine:
         yield spark_engine
 
 
