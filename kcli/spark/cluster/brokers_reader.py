@@ -9,6 +9,7 @@ from kcli.spark.cluster.aborted_transactions import rolled_back
 from kcli.spark.cluster.entry_search import next_entry
 from kcli.spark.cluster.fetch_stream import FetchStream, OutOfRange
 from kcli.spark.columns.corrupt_batch import CorruptBatch
+from kcli.spark.columns.entry import claimed_offsets
 from kcli.spark.columns.gather import Gatherer
 from kcli.spark.ranges.data_loss import DataLoss, name_of
 from kcli.spark.reading import OffsetInterval
@@ -47,6 +48,7 @@ class _SplitReading:
         self._fails = reader.fail_on_data_loss
         self._partition = TopicPartition(split.topic, split.partition)
         self._position = split.start
+        self._probe = 1
         self._gatherer = self._gatherer_from(split.start)
         self._stream = FetchStream(
             reader.access, self._partition, split.end, read_committed=reading.read_committed
@@ -71,20 +73,38 @@ class _SplitReading:
         gatherer.where = f"the answer of {answer.address} for {name_of(self._partition)}@{self._position}"
         gatherer.know_aborted(rolled_back(answer.aborted, answer.records))
         at, stop = 0, len(answer.records)
-        is_damaged = False
         while at < stop and not gatherer.is_done:
             try:
                 yield from gatherer.rows(answer.records, at, stop, is_end=True)
-                is_damaged = False
+                if gatherer.stopped_at == 0:
+                    raise self._cut_short(answer)
                 break
             except CorruptBatch as damage:
-                at = next_entry(answer.records, damage, gatherer.stopped_at)
-                gatherer.lose(damage, at - gatherer.stopped_at, answer.records[gatherer.stopped_at : at])
-                is_damaged = True
-        self._position = max(self._position, gatherer.next_offset)
-        if is_damaged and not gatherer.is_done:
-            # Nothing but sizes says where the damaged end of the answer leads to.
-            self._position = max(self._position + 1, answer.following)
+                begin, at = gatherer.stopped_at, next_entry(answer.records, damage, gatherer.stopped_at)
+                gatherer.lose(damage, at - begin, answer.records[begin:at])
+                if at == stop:
+                    self._position = self._behind_damage(damage, answer)
+        if gatherer.next_offset > self._position:
+            self._position = gatherer.next_offset
+            self._probe = 1
+
+    def _cut_short(self, answer: Answer) -> CorruptBatch:
+        """Return what is wrong with an answer that begins with part of an entry."""
+        first, last = claimed_offsets(answer.records, 0, len(answer.records))
+        reason = f"it is cut short at {len(answer.records)} bytes"
+        return CorruptBatch(self._gatherer.where, 0, reason, first=first, last=last)
+
+    def _behind_damage(self, damage: CorruptBatch, answer: Answer) -> int:
+        """Return where to fetch behind an answer that ends in damage.
+
+        The broker goes by the headers of batches too, so the last offset that the damaged one claims leads on
+        to the next. Where nothing is claimed, larger and larger steps are tried.
+        """
+        claimed = max(answer.following, damage.last + 1)
+        if claimed > self._position:
+            return claimed
+        self._probe *= 2
+        return self._position + self._probe // 2
 
     def _go_behind_gap(self, bounds: OutOfRange) -> None:
         """Go on at the first offset there is, or at the end if there is none left."""

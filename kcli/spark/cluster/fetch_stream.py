@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from kcli.spark.split import TopicPartition
 
 MAX_FETCH_BYTES = 1024 * 1024 * 1024
-"""A batch that needs more is not read."""
+"""The limit does not grow beyond this."""
 
 _LENGTH = Struct(">i")
 _LENGTH_AT = 8
@@ -97,6 +97,7 @@ class FetchStream:
         self._replica = -1
         self._in_flight: int | None = None
         self._bytes_per_offset = 0.0
+        self._asked = 0
 
     def next(self, position: int) -> Answer:
         """Return records from `position` on, which is before the end; raise what does not pass."""
@@ -150,32 +151,25 @@ class FetchStream:
     def _taken(self, connection: FetchConnection, position: int, data: PartitionData) -> Answer | None:
         records = memoryview(data.records or b"")
         following = end_of(records, position)
-        if following == position and not self._is_whole(records):
-            self._grow(records)
+        if following == position and self._grows(records):
             return None
         self._bytes_per_offset = len(records) / max(1, following - position)
         if following < self._end:
             self._send(connection, following)
         return Answer(records, data.aborted_transactions, following, connection.node.address)
 
-    def _is_whole(self, records: memoryview) -> bool:
-        """Return whether the first entry is there as far as it says, or cannot be one."""
-        if len(records) < _LENGTH_END:
+    def _grows(self, records: memoryview) -> bool:
+        """Raise the limit if it is why the first entry is cut short."""
+        if len(records) < self._asked or self._limit >= MAX_FETCH_BYTES:
             return False
-        (length,) = _LENGTH.unpack_from(records, _LENGTH_AT)
-        return bool(length <= len(records) - _LENGTH_END)
-
-    def _grow(self, records: memoryview) -> None:
         needed = 0
         if len(records) >= _LENGTH_END:
             needed = _LENGTH_END + _LENGTH.unpack_from(records, _LENGTH_AT)[0]
-        if max(self._limit, needed) >= MAX_FETCH_BYTES:
-            raise KafkaError(
-                ErrorCode.CORRUPT_MESSAGE,
-                f"an entry of {name_of(self._partition)} is larger than {MAX_FETCH_BYTES} bytes",
-            )
+            if needed <= len(records):
+                return False
         self._limit = min(MAX_FETCH_BYTES, max(self._limit * 2, needed))
         self._bytes_per_offset = 0.0
+        return True
 
     def _connect(self) -> FetchConnection:
         place = self._access.ask(
@@ -191,12 +185,13 @@ class FetchStream:
 
     def _send(self, connection: FetchConnection, position: int) -> None:
         assert self._place is not None
+        self._asked = self._max_bytes(position)
         connection.send(
             fetch_request(
                 self._partition,
                 self._place.topic_id,
                 position,
-                max_bytes=self._max_bytes(position),
+                max_bytes=self._asked,
                 leader_epoch=self._place.leader_epoch,
                 read_committed=self._read_committed,
                 max_wait_ms=self._consumer.fetch_max_wait_ms,
