@@ -23,12 +23,15 @@ def alternate(
 ) -> dict[str, float]:
     """Measure every subject once a round, one after another; return the medians of `rounds` rounds.
 
-    `warm_up` rounds before them do not count: just-in-time compilers and caches get their chance.
+    Every round begins with another one, for what runs after an idle moment is slower. `warm_up` rounds
+    before them do not count: just-in-time compilers and caches get their chance.
     """
     results: dict[str, list[float]] = {name: [] for name in subjects}
+    names = list(subjects)
     for number in range(-warm_up, rounds):
-        for name, subject in subjects.items():
-            value = subject()
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            value = subjects[name]()
             if number >= 0:
                 results[name].append(value)
     return {name: median(values) for name, values in results.items()}

@@ -13,6 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.delete_topics import DeleteTopicsRequest
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 PRODUCE_VERSION = 7
 FETCH_VERSION = 11
+DELETE_TOPICS_VERSION = 4
 METADATA_VERSION = 4
 TIMEOUT_MS = 30_000
 LEADER_TIMEOUT_SECONDS = 20.0
@@ -72,6 +74,14 @@ def make_topic(client: RawClient, topic: str) -> None:
             return
         time.sleep(0.02)
     raise BenchmarkFailed(f"{topic} has no leader: error {found.error_code}")
+
+
+def drop_topic(client: RawClient, topic: str) -> None:
+    """Have a topic deleted, for all rounds together are more than memory holds."""
+    request = DeleteTopicsRequest(topic_names=[topic], timeout_ms=30_000)
+    code = client.ask(request, DELETE_TOPICS_VERSION).responses[0].error_code
+    if code != ErrorCode.NONE:
+        raise BenchmarkFailed(f"{topic} cannot be deleted: error {code}")
 
 
 def produce_request(topic: str, batch: bytes, *, acks: int = 1) -> ProduceRequest:
