@@ -33,11 +33,11 @@ from kcli.broker.coordinator.consumer_member import (
 )
 from kcli.broker.coordinator.effects import Effect, Reply
 from kcli.broker.coordinator.member_timers import Wait
-from kcli.broker.coordinator.re2_parser import InvalidExpression
-from kcli.broker.coordinator.topic_expression import expression
+from kcli.broker.coordinator.topic_expression import Effort, TakesTooLong, expression
 from kcli.protocol.coordinator_records import ConsumerGroupMetadataKey
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from kcli.protocol.re2_parser import InvalidExpression
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence
@@ -248,8 +248,13 @@ class ConsumerGroups:
         for topic in delta.deleted_topics:
             self._keeper.hashes.forget(topic.name)
         created = [topic.name for topic in delta.created_topics]
+        effort = Effort()
         for group in self._keeper.consumer_groups():
-            if any(_concerns(regex, group.regexes[regex].topics, created, delta) for regex in group.regexes):
+            if any(
+                any(topic.name in resolved.topics for topic in delta.deleted_topics)
+                or _matches_any(regex, created, effort)
+                for regex, resolved in group.regexes.items()
+            ):
                 group.regexes_are_stale = group.is_stale = True
             elif not changed.isdisjoint(group.subscribed):
                 group.is_stale = True
@@ -277,11 +282,11 @@ def _topics_of(delta: MetadataDelta) -> Iterator[TopicImage]:
     yield from delta.deleted_topics
 
 
-def _concerns(regex: str, topics: frozenset[str], created: Sequence[str], delta: MetadataDelta) -> bool:
-    """True if topics that came or went change what an expression matches."""
-    if any(topic.name in topics for topic in delta.deleted_topics):
-        return True
+def _matches_any(regex: str, created: Sequence[str], effort: Effort) -> bool:
+    """True if an expression matches a new topic, or if that takes too long to find out."""
     try:
-        return any(expression(regex).matches(name) for name in created)
+        return any(expression(regex).matches(name, effort) for name in created)
+    except TakesTooLong:
+        return True
     except InvalidExpression:
         return False

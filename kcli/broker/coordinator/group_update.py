@@ -21,11 +21,11 @@ from kcli.broker.coordinator.consumer_group_records import (
     topics_tombstone,
 )
 from kcli.broker.coordinator.current_assignment import Reconciliation
-from kcli.broker.coordinator.re2_parser import InvalidExpression
 from kcli.broker.coordinator.resolved_regex import ResolvedRegex
 from kcli.broker.coordinator.target_assignment import choose_assignor, compute_target
-from kcli.broker.coordinator.topic_expression import expression
+from kcli.broker.coordinator.topic_expression import Effort, expression
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.re2_parser import InvalidExpression
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -65,6 +65,9 @@ class GroupUpdate:
         self._config = config
         self._hashes = hashes
         self._group_id = group.group_id
+        self._effort = Effort()
+        self._fresh: dict[str, ResolvedRegex] = {}
+        """What expressions that are new to the group match."""
 
     # --- members -----------------------------------------------------------------------------------
 
@@ -106,7 +109,7 @@ class GroupUpdate:
         if unchanged and self.target_epoch >= self.epoch and not self.must_assign:
             return False
         if new.regex and new.regex != old.regex:
-            _check_regex(new.regex)
+            self._check_regex(new.regex)
         self.put(new)
         changed = (new.topics, new.regex) != (old.topics, old.regex)
         matched = self._match_regexes()
@@ -154,11 +157,25 @@ class GroupUpdate:
         stale = group.regexes_are_stale or group.epoch < group.fresh_epoch
         return stale or age_ms >= self._config.regex_refresh_interval_ms
 
+    def _check_regex(self, regex: str) -> None:
+        """Raise INVALID_REGULAR_EXPRESSION for what is none, or what takes too long to match."""
+        try:
+            if regex not in self.regexes:
+                self._fresh[regex] = self._resolve(regex)
+            else:
+                expression(regex)
+        except InvalidExpression as error:
+            why = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error.message}"
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, why) from error
+
+    def _resolve(self, regex: str) -> ResolvedRegex:
+        return ResolvedRegex.of(expression(regex), self._image, self._now, self._effort)
+
     def _match(self, regex: str, known: ResolvedRegex | None) -> bool:
         try:
-            resolved = ResolvedRegex.of(expression(regex), self._image, self._now)
+            resolved = self._fresh[regex] if regex in self._fresh else self._resolve(regex)
         except InvalidExpression:
-            # Another broker took it, and what that found stays.
+            # Another broker took it, or it takes too long by now: what was found before stays.
             resolved = known or ResolvedRegex(frozenset(), self._image.offset, self._now.wall_ms)
         if known is not None and known.topics == resolved.topics:
             return False
@@ -226,11 +243,3 @@ class GroupUpdate:
             self.records.append(assignment_record(self._group_id, stepped))
             self.members = {**self.members, member_id: stepped}
         return stepped
-
-
-def _check_regex(regex: str) -> None:
-    try:
-        expression(regex)
-    except InvalidExpression as error:
-        why = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error.message}"
-        raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, why) from error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from kcli.broker.coordinator.effects import Now
-    from kcli.broker.coordinator.topic_expression import TopicExpression
+    from kcli.broker.coordinator.topic_expression import Effort, TopicExpression
     from kcli.broker.metadata_image import MetadataImage
 
 
@@ -18,7 +18,7 @@ class ResolvedRegex(NamedTuple):
     wall_ms: int
 
     @classmethod
-    def of(cls, expression: TopicExpression, image: MetadataImage, now: Now) -> ResolvedRegex:
-        """Match an expression against all topics there are."""
-        topics = frozenset(name for name in image.topics if expression.matches(name))
+    def of(cls, expression: TopicExpression, image: MetadataImage, now: Now, effort: Effort) -> ResolvedRegex:
+        """Match an expression against all topics there are; raise `TakesTooLong` if that is too much."""
+        topics = frozenset(name for name in image.topics if expression.matches(name, effort))
         return cls(topics, image.offset, now.wall_ms)

@@ -18,15 +18,21 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kcli.broker.coordinator.re2_nodes import Characters, Choice, Node, Position, Repeat, Sequence
-from kcli.broker.coordinator.re2_parser import InvalidExpression, parse
-from kcli.broker.coordinator.topic_characters import ALPHABET, WORD
+from kcli.protocol.re2_nodes import Characters, Choice, Node, Position, Repeat, Sequence
+from kcli.protocol.re2_parser import InvalidExpression, parse
+from kcli.protocol.topic_characters import ALPHABET, WORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+LONGEST = 10_000
+"""Longer texts are refused before they are read."""
+
 MOST_STEPS = 10_000
 """Longer programs are refused: an expression that repeats much makes one step of every copy."""
+
+MOST_STEPS_LOOKED_AT = 100_000
+"""What one event may spend on matching, about 25 ms; few expressions take a hundredth of it."""
 
 REMEMBERED = 5_000
 """So many transitions are remembered of one expression; then it starts anew."""
@@ -44,6 +50,23 @@ class _Split:
 
 _MATCH = None
 _Step = Characters | Position | _Split | None
+
+
+class TakesTooLong(InvalidExpression):
+    """Matching took more steps than one event has for it; what was worked out is remembered."""
+
+
+class Effort:
+    """How many steps an event may still look at to work out transitions: the one event loop serves all."""
+
+    def __init__(self, steps: int = MOST_STEPS_LOOKED_AT) -> None:
+        self.left = steps
+
+    def spend(self, steps: int) -> None:
+        """Take steps off; raise `TakesTooLong` when there are none left."""
+        if self.left < 0:
+            raise TakesTooLong("it takes too many steps to match")
+        self.left -= steps
 
 
 class _State:
@@ -67,7 +90,10 @@ class TopicExpression:
 
     def __init__(self, text: str) -> None:
         """Raise `InvalidExpression` for what RE2 refuses, or what grows too large."""
+        if len(text) > LONGEST:
+            raise InvalidExpression("the expression is too large")
         self._program: list[_Step] = []
+        self._written = 0
         self._write(parse(text))
         self._program.append(_MATCH)
         self._alike = _alike(self._program)
@@ -75,25 +101,28 @@ class TopicExpression:
         self._remembered = 0
         self._start = _State(frozenset({0}), "")
 
-    def matches(self, topic: str) -> bool:
-        """True if the whole name matches."""
+    def matches(self, topic: str, effort: Effort) -> bool:
+        """True if the whole name matches; raise `TakesTooLong` when the effort is spent."""
         state = self._start
         for character in topic.translate(self._alike):
-            state = state.following.get(character) or self._advance(state, character)
+            state = state.following.get(character) or self._advance(state, character, effort)
             if not state.steps:
                 return False
         if state.ends is None:
             reachable = self._reachable(state, following="")
+            effort.spend(len(reachable))
             state.ends = any(self._program[step] is _MATCH for step in reachable)
         return state.ends
 
     # --- matching ----------------------------------------------------------------------------------
 
-    def _advance(self, state: _State, character: str) -> _State:
+    def _advance(self, state: _State, character: str, effort: Effort) -> _State:
         bit = _BIT.get(character, 0)
         last = "w" if bit & WORD else "-"
         steps = set()
-        for step in self._reachable(state, following=last):
+        reachable = self._reachable(state, following=last)
+        effort.spend(len(reachable))
+        for step in reachable:
             what = self._program[step]
             if isinstance(what, Characters) and what.bits & bit:
                 steps.add(step + 1)
@@ -128,6 +157,10 @@ class TopicExpression:
     # --- writing the program -----------------------------------------------------------------------
 
     def _write(self, node: Node) -> None:
+        # Not the steps alone count: what matches nothing makes none, however often it is repeated.
+        self._written += 1
+        if self._written > 2 * MOST_STEPS:
+            raise InvalidExpression("the expression is too large")
         match node:
             case Characters() | Position():
                 self._emit(node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
@@ -480,6 +481,38 @@ def test_expressions_are_matched_again_when_the_interval_has_passed(world: Virtu
     world.now_ms += 600_000
     world.beat("a", 1)
     assert world.consumer_group().regexes["t.*"].topics == frozenset()
+
+
+COSTLY = "|".join(["(.*a.{200})"] * 40)
+"""Matches what has an `a` 201 characters before its end, which takes many steps to find out."""
+
+
+def costly_names(count: int) -> dict[str, int]:
+    random = Random(1)
+    return {"".join(random.choices("ab", k=249)): 1 for _ in range(count)}
+
+
+def test_an_expression_that_takes_too_long_is_refused(world: VirtualConsumers) -> None:
+    world.topics(**costly_names(10))
+    call = world.enter("a", subscribed_topic_regex=COSTLY)
+    assert call.error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert call.response.error_message.endswith("it takes too many steps to match")
+    assert not world.log
+    # Members that want something else are none the worse for it.
+    assert world.given(world.enter("b", subscribed_topic_regex="t")) == "t0 t1 t2 t3"
+    assert world.beat("b", 1, subscribed_topic_regex=COSTLY).error is ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert world.beat("b", 1).error is ErrorCode.NONE
+
+
+def test_what_an_expression_matched_stays_when_it_comes_to_take_too_long(world: VirtualConsumers) -> None:
+    # Not the text above: what was worked out of that one is remembered.
+    costly = COSTLY + "|t"
+    assert world.given(world.enter("a", subscribed_topic_regex=costly)) == "t0 t1 t2 t3"
+    world.topics(**costly_names(10))
+    call = world.beat("a", 1, subscribed_topic_names=["u"])
+    assert call.error is ErrorCode.NONE
+    assert world.consumer_group().regexes[costly].topics == {"t"}
+    assert world.given(world.enter("b", subscribed_topic_regex=costly)) is not None
 
 
 # --- static members ----------------------------------------------------------------------------------

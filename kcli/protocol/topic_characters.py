@@ -36,12 +36,28 @@ def where(holds: Callable[[str], bool], *, fold_case: bool = False) -> int:
     return sum(1 << index for index, character in enumerate(ALPHABET) if fits(character))
 
 
-@lru_cache(maxsize=1024)
+_EXACT = {character: 1 << index for index, character in enumerate(ALPHABET)}
+_FOLDED: dict[str, int] = {}
+for _each, _bit in _EXACT.items():
+    for _case in {_each.lower(), _each.upper(), _UNUSUAL_CASES.get(_each.lower(), _each)}:
+        _FOLDED[_case] = _FOLDED.get(_case, 0) | _bit
+
+
 def single(character: str, *, fold_case: bool = False) -> int:
     """Return the set of one character, with `fold_case` in either case; empty if topic names lack it."""
-    return where(lambda each: each == character, fold_case=fold_case)
+    return (_FOLDED if fold_case else _EXACT).get(character, 0)
 
 
+def between(low: str, high: str, *, fold_case: bool = False) -> int:
+    """Return the set of the characters from one to another, with `fold_case` in either case."""
+    bits = 0
+    for character, each in (_FOLDED if fold_case else _EXACT).items():
+        if low <= character <= high:
+            bits |= each
+    return bits
+
+
+@lru_cache(maxsize=1024)
 def either_case(bits: int) -> int:
     """Return a set with both cases of every letter in it."""
     return where(lambda each: each in INDEX and bool(bits >> INDEX[each] & 1), fold_case=True)

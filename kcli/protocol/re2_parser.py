@@ -15,17 +15,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from kcli.broker.coordinator.re2_nodes import Characters, Choice, Node, Position, Repeat, Sequence
-from kcli.broker.coordinator.topic_characters import (
+from kcli.errors import KcliError
+from kcli.protocol.re2_nodes import Characters, Choice, Node, Position, Repeat, Sequence
+from kcli.protocol.topic_characters import (
     ALL,
     PERL_CLASSES,
     POSIX_CLASSES,
     UNICODE_CLASSES,
+    between,
     either_case,
     single,
-    where,
 )
-from kcli.errors import KcliError
 
 MOST_REPEATS = 1000
 DEEPEST_NESTING = 200
@@ -43,7 +43,12 @@ _PLACES = {
 
 
 class InvalidExpression(KcliError):
-    """An expression that RE2 refuses, and why."""
+    """An expression that RE2 refuses. `description` says why, in the words of RE2/J, `piece` where."""
+
+    def __init__(self, description: str, piece: str = "") -> None:
+        super().__init__(f"{description}: `{piece}`" if piece else description)
+        self.description = description
+        self.piece = piece
 
 
 def parse(text: str) -> Node:
@@ -135,7 +140,9 @@ class _Parser:
                     self._group.fold_case = fold_case
                     return
             else:
-                raise InvalidExpression(f"invalid group: `{self._text[self._at : self._at + 4]}`")
+                raise InvalidExpression(
+                    "invalid or unsupported Perl syntax", self._text[self._at : self._at + 4]
+                )
         else:
             self._at += 1
         if len(self._stack) > DEEPEST_NESTING:
@@ -144,9 +151,9 @@ class _Parser:
 
     def _name(self, name: str) -> None:
         if not re.fullmatch("[0-9A-Za-z_]+", name):
-            raise InvalidExpression(f"invalid group name: `{name}`")
+            raise InvalidExpression("invalid named capture", name)
         if name in self._names:
-            raise InvalidExpression(f"duplicate group name: `{name}`")
+            raise InvalidExpression("duplicate capture group name", name)
         self._names.add(name)
 
     def _close(self) -> None:
@@ -171,22 +178,18 @@ class _Parser:
             most = least if counts[2] is None else None if counts[3] is None else int(counts[3])
             self._at = counts.end()
             if max(least, most or 0) > MOST_REPEATS or (most is not None and most < least):
-                raise InvalidExpression(f"invalid repeat count: `{counts[0]}`")
+                raise InvalidExpression("invalid repeat count", counts[0])
         else:
             least = int(self._text[start] == "+")
             most = 1 if self._text[start] == "?" else None
             self._at += 1
         self._at += self._text.startswith("?", self._at)
         if was_repeat:
-            raise InvalidExpression(f"invalid nested repetition operator: `{self._text[start : self._at]}`")
+            raise InvalidExpression("invalid nested repetition operator", self._text[start : self._at])
         if not self._group.parts:
-            raise InvalidExpression(f"missing argument to repetition operator: `{self._text[start]}`")
+            raise InvalidExpression("missing argument to repetition operator", self._text[start])
         part = self._group.parts[-1]
-        times = max(least, most or 0, 1) * _times(part)
-        if times > MOST_REPEATS:
-            raise InvalidExpression("invalid repeat count: nested repetitions multiply")
-        node = Repeat(part, least, most, times)
-        self._group.parts[-1] = node
+        self._group.parts[-1] = Repeat(part, least, most)
         self._group.after_repeat = True
 
     # --- backslashes -------------------------------------------------------------------------------
@@ -225,13 +228,13 @@ class _Parser:
             name, closed, _ = self._text[start + 3 :].partition("}")
             self._at = start + 4 + len(name)
             if not closed:
-                raise InvalidExpression(f"invalid character class range: `{self._text[start:]}`")
+                raise InvalidExpression("invalid character class range", self._text[start:])
         if name.startswith("^"):
             negated = not negated
             name = name[1:]
         bits = UNICODE_CLASSES.get(name)
         if bits is None:
-            raise InvalidExpression(f"invalid character class range: `{self._text[start : self._at]}`")
+            raise InvalidExpression("invalid character class range", self._text[start : self._at])
         if self._group.fold_case:
             bits = either_case(bits)
         return ALL & ~bits if negated else bits
@@ -253,13 +256,13 @@ class _Parser:
             return chr(int(digits[0], 8))
         if not (text.isascii() and text.isalnum()):
             return text
-        raise InvalidExpression(f"invalid escape sequence: `{self._text[start : self._at]}`")
+        raise InvalidExpression("invalid escape sequence", self._text[start : self._at])
 
     def _hexadecimal(self, start: int) -> str:
         digits = re.compile(r"\{([0-9A-Fa-f]+)\}|([0-9A-Fa-f]{2})").match(self._text, start + 2)
         code = int(digits[1] or digits[2], 16) if digits is not None else -1
         if digits is None or code > 0x10FFFF:
-            raise InvalidExpression(f"invalid escape sequence: `{self._text[start : start + 4]}`")
+            raise InvalidExpression("invalid escape sequence", self._text[start : start + 4])
         self._at = digits.end()
         return chr(code)
 
@@ -274,7 +277,7 @@ class _Parser:
         first = True
         while first or not self._text.startswith("]", self._at):
             if self._at >= len(self._text):
-                raise InvalidExpression(f"missing closing ]: `{self._text[start:]}`")
+                raise InvalidExpression("missing closing ]", self._text[start:])
             bits |= self._class_item()
             first = False
         self._at += 1
@@ -292,8 +295,10 @@ class _Parser:
                 self._at += 1
                 high = self._class_character()
             if high < low:
-                raise InvalidExpression(f"invalid character class range: `{self._text[start : self._at]}`")
-        return where(lambda each: low <= each <= high, fold_case=self._group.fold_case)
+                raise InvalidExpression("invalid character class range", self._text[start : self._at])
+        if low == high:
+            return single(low, fold_case=self._group.fold_case)
+        return between(low, high, fold_case=self._group.fold_case)
 
     def _class_character(self) -> str:
         if self._at >= len(self._text):
@@ -310,19 +315,7 @@ class _Parser:
         self._at = end
         bits = POSIX_CLASSES.get(name.removeprefix("^"))
         if bits is None:
-            raise InvalidExpression(f"invalid character class range: `{self._text[start:end]}`")
+            raise InvalidExpression("invalid character class range", self._text[start:end])
         if self._group.fold_case:
             bits = either_case(bits)
         return ALL & ~bits if name.startswith("^") else bits
-
-
-def _times(node: Node) -> int:
-    match node:
-        case Repeat():
-            return node.times
-        case Sequence():
-            return max(map(_times, node.parts), default=1)
-        case Choice():
-            return max(map(_times, node.options))
-        case _:
-            return 1

@@ -38,15 +38,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The same again, from `least` to `most` times; None: any number.
-
-    `times` is how often counted repetitions, this one and those inside it, write out what is innermost.
-    """
+    """The same again, from `least` to `most` times; None: any number."""
 
     part: Node
     least: int
     most: int | None
-    times: int = 1
 
 
 Node = Characters | Position | Sequence | Choice | Repeat
