@@ -13,6 +13,7 @@ the batch and is kept as a dead letter: the record's columns as they were, and a
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from kcli.errors import KcliError, UsageError
 from kcli.spark.columns.column_formats import Binary, ColumnFormat, FixedSize, Text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kcli.spark.job.options import FieldFormat, OnBadValue
 
@@ -132,8 +133,28 @@ def column_format(given: FieldFormat) -> ColumnFormat | None:
         case "double":
             return FixedSize(pa.float64(), ">f8")
         case "json":
-            return Text()
+            if given.schema is None:
+                return Text()
+            from kcli.spark.columns.json_values import JsonValues
+
+            return JsonValues(given.schema)
+        case "avro":
+            from kcli.spark.columns.avro_values import AvroValues
+
+            return AvroValues(given.schema or "")
     raise UsageError(
         f"no format has that name: {given.name}",
         hint="there are binary, string, int, long, double, json, avro and none",
     )
+
+
+def pinned(given: FieldFormat, topics: Iterable[str], side: str) -> FieldFormat:
+    """Return a format whose schema, if a registry is to give it, stands fast; `side` is `key` or `value`.
+
+    An export is planned with it, so that every task decodes alike. Raises `KcliError`.
+    """
+    if given.name != "avro" or given.schema is None:
+        return given
+    from kcli.spark.columns.avro_values import pin_schema
+
+    return replace(given, schema=pin_schema(given.schema, topics, side))

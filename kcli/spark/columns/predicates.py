@@ -43,12 +43,14 @@ def _expression(conjunct: Conjunct, schema: pa.Schema) -> pc.Expression:
     match conjunct:
         case Comparison(column, operator, value):
             type_ = _type(column, schema)
-            return _OPERATORS[operator](pc.field(*column), _literal(value, type_, column))
+            field = pc.field(*column)
+            found = _OPERATORS[operator](field, _literal(value, type_, column))
+            # To Spark, what is no number is greater than any.
+            return found | field.is_nan() if ">" in operator and pa.types.is_floating(type_) else found
         case In(column, values, negated):
             type_ = _type(column, schema)
             # Not `isin`: to that null is a value, here it makes the answer unknown.
-            field = pc.field(*column)
-            parts = [field == _literal(value, type_, column) for value in values]
+            parts = [pc.field(*column) == _literal(value, type_, column) for value in values]
             found = reduce(lambda left, right: left | right, parts)
             return ~found if negated else found
         case IsNull(column, negated):
