@@ -36,8 +36,9 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSess
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
-    """A running broker."""
-    running = KcliBroker(tmp_path_factory.mktemp("broker"))
+    """A running broker; readers of its directory know soon how much of it counts."""
+    settings = {"replica.high.watermark.checkpoint.interval.ms": "100"}
+    running = KcliBroker(tmp_path_factory.mktemp("broker"), settings=settings)
     try:
         yield running.start()
     finally:
