@@ -74,12 +74,14 @@ def export(choices: ExportChoices) -> Result:
     from kcli.commands.export_request import export_options, follow_options
     from kcli.spark.job.export_run import run_export
     from kcli.spark.job.follow import follow_export
+    from kcli.spark.job.preparation import prepared
 
     check_combination(choices)
     options = export_options(choices)
     target = target_of(choices)
     with ExitStack() as stack:
         source = stack.enter_context(closing(open_source(choices.source)))
+        options = prepared(source, target, options, may_be_nothing=choices.follow.follow)
         engine = stack.enter_context(open_engine(choices, options))
         progress = stack.enter_context(work_progress("exporting"))
         if choices.follow.follow:
@@ -97,11 +99,13 @@ def dry_run(choices: ExportChoices) -> Result:
     from kcli.commands.export_parts import check_combination, open_source, slots_of
     from kcli.commands.export_request import export_options
     from kcli.spark.job.dry_run import plan_export
+    from kcli.spark.job.preparation import prepared
 
     check_combination(choices)
     options = export_options(choices)
     target = target_of(choices)
     with closing(open_source(choices.source)) as source:
+        options = prepared(source, target, options)
         plan = plan_export(source, target, options, slots=slots_of(choices.engine))
     for gap in plan.gaps:
         note(f"warning: {gap.topic}-{gap.partition}: offsets {gap.start} to {gap.end}: {gap.reason}")
@@ -130,9 +134,14 @@ def verify(choices: ExportChoices) -> Result:
 def repair(choices: ExportChoices) -> Result:
     """Make the commit log again."""
     from kcli.commands.export_target_view import Repaired
+    from kcli.spark.job.listing import list_export
     from kcli.spark.job.repair import repair_export
 
-    return Repaired(repair_export(target_of(choices)))
+    target = target_of(choices)
+    repaired = repair_export(target)
+    if repaired.commit is None:
+        list_export(target)  # which refuses what is no export
+    return Repaired(repaired)
 
 
 def target_of(choices: ExportChoices) -> Target:

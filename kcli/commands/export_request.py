@@ -199,7 +199,10 @@ def field_format(kind: Format, schema: str | None, name: str) -> FieldFormat:
         schema = schema_text(schema, name)
     chosen = FieldFormat(str(kind), schema)
     if schema is None or not schema.startswith(REGISTRY):
-        column_format(chosen)
+        try:
+            column_format(chosen)
+        except UsageError as error:
+            raise UsageError(f"`--{name}-schema`: {error.message}", hint=error.hint) from error
     return chosen
 
 

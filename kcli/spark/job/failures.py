@@ -117,7 +117,7 @@ def is_passing(error: BaseException) -> bool:
 
 def is_final(error: BaseException) -> bool:
     """Return whether the plan cannot be finished as it was made: its data will not get better."""
-    return kind_of(error) in (FailureKind.CORRUPTION, FailureKind.BAD_VALUE)
+    return kind_of(error) in (FailureKind.CORRUPTION, FailureKind.BAD_VALUE, FailureKind.USAGE)
 
 
 def portable(error: Exception) -> Exception:
