@@ -64,7 +64,7 @@ def last_stable_offset(segments: Sequence[Segment], log_start: int, end: int) ->
     state = OpenTransactions()
     start = max(_load_snapshot(segments, state, log_start, end), log_start)
     for head, file in heads_from(segments, start):
-        if head.last_offset >= end:
+        if head.first_offset >= end:
             break
         if head.last_offset >= start:
             state.see(head, file)

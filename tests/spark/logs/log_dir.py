@@ -113,11 +113,12 @@ def rows_of(batches: Iterable[Any]) -> list[Row]:
     rows = []
     for batch in batches:
         assert batch.schema.names == list(COLUMNS)
-        for row in batch.to_pylist():
+        times_us = batch.column("timestamp").cast("int64").to_pylist()
+        for row, time_us in zip(batch.to_pylist(), times_us, strict=True):
             assert (row["topic"], row["partition"]) == ORDERS
             headers = tuple((one["key"], one["value"]) for one in row["headers"] or ())
-            time = int(row["timestamp"].timestamp() * 1000 + 0.5) if row["timestamp"] else -1
-            rows.append((row["offset"], time, row["timestampType"], row["key"], row["value"], headers))
+            kind = row["timestampType"]
+            rows.append((row["offset"], time_us // 1000, kind, row["key"], row["value"], headers))
     return rows
 
 
