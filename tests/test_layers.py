@@ -102,6 +102,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         for module in (
             *(
                 "batches",
+                "columns",
                 "complaints",
                 "control",
                 "coordinators",
@@ -112,10 +113,9 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
                 "facts",
             ),
             "files",
-            *("filters", "indexes", "json", "log", "log_reader", "options", "output", "pool", "ranges"),
-            "records",
-            "repair",
-            *("run", "segment", "small_files", "summary", "summary_view", "table", "text", "view"),
+            *("filters", "indexes", "json", "json_lines", "log", "log_reader", "options", "output"),
+            *("range_records", "ranges", "records", "repair"),
+            *("run", "segment", "small_files", "summary", "summary_view", "table", "text", "view", "views"),
         )
     },
     **{

@@ -34,7 +34,10 @@ _FLAGS, _TIMES, _CODECS = zip(
     *(
         (
             b" isTransactional: %b isControl: %b"
-            % (b"true" if bits & TRANSACTIONAL_BIT else b"false", b"true" if bits & CONTROL_BIT else b"false"),
+            % (
+                b"true" if bits & TRANSACTIONAL_BIT else b"false",
+                b"true" if bits & CONTROL_BIT else b"false",
+            ),
             b" LogAppendTime: " if bits & TIMESTAMP_TYPE_BIT else b" CreateTime: ",
             CODEC_NAMES[bits & CODEC_MASK].encode("ascii"),
         )

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
+from kcli.commands.dump_columns import moment
 from kcli.commands.dump_damage import counted
-from kcli.commands.dump_table import moment
 
 if TYPE_CHECKING:
     from kcli.commands.dump_summary import LogSummary

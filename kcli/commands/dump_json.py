@@ -18,36 +18,47 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from kcli.commands.dump_batches import CODEC_NAMES
 from kcli.commands.dump_control import control_document
 from kcli.commands.dump_damage import damage_fields
 from kcli.commands.dump_decoders import text_or_base64
 from kcli.commands.dump_entries import records_of
+from kcli.commands.dump_json_lines import record_line
 from kcli.commands.dump_records import TIMESTAMP_NAMES
-from kcli.commands.dump_batches import CODEC_NAMES
-from kcli.commands.dump_view import OptionalLong
+from kcli.commands.dump_view import UNKNOWN_OFFSET, Layout, OptionalLong
+from kcli.commands.output import OutputFormat
+from kcli.protocol.record import NO_OFFSET
 from kcli.protocol.record_batch import RecordBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kcli.commands.dump_entries import DumpedRecord
     from kcli.commands.dump_files import DumpFile
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_output import DumpOutput
     from kcli.commands.dump_view import Row
+    from kcli.protocol.record import Buffer
     from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry
 
 
+LINES_CHARACTERS = 64 * 1024
+
+
 class JsonDump:
     """Prints a dump as JSON."""
+
+    form = OutputFormat.JSON
 
     def __init__(self, output: DumpOutput, options: DumpOptions) -> None:
         self._output = output
         self._options = options
         self._file: DumpFile
-        self._last_offset: int | None = None
+        self._last_offset = NO_OFFSET
+        self._on_first: Callable[[int], None] | None = None
+        self._is_plain = options.decoder.is_plain and not options.skips_metadata
         self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
     def _print(self, type: str, fields: dict[str, object]) -> None:
@@ -56,7 +67,7 @@ class JsonDump:
     def file_begins(self, file: DumpFile) -> None:
         """Print what file it is."""
         self._file = file
-        self._last_offset = None
+        self._last_offset = NO_OFFSET
         fields: dict[str, object] = {"path": file.path, "kind": file.kind.value}
         if file.offset is not None:
             fields["offset"] = file.offset
@@ -67,6 +78,44 @@ class JsonDump:
 
     def log_begins(self, file: DumpFile) -> None:
         """Print nothing: the file's object has it all."""
+
+    @property
+    def last_record_offset(self) -> int:
+        """The offset of the record that came last."""
+        return max(self._last_offset, NO_OFFSET)
+
+    def resume(self, file: DumpFile, last_record_offset: int) -> None:
+        """Go on in the middle of a file, behind that record."""
+        self._file = file
+        self._last_offset = last_record_offset
+
+    def begin_ranges(self, file: DumpFile) -> Layout:
+        """Print nothing more."""
+        return Layout()
+
+    def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
+        """Make a part of a file."""
+        self.resume(file, UNKNOWN_OFFSET)
+        self._on_first = on_first
+
+    def follow(self, offset: int) -> None:
+        """Tell of records that are missing before the one that comes next."""
+        last, self._last_offset = self._last_offset, offset
+        if last == UNKNOWN_OFFSET and self._on_first is not None:
+            self._on_first(offset)
+        elif last not in (NO_OFFSET, offset - 1) and self._options.filter.is_empty:
+            self._print("offset_gap", {"after": last, "next": offset})
+
+    def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Print nothing: they stand where they belong."""
+
+    def print(self, data: Buffer) -> None:
+        """Print what another process has made of a part of the file."""
+        self._output.write(data)
+
+    def flush(self) -> None:
+        """Write out what was collected."""
+        self._output.flush()
 
     def batches(self, run: BatchRun) -> None:
         """Print batches."""
@@ -79,16 +128,34 @@ class JsonDump:
 
     def records(self, batch: Batch) -> None:
         """Print all records."""
-        self.some_records(batch, records_of(batch))
+        if self._is_plain and isinstance(batch, RecordBatch) and not batch.is_control:
+            self._print_lines(batch)
+        else:
+            self.some_records(batch, records_of(batch))
+
+    def _print_lines(self, batch: RecordBatch) -> None:
+        """Print the records of a batch that needs no decoding."""
+        kind, with_contents = TIMESTAMP_NAMES[batch.timestamp_type], self._options.prints_contents
+        lines: list[str] = []
+        characters = 0
+        try:
+            for record in batch.records():
+                if record.offset != self._last_offset + 1 or characters > LINES_CHARACTERS:
+                    self._output.write("".join(lines).encode())
+                    lines.clear()
+                    characters = 0
+                    self.follow(record.offset)
+                self._last_offset = record.offset
+                line = record_line(record, kind, with_contents)
+                characters += len(line)
+                lines.append(line)
+        finally:
+            self._output.write("".join(lines).encode())
 
     def some_records(self, batch: Batch, records: Iterable[DumpedRecord]) -> None:
         """Print records."""
-        reports_gaps = self._options.filter.is_empty
         for record in records:
-            last = self._last_offset
-            if reports_gaps and last is not None and record.offset != last + 1:
-                self._print("offset_gap", {"after": last, "next": record.offset})
-            self._last_offset = record.offset
+            self.follow(record.offset)
             self._print("record", self._record_fields(record, batch))
 
     def _record_fields(self, record: DumpedRecord, batch: Batch) -> dict[str, object]:

@@ -12,12 +12,9 @@ from kcli.commands.runner import command
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_decoders import Decoder
     from kcli.commands.dump_files import Selection
     from kcli.commands.dump_filters import Filter
-    from kcli.commands.dump_options import DumpOptions
-    from kcli.commands.dump_view import DumpView
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -229,6 +226,8 @@ def dump_log(
     )
     selection = make_selection(topic or (), partition or (), kind or ())
     if repair is None:
+        from kcli.commands.dump_run import dump
+
         dump(chosen, selection, options, output, is_summary=summary)
         return None
     if summary:
@@ -236,28 +235,6 @@ def dump_log(
     from kcli.commands.dump_repair import repair_logs
 
     return repair_logs(chosen, repair, selection, carves=continue_, is_deep=deep_iteration)
-
-
-def dump(
-    paths: Sequence[str],
-    selection: Selection,
-    options: DumpOptions,
-    output: OutputFormat | None,
-    *,
-    is_summary: bool,
-) -> None:
-    """Dump what the paths stand for; raise what was wrong when all is done."""
-    from kcli.commands.dump_complaints import Complaints
-    from kcli.commands.dump_files import find_files
-    from kcli.commands.dump_run import DumpRun
-
-    found = list(find_files(paths, selection))
-    complaints = Complaints()
-    run = DumpRun(options, make_view(options, complaints, output, is_summary=is_summary), complaints)
-    run.run(found)
-    failures = run.result()
-    if failures:
-        raise ExceptionGroup("dump-log", failures)
 
 
 def make_selection(topics: Sequence[str], partitions: Sequence[int], kinds: Sequence[str]) -> Selection:
@@ -311,28 +288,3 @@ def make_filter(
         control_only,
         transactional_only,
     )
-
-
-def make_view(
-    options: DumpOptions, complaints: Complaints, output: OutputFormat | None, *, is_summary: bool
-) -> DumpView:
-    """Return the form of the dump that was asked for."""
-    from kcli.commands.dump_output import DumpOutput
-    from kcli.commands.output import chosen_format
-
-    form = chosen_format(output)
-    if is_summary:
-        from kcli.commands.dump_summary_view import SummaryDump
-
-        return SummaryDump(DumpOutput(), form)
-    if form is OutputFormat.JSON:
-        from kcli.commands.dump_json import JsonDump
-
-        return JsonDump(DumpOutput(), options)
-    if form is OutputFormat.TABLE:
-        from kcli.commands.dump_table import TableDump
-
-        return TableDump(DumpOutput(), options, complaints)
-    from kcli.commands.dump_text import TextDump
-
-    return TextDump(DumpOutput(), options, complaints)

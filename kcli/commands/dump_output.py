@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
+
+if TYPE_CHECKING:
+    from kcli.protocol.record import Buffer
 
 FLUSH_BYTES = 64 * 1024
 
@@ -23,14 +26,14 @@ class DumpOutput:
 
     def __init__(self, stream: BinaryIO | None = None) -> None:
         self._stream = sys.stdout.buffer if stream is None else stream
-        self._parts: list[bytes] = []
+        self._parts: list[Buffer] = []
         self._size = 0
 
     def line(self, text: str) -> None:
         """Print a line; parts of a path that are no text come out as the bytes they were."""
         self.write(f"{text}\n".encode(errors="surrogateescape"))
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: Buffer) -> None:
         """Print bytes."""
         self._parts.append(data)
         self._size += len(data)

@@ -1,49 +1,85 @@
-"""Dumping a long log by ranges in several processes: the same text, sooner.
+"""Dumping a long log by ranges in several processes: the same output, sooner.
 
 The log is cut where a batch begins, searched for every `RANGE_BYTES` by its looks and its checksum. A batch
 that is found inside of a record is no harm: a range is sound only if its batches end exactly where the next
-range begins, so that all beginnings follow from that of the file. At the first range that is not, and for the
-last bytes of the file, the dump goes on in this process.
+range begins, so that all beginnings follow from that of the file. At the first range that is not, what comes
+before its first problem is printed, and from there on the dump goes on in this process.
+
+What a process says of a range: a `RangeStart`, pieces of output, a `FirstRecord` where in it the first record
+stands, the offsets that do not follow on each other, an array of pairs, and a `RangeEnd`.
 """
 
 from __future__ import annotations
 
-import io
 import os
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.dump_batches import BatchLines, Shown, prints_only_batches
-from kcli.commands.dump_complaints import MOST_PAIRS, Complaints
+from kcli.commands.dump_batches import run_lines
 from kcli.commands.dump_files import DumpFile, FileKind
-from kcli.commands.dump_output import FLUSH_BYTES, DumpOutput
-from kcli.commands.dump_pool import FrameWriter, Range, RangeEnd, RangePool, processors
-from kcli.commands.dump_segment import SegmentDump
-from kcli.commands.dump_text import TextDump
-from kcli.protocol.record import CorruptRecord
-from kcli.storage.batch_scan import MAX_RELATIVE_OFFSET, ScannedEntry, scan
-from kcli.storage.entry_search import EntrySearch
+from kcli.commands.output import OutputFormat
+from kcli.commands.worker_pool import MESSAGE_BYTES, Send, WorkerPool, processors
+from kcli.protocol.record_batch_header import LOG_OVERHEAD
+from kcli.storage.batch_run import MAX_RELATIVE_OFFSET, BatchReader
 from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from kcli.commands.dump_options import DumpOptions
+    from kcli.commands.dump_view import Layout, RangedView
     from kcli.commands.progress import Advance
 
 LONG_BYTES = 32 * 1024 * 1024
 """From how many bytes on a log is worth it."""
 RANGE_BYTES = 4 * 1024 * 1024
-BATCHES_RANGE_BYTES = 16 * 1024 * 1024
+BATCHES_RANGE_BYTES = 32 * 1024 * 1024
 """Where batches alone are printed, which is little."""
-MOST_HELD_BYTES = 16 * 1024 * 1024
-"""How much text a process makes before it gives it back; at the beginning of a file, where someone waits for
-it, less."""
-
-BEFORE_ALL = -2
-"""The offset before a range: which one it was is not known."""
 
 
-def range_pool(files: Sequence[DumpFile], options: DumpOptions) -> RangePool | None:
+class Range(NamedTuple):
+    """Bytes of the file with that number, from the beginning of a batch to that of a later one."""
+
+    file: int
+    start: int
+    end: int
+    layout: Layout
+
+
+class RangeStart(NamedTuple):
+    """The offset of the first batch, how many offsets it has, and the offset behind it, None if none is."""
+
+    offset: int
+    span: int
+    following: int | None
+
+    def follows_on(self, expected: int) -> bool:
+        """Whether it can come where another offset is expected: see `BatchReader.is_out_of_line`."""
+        if self.offset <= expected or not self.span:
+            return self.offset >= expected
+        return self.following != expected + self.span
+
+
+class FirstRecord(NamedTuple):
+    """The offset of the first record that is shown; what is shown before it came before."""
+
+    offset: int
+
+
+class RangeEnd(NamedTuple):
+    """What is known of a range: the last offset of a batch, -1 without one, and where the next one begins.
+
+    And the last offset of a record, -1 without one; how many values could not be decoded; and whether nothing
+    was wrong up to the end of the range.
+    """
+
+    last_offset: int
+    next_position: int
+    last_record_offset: int
+    failures: int
+    is_sound: bool
+
+
+def range_pool(files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat) -> WorkerPool | None:
     """Return processes that dump ranges of these files, None if there is nothing to gain."""
     if options.max_bytes is not None or options.continues:
         return None
@@ -51,10 +87,20 @@ def range_pool(files: Sequence[DumpFile], options: DumpOptions) -> RangePool | N
     if count < 2 or not any(is_long(file) for file in files):
         return None
 
-    def work(wanted: Range, frames: FrameWriter) -> None:
-        RangeDump(files[wanted.file], options).run(wanted, frames)
+    def work(wanted: Range, send: Send) -> None:
+        if has_batch_lines(options, form):
+            dump_batches(files[wanted.file], wanted, send)
+        else:
+            from kcli.commands.dump_range_records import RangeRecords
 
-    return RangePool(work, count)
+            RangeRecords(files[wanted.file], options, form, send).run(wanted)
+
+    return WorkerPool(work, count)
+
+
+def has_batch_lines(options: DumpOptions, form: OutputFormat) -> bool:
+    """Whether a dump is one of batches alone, in text."""
+    return options.shows_only_batches and form is OutputFormat.TEXT
 
 
 def is_long(file: DumpFile) -> bool:
@@ -65,11 +111,10 @@ def is_long(file: DumpFile) -> bool:
         return False
 
 
-def ranges_of(number: int, file: DumpFile, size: int, each: int) -> Iterator[Range]:
-    """Yield ranges of so many bytes from the beginning of a log on; the last ones belong to none.
+def boundaries(file: DumpFile, size: int, each: int) -> Iterator[tuple[int, int]]:
+    """Yield beginning and end of ranges of about so many bytes of a log. Raises `OSError`."""
+    from kcli.storage.entry_search import EntrySearch
 
-    Raises `OSError`.
-    """
     assert file.offset is not None
     with SegmentFile(file.path) as segment:
         search = EntrySearch(segment, file.offset + MAX_RELATIVE_OFFSET)
@@ -77,117 +122,53 @@ def ranges_of(number: int, file: DumpFile, size: int, each: int) -> Iterator[Ran
         while start + 2 * each < size:
             found = search.next_entry(start + each, file.offset, start + 2 * each)
             if found is None:
-                return
-            yield Range(number, start, found.position)
+                break
+            yield start, found.position
             start = found.position
+        yield start, size
 
 
-class RangeDump:
-    """Dumps a range in a process of its own."""
-
-    def __init__(self, file: DumpFile, options: DumpOptions) -> None:
-        self._file = file
-        self._options = options
-        self._sink = io.BytesIO()
-        self._gaps = GapCollector()
-        self._view = TextDump(DumpOutput(self._sink), options, self._gaps)
-
-    def run(self, wanted: Range, frames: FrameWriter) -> None:
-        """Give the text of a range, up to where something is wrong with it."""
-        if prints_only_batches(self._options):
-            self._run_batches(wanted, frames)
-        else:
-            self._run_entries(wanted, frames)
-
-    def _run_batches(self, wanted: Range, frames: FrameWriter) -> None:
-        assert self._file.offset is not None
-        lines = BatchLines(self._file.path, self._file.offset, Shown(next_position=wanted.start))
-        try:
-            text = b"".join(lines.run(wanted.end))
-        except OSError:
-            text = b""
-        if text:
-            frames.first_offset(lines.first_offset)
-            frames.data(text)
-        is_sound = lines.shown.next_position == wanted.end
-        frames.end(RangeEnd(*lines.shown, -1, 0, is_sound))
-
-    def _run_entries(self, wanted: Range, frames: FrameWriter) -> None:
-        shown = Shown(next_position=wanted.start)
-        most_held = MOST_HELD_BYTES if wanted.start else FLUSH_BYTES
-        self._options.decoder.failures = 0
-        self._view.resume(self._file, BEFORE_ALL)
-        is_sound = False
-        try:
-            for item in scan(self._file.path, start=wanted.start, segment_base=self._file.offset):
-                if not isinstance(item, ScannedEntry) or not item.is_whole or item.damages:
-                    break
-                if item.position >= wanted.end:
-                    is_sound = item.position == wanted.end
-                    break
-                if shown.last_position < 0:
-                    frames.first_offset(item.first_offset)
-                self._show(item)
-                shown = Shown(item.position, item.last_offset, item.end)
-                if self._sink.tell() >= most_held:
-                    frames.data(self._take())
-        except (CorruptRecord, OSError):
-            is_sound = False
-        frames.data(self._take())
-        frames.gaps(self._gaps.take())
-        failures = self._options.decoder.failures
-        frames.end(RangeEnd(*shown, self._view.last_record_offset, failures, is_sound))
-
-    def _show(self, entry: ScannedEntry) -> None:
-        """Print a batch, or nothing of it: its first records are worth nothing without what is wrong then."""
-        self._view.flush()
-        before = self._sink.tell(), self._view.last_record_offset, len(self._gaps.pairs)
-        try:
-            SegmentDump(self._file, self._options, self._view).show(entry)
-            self._view.flush()
-        except CorruptRecord:
-            self._view.flush()
-            self._sink.seek(before[0])
-            self._sink.truncate()
-            self._view.resume(self._file, before[1])
-            del self._gaps.pairs[before[2] :]
-            raise
-
-    def _take(self) -> bytes:
-        self._view.flush()
-        data = self._sink.getvalue()
-        self._sink.seek(0)
-        self._sink.truncate()
-        return data
-
-
-class GapCollector(Complaints):
-    """Keeps the offsets that do not follow on each other as numbers, to be sent elsewhere."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pairs: array[int] = array("q")
-
-    def gaps(self, path: str, pairs: Iterable[tuple[int, int]]) -> None:
-        """Keep pairs, but not endlessly many."""
-        if len(self.pairs) < 2 * MOST_PAIRS:
-            for pair in pairs:
-                self.pairs.extend(pair)
-
-    def take(self) -> array[int]:
-        """Return the pairs and forget them."""
-        pairs, self.pairs = self.pairs, array("q")
-        return pairs
+def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
+    """Send the lines of the batches of a range."""
+    assert file.offset is not None
+    last_offset, position = -1, wanted.start
+    text = bytearray()
+    try:
+        with SegmentFile(file.path) as segment:
+            reader = BatchReader(
+                segment,
+                position=position,
+                expected=-1 if position else file.offset,
+                highest=file.offset + MAX_RELATIVE_OFFSET,
+            )
+            for run in reader.runs(wanted.end):
+                if last_offset < 0:
+                    behind = run.starts[0] + LOG_OVERHEAD + run.lengths[0]
+                    send(RangeStart(run.base_offsets[0], run.deltas[0] + 1, reader.offset_at(behind)))
+                text += run_lines(run)
+                last_offset, position = run.last_offsets[-1], run.end
+                if len(text) > MESSAGE_BYTES:
+                    send(text)
+                    text.clear()
+    except OSError:
+        pass  # who goes on from there meets it too
+    send(text)
+    send(RangeEnd(last_offset, position, -1, 0, position == wanted.end))
 
 
 class RangedDump:
-    """Dumps a long log by way of a pool, as far as it is sound."""
+    """Dumps long logs by way of a pool, as far as they are sound."""
 
-    def __init__(self, pool: RangePool, view: TextDump, options: DumpOptions, complaints: Complaints) -> None:
+    def __init__(
+        self, pool: WorkerPool, view: RangedView, options: DumpOptions, files: Sequence[DumpFile]
+    ) -> None:
         self._pool = pool
         self._view = view
         self._options = options
-        self._complaints = complaints
+        self._files = files
+        self._range_bytes = RANGE_BYTES
+        if has_batch_lines(options, view.form):
+            self._range_bytes = BATCHES_RANGE_BYTES
         self._given = 0
         self._taken = 0
 
@@ -195,62 +176,63 @@ class RangedDump:
         """Whether a file is worth it."""
         return is_long(file)
 
-    def run(self, number: int, file: DumpFile, advance: Advance) -> Shown:
-        """Print what is sound; return how far that is. Raises `OSError`."""
-        each = BATCHES_RANGE_BYTES if prints_only_batches(self._options) else RANGE_BYTES
-        ranges = ranges_of(number, file, os.stat(file.path).st_size, each)
+    def run(self, file: DumpFile, advance: Advance) -> RangeEnd:
+        """Print what is sound; return how far that is. Raises `OSError` and `WorkerGone`."""
+        last = RangeEnd(-1, 0, -1, 0, True)
+        layout = self._view.begin_ranges(file)
+        if layout is None:
+            return last._replace(is_sound=False)
+        number, size = self._files.index(file), os.stat(file.path).st_size
+        ranges = (Range(number, *each, layout) for each in boundaries(file, size, self._range_bytes))
         pending: list[Range] = []
-        last = RangeEnd(*Shown(), -1, 0, True)
         while True:
-            while len(pending) < self._pool.capacity and (following := next(ranges, None)) is not None:
+            while len(pending) < 2 * self._pool.count and (following := next(ranges, None)) is not None:
+                self._give(following)
                 pending.append(following)
-                self._pool.give(self._given, following)
-                self._given += 1
-            if not pending:
-                return Shown(*last[:3])
+            if not pending or not last.is_sound:
+                break
             wanted = pending.pop(0)
-            end = self._take(file, last)
-            if end is not None and end.last_position >= 0:
-                last = end
-                self._view.resume(file, end.last_record_offset)
-                advance(wanted.end - wanted.start)
-            if end is None or not end.is_sound:
-                for _ in pending:
-                    self._discard()
-                return Shown(*last[:3])
+            last = self._take(file, last)
+            advance(last.next_position - wanted.start)
+        for _ in pending:
+            self._discard()
+        return last
 
-    def _take(self, file: DumpFile, last: RangeEnd) -> RangeEnd | None:
-        """Print the text of the next range; None, and nothing printed, if it does not follow on the last."""
-        follows = True
-        for frame in self._pool.take(self._next_number()):
-            if isinstance(frame, int):
-                follows = frame > last.last_offset
-            elif isinstance(frame, bytes):
-                if follows:
-                    self._view.print(frame)
-            elif isinstance(frame, array):
-                if follows:
-                    self._complain(file, frame, last)
-            else:
-                self._options.decoder.failures += frame.failures if follows else 0
-                end = frame
-        if end.last_record_offset < 0:
-            end = end._replace(last_record_offset=last.last_record_offset)
-        return end if follows else None
-
-    def _complain(self, file: DumpFile, numbers: array[int], last: RangeEnd) -> None:
-        pairs = list(zip(numbers[0::2], numbers[1::2], strict=True))
-        if pairs and pairs[0][0] == BEFORE_ALL:
-            pairs[0] = last.last_record_offset, pairs[0][1]
-            if pairs[0][1] == pairs[0][0] + 1:
-                del pairs[0]
-        if self._options.filter.is_empty:
-            self._complaints.gaps(file.path, pairs)
+    def _take(self, file: DumpFile, last: RangeEnd) -> RangeEnd:
+        """Print the next range; nothing of it, if it does not follow on the last."""
+        view, follows = self._view, True
+        while True:
+            match message := self._receive():
+                case RangeStart():
+                    follows = last.last_offset < 0 or message.follows_on(last.last_offset + 1)
+                case RangeEnd():
+                    break
+                case _ if not follows:
+                    continue
+                case FirstRecord():
+                    view.follow(message.offset)
+                case bytearray():
+                    view.print(message)
+                case array():
+                    view.gaps(zip(message[0::2], message[1::2], strict=True))
+        self._taken += 1
+        if not follows:
+            return last._replace(is_sound=False)
+        self._options.decoder.failures += message.failures
+        if message.last_offset < 0:
+            return message._replace(last_offset=last.last_offset)
+        if message.last_record_offset >= 0:
+            view.resume(file, message.last_record_offset)
+        return message
 
     def _discard(self) -> None:
-        for _ in self._pool.take(self._next_number()):
+        while not isinstance(self._receive(), RangeEnd):
             pass
-
-    def _next_number(self) -> int:
         self._taken += 1
-        return self._taken - 1
+
+    def _give(self, wanted: Range) -> None:
+        self._pool.give(self._given % self._pool.count, wanted)
+        self._given += 1
+
+    def _receive(self) -> object:
+        return self._pool.receive(self._taken % self._pool.count)

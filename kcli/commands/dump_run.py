@@ -9,20 +9,22 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump_batches import BatchLines, Shown, prints_only_batches
-from kcli.commands.dump_damage import counted
-from kcli.commands.dump_files import DumpFile, FileKind
-from kcli.commands.dump_output import OutputLost
-from kcli.commands.dump_text import TextDump
-from kcli.commands.progress import Advance, progress_bar
+from kcli.commands.dump_complaints import Complaints
+from kcli.commands.dump_files import DumpFile, FileKind, find_files
+from kcli.commands.dump_output import DumpOutput, OutputLost
+from kcli.commands.dump_views import ranged_view, summary_view
+from kcli.commands.output import chosen_format
+from kcli.commands.progress import progress_bar
 from kcli.errors import ChecksFailed, KcliError
 from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
-    from kcli.commands.dump_complaints import Complaints
+    from kcli.commands.dump_files import Selection
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_ranges import RangedDump
-    from kcli.commands.dump_view import DumpView
+    from kcli.commands.dump_view import DumpView, RangedView
+    from kcli.commands.output import OutputFormat
+    from kcli.commands.progress import Advance
 
 LONG_BYTES = 32 * 1024 * 1024
 """From how many bytes on there is a progress bar, and more than one process."""
@@ -33,10 +35,39 @@ HINT_TO_GO_ON = "`--continue` goes on behind them; kcli verify-index --explain s
 LOGS = (FileKind.LOG, FileKind.METADATA_SNAPSHOT)
 
 
-class DumpRun:
-    """Tells a view of files; `failures` are those not read, `problems` what is wrong in the others."""
+def dump(
+    paths: Sequence[str],
+    selection: Selection,
+    options: DumpOptions,
+    output: OutputFormat | None = None,
+    *,
+    is_summary: bool = False,
+) -> None:
+    """Dump what the paths stand for; raise what was wrong when all is done."""
+    found = [*find_files(paths, selection)]
+    complaints, form = Complaints(), chosen_format(output)
+    view: DumpView
+    ranged = None
+    if is_summary:
+        view = summary_view(form, DumpOutput())
+    else:
+        view = ranged = ranged_view(form, options, complaints, DumpOutput())
+    run = DumpRun(options, view, complaints, ranged)
+    run.run(found)
+    failures = run.result()
+    if failures:
+        raise ExceptionGroup("dump-log", failures)
 
-    def __init__(self, options: DumpOptions, view: DumpView, complaints: Complaints) -> None:
+
+class DumpRun:
+    """Tells a view of files; `failures` are those not read, `problems` what is wrong in the others.
+
+    `ranged` is the view if several processes may make parts of it.
+    """
+
+    def __init__(
+        self, options: DumpOptions, view: DumpView, complaints: Complaints, ranged: RangedView | None
+    ) -> None:
         self.failures: list[KcliError] = []
         self.problems = 0
         self.damaged_files = 0
@@ -44,8 +75,8 @@ class DumpRun:
         self._view = view
         self._complaints = complaints
         self._can_go_on = False
-        self._files: list[DumpFile] = []
-        self._ranged: RangedDump | None = None
+        self._ranged_view = ranged
+        self._ranges: RangedDump | None = None
 
     def run(self, found: Sequence[DumpFile | KcliError]) -> None:
         """Dump what was found, in order. Raises `OSError` when nobody takes it."""
@@ -55,32 +86,33 @@ class DumpRun:
             raise lost.error from lost
 
     def _run(self, found: Sequence[DumpFile | KcliError]) -> None:
-        self._files = [file for file in found if isinstance(file, DumpFile)]
-        total = total_bytes(self._files)
-        with self._processes(total), progress_bar("dump-log", None if sys.stdout.isatty() else total) as bar:
+        files = [file for file in found if isinstance(file, DumpFile)]
+        total = total_bytes(files)
+        shown = None if sys.stdout.isatty() else total
+        with self._processes(files, total), progress_bar("dump-log", shown) as advance:
             for file in found:
                 if isinstance(file, KcliError):
                     self.failures.append(file)
                 else:
-                    self._dump(file, bar)
+                    self._dump(file, advance)
             self._view.close()
 
     @contextmanager
-    def _processes(self, total: int | None) -> Iterator[None]:
+    def _processes(self, files: Sequence[DumpFile], total: int | None) -> Iterator[None]:
         """Have long logs dumped by several processes, where the form of the dump allows it."""
-        if total is None or not isinstance(self._view, TextDump):
+        if total is None or self._ranged_view is None:
             yield
             return
         from kcli.commands.dump_ranges import RangedDump, range_pool
 
-        pool = range_pool(self._files, self._options)
+        pool = range_pool(files, self._options, self._ranged_view.form)
         if pool is None:
             yield
             return
         with pool:
-            self._ranged = RangedDump(pool, self._view, self._options, self._complaints)
+            self._ranges = RangedDump(pool, self._ranged_view, self._options, files)
             yield
-        self._ranged = None
+        self._ranges = None
 
     def _dump(self, file: DumpFile, advance: Advance) -> None:
         self._view.file_begins(file)
@@ -126,23 +158,14 @@ class DumpRun:
     def _read_log(self, file: DumpFile, advance: Advance) -> int:
         with SegmentFile(file.path):
             self._view.log_begins(file)
-        shown = Shown()
-        if self._ranged is not None and self._ranged.takes(file):
-            shown = self._ranged.run(self._files.index(file), file, advance)
-        if (
-            file.kind is FileKind.LOG
-            and isinstance(self._view, TextDump)
-            and prints_only_batches(self._options)
-        ):
-            lines = BatchLines(file.path, file.offset or 0, shown)
-            for text in lines.run():
-                self._view.print(text)
-                advance(lines.shown.next_position - shown.next_position)
-                shown = lines.shown
-            if lines.is_whole:
+        end = None
+        if self._ranges is not None and self._ranges.takes(file):
+            end = self._ranges.run(file, advance)
+            if end.is_sound:
                 return 0
-        from kcli.commands.dump_segment import SegmentDump
+        from kcli.commands.dump_segment import SegmentDump, Shown
 
+        shown = Shown() if end is None else Shown(end.last_offset, end.next_position)
         segment = SegmentDump(file, self._options, self._view)
         segment.run(advance, shown)
         self._can_go_on |= segment.can_go_on
@@ -150,6 +173,8 @@ class DumpRun:
 
     def result(self) -> list[KcliError]:
         """Return what ends the command: nothing if all was read and is well."""
+        from kcli.commands.dump_damage import counted
+
         failures = [*self.failures]
         if self.problems:
             places = f"{counted(self.problems, 'problem')} in {counted(self.damaged_files, 'file')}"

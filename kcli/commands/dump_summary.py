@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump_distinct import DistinctCounter
 from kcli.commands.dump_batches import CODEC_NAMES
+from kcli.commands.dump_distinct import DistinctCounter
 from kcli.protocol.control_records import ControlRecordType, parse_control_key
 from kcli.protocol.message_set import LegacyEntry
 

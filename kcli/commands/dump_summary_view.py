@@ -6,11 +6,11 @@ import json
 import os
 from typing import TYPE_CHECKING
 
+from kcli.commands.dump_columns import StreamedColumns
 from kcli.commands.dump_damage import damage_fields, describe
 from kcli.commands.dump_entries import records_of
 from kcli.commands.dump_facts import cells, document, facts
 from kcli.commands.dump_summary import LogSummary
-from kcli.commands.dump_table import StreamedColumns
 from kcli.commands.output import OutputFormat, note
 from kcli.protocol.message_set import LegacyEntry
 

@@ -1,37 +1,39 @@
-"""The table form of a dump, for people: columns that are printed as the rows come, however many there are.
-
-The first rows decide how wide the columns are; a longer cell later only moves its own row.
-"""
+"""The table form of a dump, for people."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
+import io
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from kcli.commands.dump_batches import CODEC_NAMES
+from kcli.commands.dump_columns import GAP, StreamedColumns, contents, moment
 from kcli.commands.dump_control import control_text
 from kcli.commands.dump_damage import describe
 from kcli.commands.dump_entries import records_of
-from kcli.commands.dump_batches import CODEC_NAMES
-from kcli.commands.dump_view import OptionalLong
-from kcli.commands.output import note
+from kcli.commands.dump_output import DumpOutput
+from kcli.commands.dump_segment import SegmentDump
+from kcli.commands.dump_view import Layout, OptionalLong
+from kcli.commands.java_utf8 import java_utf8
+from kcli.commands.output import OutputFormat, note
+from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import RecordBatch
+from kcli.storage.batch_scan import ScannedEntry, scan
 
 if TYPE_CHECKING:
     from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_entries import DumpedRecord
     from kcli.commands.dump_files import DumpFile
     from kcli.commands.dump_options import DumpOptions
-    from kcli.commands.dump_output import DumpOutput
     from kcli.commands.dump_view import Row
+    from kcli.protocol.record import Buffer
     from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
-    from kcli.storage.scanned_entry import Batch, ScannedEntry
+    from kcli.storage.scanned_entry import Batch
 
-MEASURED_ROWS = 100
-WIDEST_COLUMN = 40
-GAP = "  "
-CONTROL_CHARACTERS = {number: f"\\x{number:02x}" for number in (*range(32), 127)}
+LINES_CHARACTERS = 64 * 1024
+MEASURED_BYTES = 4 * 1024 * 1024
+"""How much of a log is read at most to find out how wide its columns are."""
 
 BATCH_COLUMNS = (
     "offsets",
@@ -52,6 +54,10 @@ SIZE_COLUMNS = ("offset", "time (UTC)", "key size", "value size", "sequence", "h
 class TableDump:
     """Prints a dump in columns."""
 
+    form = OutputFormat.TABLE
+    last_record_offset = -1
+    """No offset: a table does not tell of those that are missing."""
+
     def __init__(self, output: DumpOutput, options: DumpOptions, complaints: Complaints) -> None:
         self._output = output
         self._options = options
@@ -59,6 +65,7 @@ class TableDump:
         self._file: DumpFile
         self._columns: StreamedColumns | None = None
         self._is_first = True
+        self._is_plain = options.decoder.is_plain and options.prints_contents
 
     def file_begins(self, file: DumpFile) -> None:
         """Print the file's name."""
@@ -75,6 +82,42 @@ class TableDump:
         for entry in run.entries():
             self.batch(entry)
 
+    def resume(self, file: DumpFile, last_record_offset: int) -> None:
+        """Go on in the middle of a file."""
+        self._file = file
+
+    def begin_ranges(self, file: DumpFile) -> Layout | None:
+        """Print the head of the columns, if the beginning of the file tells what they are."""
+        layout = layout_of(file, self._options, self._complaints)
+        if layout is not None:
+            self._columns = StreamedColumns(self._output, layout.names)
+            self._columns.begin(layout)
+        return layout
+
+    def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
+        """Make rows of a file."""
+        self._file = file
+        self._columns = StreamedColumns(self._output, layout.names, layout)
+
+    def follow(self, offset: int) -> None:
+        """Print nothing."""
+
+    def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Print nothing."""
+
+    def print(self, data: Buffer) -> None:
+        """Print rows that another process has made."""
+        self._output.write(data)
+
+    def flush(self) -> None:
+        """Write out what was collected."""
+        self._output.flush()
+
+    @property
+    def layout(self) -> Layout | None:
+        """What the columns look like, if that is settled."""
+        return None if self._columns is None else self._columns.layout
+
     def batch(self, entry: ScannedEntry) -> None:
         """Print a batch, unless its records are."""
         if not self._options.deep:
@@ -82,7 +125,46 @@ class TableDump:
 
     def records(self, batch: Batch) -> None:
         """Print all records."""
-        self.some_records(batch, records_of(batch))
+        layout = self.layout
+        is_settled = layout is not None and layout.names == RECORD_COLUMNS
+        if (
+            layout
+            and is_settled
+            and self._is_plain
+            and isinstance(batch, RecordBatch)
+            and not batch.is_control
+        ):
+            self._print_rows(batch, layout.widths)
+        else:
+            self.some_records(batch, records_of(batch))
+
+    def _print_rows(self, batch: RecordBatch, widths: Sequence[int]) -> None:
+        """Print the records of a batch that needs no decoding."""
+        lines: list[str] = []
+        characters = 0
+        form = f"%{widths[0]}d{GAP}%-{widths[1]}s{GAP}%-{widths[2]}s{GAP}%-{widths[3]}s{GAP}%s"
+        try:
+            for record in batch.records():
+                key, value, headers = record.key, record.value, record.headers
+                line = form % (
+                    record.offset,
+                    moment(record.timestamp),
+                    ",".join(name for name, _ in headers) if headers else "-",
+                    "-" if key is None else contents(java_utf8(key)),
+                    "-" if value is None else contents(java_utf8(value)),
+                )
+                lines.append(line.rstrip())
+                characters += len(line)
+                if characters > LINES_CHARACTERS:
+                    self._print_lines(lines)
+                    lines.clear()
+                    characters = 0
+        finally:
+            self._print_lines(lines)
+
+    def _print_lines(self, lines: Sequence[str]) -> None:
+        if lines:
+            self._output.line("\n".join(lines))
 
     def some_records(self, batch: Batch, records: Iterable[DumpedRecord]) -> None:
         """Print records."""
@@ -140,50 +222,23 @@ class TableDump:
             self._columns = None
 
 
-class StreamedColumns:
-    """Columns of cells; numbers are aligned to the right."""
-
-    def __init__(self, output: DumpOutput, names: Sequence[str]) -> None:
-        self.names = names
-        self._output = output
-        self._first_rows: list[Sequence[object]] = []
-        self._widths: list[int] | None = None
-
-    def add(self, cells: Sequence[object]) -> None:
-        """Print a row, or keep it until there are enough to tell how wide the columns must be."""
-        if self._widths is None:
-            self._first_rows.append(cells)
-            if len(self._first_rows) == MEASURED_ROWS:
-                self.flush()
-        else:
-            self._print(cells, self._widths)
-
-    def flush(self) -> None:
-        """Print the rows that were kept, below the header."""
-        if self._widths is not None:
-            return
-        rows = self._first_rows
-        self._widths = [
-            min(max(len(name), *(len(str(row[number])) for row in rows)), WIDEST_COLUMN)
-            for number, name in enumerate(self.names)
-        ]
-        numeric = [all(type(row[number]) is int for row in rows) for number in range(len(self.names))]
-        names = [
-            name.rjust(width) if right else name.ljust(width)
-            for name, width, right in zip(self.names, self._widths, numeric, strict=True)
-        ]
-        self._output.line(GAP.join(names).rstrip())
-        self._output.line(GAP.join("─" * width for width in self._widths))
-        for row in rows:
-            self._print(row, self._widths)
-        self._first_rows = []
-
-    def _print(self, cells: Sequence[object], widths: list[int]) -> None:
-        shown = [
-            str(item).rjust(width) if type(item) is int else str(item).ljust(width)
-            for item, width in zip(cells, widths, strict=True)
-        ]
-        self._output.line(GAP.join(shown).rstrip())
+def layout_of(file: DumpFile, options: DumpOptions, complaints: Complaints) -> Layout | None:
+    """Return what the first rows make of the columns, None if nothing says so far. Raises `OSError`."""
+    view = TableDump(DumpOutput(io.BytesIO()), options, complaints)
+    segment, failures = SegmentDump(file, options, view), options.decoder.failures
+    view.file_begins(file)
+    try:
+        for item in scan(file.path, segment_base=file.offset):
+            if not isinstance(item, ScannedEntry) or item.damages or item.end > MEASURED_BYTES:
+                break
+            segment.show(item)
+            if view.layout is not None:
+                return view.layout
+    except CorruptRecord:
+        return None
+    finally:
+        options.decoder.failures = failures
+    return None
 
 
 def batch_cells(entry: ScannedEntry) -> Sequence[object]:
@@ -219,25 +274,9 @@ def batch_cells(entry: ScannedEntry) -> Sequence[object]:
     )
 
 
-def moment(timestamp: int) -> str:
-    """Return a time in UTC; what no calendar has is the number."""
-    if timestamp < 0:
-        return "-"
-    try:
-        time = datetime.fromtimestamp(timestamp // 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        return str(timestamp)
-    return f"{time:%Y-%m-%d %H:%M:%S}.{timestamp % 1000:03}"
-
-
 def size_text(size: int) -> object:
     """Return a size; that of null is a dash."""
     return "-" if size < 0 else size
-
-
-def contents(text: str | None) -> str:
-    """Return a key or value on one line; null is a dash."""
-    return "-" if text is None else text.translate(CONTROL_CHARACTERS)
 
 
 def cell(value: object) -> object:

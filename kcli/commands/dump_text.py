@@ -13,8 +13,9 @@ from kcli.commands.dump_damage import describe
 from kcli.commands.dump_entries import records_of
 from kcli.commands.dump_files import FileKind
 from kcli.commands.dump_records import TIMESTAMP_NAMES, RecordLines
+from kcli.commands.dump_view import UNKNOWN_OFFSET, Layout
 from kcli.commands.java_utf8 import java_utf8
-from kcli.commands.output import note
+from kcli.commands.output import OutputFormat, note
 from kcli.protocol.record_batch import RecordBatch
 from kcli.protocol.record_batch_header import (
     CONTROL_BIT,
@@ -25,7 +26,7 @@ from kcli.protocol.record_batch_header import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_entries import DumpedRecord
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_output import DumpOutput
     from kcli.commands.dump_view import Row
-    from kcli.protocol.record import TimestampType
+    from kcli.protocol.record import Buffer, TimestampType
     from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 class TextDump:
     """Prints a dump as Kafka's tool does."""
 
+    form = OutputFormat.TEXT
+
     def __init__(self, output: DumpOutput, options: DumpOptions, complaints: Complaints) -> None:
         self._output = output
         self._options = options
@@ -49,6 +52,7 @@ class TextDump:
         self._file: DumpFile
         self._lines = RecordLines(with_contents=options.prints_contents)
         self._is_plain = options.decoder.is_plain and not options.skips_metadata
+        self._on_first: Callable[[int], None] | None = None
 
     def file_begins(self, file: DumpFile) -> None:
         """Print the file's name."""
@@ -60,15 +64,36 @@ class TextDump:
         """Go on in the middle of a file, behind that record."""
         self._file = file
         self._lines.last_offset = last_record_offset
+        self._lines.gaps.clear()
+
+    def begin_ranges(self, file: DumpFile) -> Layout:
+        """Print nothing more."""
+        return Layout()
+
+    def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
+        """Make a part of a file."""
+        self.resume(file, UNKNOWN_OFFSET)
+        self._on_first = on_first
+
+    def follow(self, offset: int) -> None:
+        """Take note of the record that comes next."""
+        last = self._lines.last_offset
+        if offset != last + 1:
+            self.gaps([(last, offset)])
+
+    def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Keep them for the end, unless it is the filter that leaves records out."""
+        if self._options.filter.is_empty:
+            self._complaints.gaps(self._file.path, pairs)
 
     @property
     def last_record_offset(self) -> int:
-        """The offset of the record that came last, or what `resume` was told."""
-        return self._lines.last_offset
+        """The offset of the record that came last."""
+        return max(self._lines.last_offset, -1)
 
-    def print(self, text: bytes) -> None:
+    def print(self, data: Buffer) -> None:
         """Print what another process has made of a part of the file."""
-        self._output.write(text)
+        self._output.write(data)
 
     def flush(self) -> None:
         """Write out what was collected."""
@@ -97,22 +122,32 @@ class TextDump:
         if not (self._is_plain and isinstance(batch, RecordBatch)) or batch.is_control:
             self.some_records(batch, records_of(batch))
         else:
-            for lines in self._lines.of_batch(batch, batch.record_data()):
-                self._output.write(utf8_lines(lines))
-        if self._lines.gaps:
-            if self._options.filter.is_empty:
-                self._complaints.gaps(self._file.path, self._lines.gaps)
-            self._lines.gaps.clear()
+            try:
+                for lines in self._lines.of_batch(batch, batch.record_data()):
+                    self._output.write(utf8_lines(lines))
+            finally:
+                self._take_gaps()
 
     def some_records(self, batch: Batch, records: Iterable[DumpedRecord]) -> None:
         """Print the lines of records, one by one."""
         lines = self._lines
         kind = TIMESTAMP_NAMES[batch.timestamp_type]
-        for record in records:
-            if record.offset != lines.last_offset + 1:
-                lines.gaps.append((lines.last_offset, record.offset))
-            lines.last_offset = record.offset
-            self._output.line(self._record_line(record, batch, kind))
+        try:
+            for record in records:
+                if record.offset != lines.last_offset + 1:
+                    lines.gaps.append((lines.last_offset, record.offset))
+                lines.last_offset = record.offset
+                self._output.line(self._record_line(record, batch, kind))
+        finally:
+            self._take_gaps()
+
+    def _take_gaps(self) -> None:
+        gaps = self._lines.gaps
+        if gaps and gaps[0][0] == UNKNOWN_OFFSET and self._on_first is not None:
+            self._on_first(gaps.pop(0)[1])
+        if gaps:
+            self.gaps(gaps)
+            gaps.clear()
 
     def _record_line(self, record: DumpedRecord, batch: Batch, kind: str) -> str:
         options = self._options

@@ -5,13 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from kcli.commands.dump_entries import DumpedRecord
     from kcli.commands.dump_files import DumpFile
+    from kcli.commands.output import OutputFormat
+    from kcli.protocol.record import Buffer
     from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry
+
+
+UNKNOWN_OFFSET = -2
+"""Of the record before those that a process begins with."""
 
 
 class OptionalLong(NamedTuple):
@@ -84,4 +90,51 @@ class DumpView(Protocol):
 
     def close(self) -> None:
         """Nothing more comes."""
+        ...
+
+
+class Layout(NamedTuple):
+    """The columns of a table, if it is one: their names, how wide they are, which have numbers."""
+
+    names: Sequence[str] = ()
+    widths: Sequence[int] = ()
+    numbers: Sequence[bool] = ()
+
+
+class RangedView(DumpView, Protocol):
+    """A view whose parts several processes may make: each has one, and the parent prints what comes of it."""
+
+    form: OutputFormat
+
+    @property
+    def last_record_offset(self) -> int:
+        """The offset of the record that came last; -1 if none did."""
+        ...
+
+    def resume(self, file: DumpFile, last_record_offset: int) -> None:
+        """Go on in the middle of a file, behind that record."""
+        ...
+
+    def begin_ranges(self, file: DumpFile) -> Layout | None:
+        """Print what comes before the first record; tell how parts must look, None if that is not known."""
+        ...
+
+    def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
+        """Make a part; `on_first` is told the offset of its first record before that is shown."""
+        ...
+
+    def follow(self, offset: int) -> None:
+        """The next part begins with the record of that offset."""
+        ...
+
+    def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """In the part that came last, offsets did not follow on each other."""
+        ...
+
+    def print(self, data: Buffer) -> None:
+        """Print what another process has made."""
+        ...
+
+    def flush(self) -> None:
+        """Write out what was collected."""
         ...

@@ -6,8 +6,8 @@ the `skipped_bytes` of one damage. The checks of the records inside (`record_che
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 
 class DamageKind(Enum):
@@ -69,8 +69,7 @@ _MEANINGS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class FieldBytes:
+class FieldBytes(NamedTuple):
     """The bytes in the file that a check looked at: the field's name, where it stands, what it holds."""
 
     name: str
@@ -78,8 +77,7 @@ class FieldBytes:
     raw: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
+class Damage(NamedTuple):
     """One thing that is wrong, from the byte at `position` on.
 
     `size_bytes` are affected; `skipped_bytes` of them belong to no entry that a scan yields. Without those

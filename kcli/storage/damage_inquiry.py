@@ -7,7 +7,6 @@ whether, with that size or another magic, the bytes are those of an intact entry
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record_batch_header import LOG_OVERHEAD, MAGIC_POSITION
@@ -71,7 +70,7 @@ class DamageInquiry:
         if behind + self._file.zeros_from(behind) >= self._file.end:
             last = self._mended(head, position, None) or self._torn(head, position, size)
             if last is not None:
-                return replace(last, skipped_bytes=0) if last.size_bytes == size else last
+                return last._replace(skipped_bytes=0) if last.size_bytes == size else last
         claimed = EntryHead(position, head[MAGIC_POSITION], size, 0, _offset(head), _offset(head))
         if self.search.leads_on(claimed):
             inside = self.search.next_entry(position + 1, expected, behind)
@@ -86,16 +85,14 @@ class DamageInquiry:
         """Return the damage of an entry behind which the file does not go on, up to where it does."""
         boundary = self._file.end if following is None else following.position
         skipped = boundary - position
-        damage = replace(
-            self._checksum(head, position, size),
+        damage = self._checksum(head, position, size)._replace(
             size_bytes=skipped,
             skipped_bytes=skipped,
             next_position=None if following is None else boundary,
         )
         if following is None or skipped >= size:
             return damage
-        return replace(
-            damage,
+        return damage._replace(
             kind=DamageKind.TRUNCATED_BATCH,
             field=_field(head, position, "size"),
             expected=size,
@@ -177,7 +174,7 @@ class DamageInquiry:
             if magic == head[MAGIC_POSITION] or size < LOG_OVERHEAD + MIN_ENTRY_LENGTHS[magic]:
                 continue
             if crc_of(self._file, position, size, magic) == crc_of_head(head, magic):
-                return replace(_mended_damage(head, position, size, magic, None), skipped_bytes=0)
+                return _mended_damage(head, position, size, magic, None)._replace(skipped_bytes=0)
         return None
 
     def _torn(self, head: bytes, position: int, size: int) -> Damage | None:

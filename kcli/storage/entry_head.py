@@ -22,24 +22,21 @@ from kcli.protocol.compression import Codec
 from kcli.protocol.message_set import MIN_SIZES
 from kcli.protocol.record_batch_header import (
     CODEC_MASK,
-    CONTROL_BIT,
     CRC_START,
-    DELETE_HORIZON_BIT,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_POSITION,
     MIN_BATCH_LENGTH,
     TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
 )
+from kcli.storage.batch_run import BATCH_BITS, LAST_CODEC, MAX_OFFSET, MIN_RECORD_SIZE
 from kcli.storage.damage import DamageKind
 
 if TYPE_CHECKING:
     from kcli.protocol.record import Buffer
     from kcli.storage.segment_file import SegmentFile
 
-MAX_OFFSET = 2**63 - 1
 HEADER_SIZES = (18, 26, HEADER_SIZE)
 """Bytes up to the key or the records, by magic."""
 
@@ -49,7 +46,6 @@ TORN_BYTES = MAGIC_POSITION + 1
 MIN_ENTRY_LENGTHS = (*MIN_SIZES, MIN_BATCH_LENGTH)
 """The smallest legal size field, by magic."""
 
-BATCH_BITS = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 LEGACY_BITS = (CODEC_MASK, CODEC_MASK | TIMESTAMP_TYPE_BIT)
 
 FIELDS_OF_ALL = {"offset": (0, 8), "size": (8, 4), "magic": (16, 1)}
@@ -64,7 +60,6 @@ FIELDS_OF_BATCH = {
 }
 FIELDS_OF_LEGACY = {**FIELDS_OF_ALL, "crc": (12, 4), "attributes": (17, 1), "timestamp": (18, 8)}
 
-_MIN_RECORD_SIZE = 7
 _LEGACY = Struct(">qiIbB")
 _LENGTH = Struct(">i")
 
@@ -143,8 +138,8 @@ def header_problem(head: Buffer, at: int = 0) -> HeadProblem | None:
         return _legacy_problem(head, at)
     fields = HEADER.unpack_from(head, at)
     base_offset, length, attributes, delta, count = fields[0], fields[1], fields[5], fields[6], fields[12]
-    if attributes & CODEC_MASK > Codec.ZSTD or attributes & ~BATCH_BITS:
-        why = "no codec has that number" if attributes & CODEC_MASK > Codec.ZSTD else "unknown bits are set"
+    if attributes & CODEC_MASK > LAST_CODEC or attributes & ~BATCH_BITS:
+        why = "no codec has that number" if attributes & CODEC_MASK > LAST_CODEC else "unknown bits are set"
         return HeadProblem(
             DamageKind.BAD_ATTRIBUTES,
             "attributes",
@@ -166,7 +161,7 @@ def header_problem(head: Buffer, at: int = 0) -> HeadProblem | None:
         )
     most = delta + 1
     if attributes & CODEC_MASK == 0:
-        most = min(most, (length - MIN_BATCH_LENGTH) // _MIN_RECORD_SIZE)
+        most = min(most, (length - MIN_BATCH_LENGTH) // MIN_RECORD_SIZE)
     if not 0 <= count <= most:
         return HeadProblem(
             DamageKind.BAD_COUNT, "record count", f"0 to {most}", count, f"{count} records cannot be in there"

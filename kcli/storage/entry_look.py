@@ -10,8 +10,9 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.record_batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
+from kcli.storage.batch_run import MAX_OFFSET
 from kcli.storage.damage import DamageKind
-from kcli.storage.entry_head import MAX_OFFSET, EntryHead, HeadProblem, crc_of, structural_problem
+from kcli.storage.entry_head import EntryHead, HeadProblem, crc_of, structural_problem
 from kcli.storage.scanned_entry import view_of
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kcli.errors import UsageError
+from kcli.storage.batch_run import MAX_OFFSET
 from kcli.storage.checkpoints import (
     CheckpointError,
     read_epochs,
     read_partition_metadata,
     write_epochs,
 )
-from kcli.storage.entry_head import MAX_OFFSET
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_paths import (
     CLEANED_SUFFIX,

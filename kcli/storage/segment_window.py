@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kcli.storage.segment_file import SegmentFile
 
-WINDOW_BYTES = 256 * 1024
+WINDOW_BYTES = 1024 * 1024
 _SPARE_BYTES = 64
 """What is read behind a large entry: the header of the next one."""
 

@@ -16,7 +16,7 @@ from kcli.commands.dump_entries import records_of
 from kcli.commands.dump_files import DumpFile, FileKind, identify, java_path
 from kcli.commands.dump_output import DumpOutput
 from kcli.commands.dump_records import RecordLines
-from kcli.commands.dump_table import WIDEST_COLUMN, StreamedColumns, contents, moment
+from kcli.commands.dump_columns import WIDEST_COLUMN, StreamedColumns, contents, moment
 from kcli.commands.dump_text import record_metadata, utf8_lines
 from kcli.commands.dump_view import OptionalLong
 from kcli.commands.java_utf8 import java_utf8

@@ -50,6 +50,7 @@ LOGS: dict[str, list[bytes]] = {
 
 
 @pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("form", ["text", "json", "table"])
 @pytest.mark.parametrize(
     "flags",
     [
@@ -61,17 +62,22 @@ LOGS: dict[str, list[bytes]] = {
     ],
 )
 def test_several_processes_print_what_one_does(
-    tmp_path: Path, kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch, name: str, flags: str
+    tmp_path: Path,
+    kcli: Callable[..., Finished],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    form: str,
+    flags: str,
 ) -> None:
     log = segment(tmp_path / "x-0", LOGS[name])
-    alone = kcli("dump-log", str(log), "-o", "text", *flags.split())
+    alone = kcli("dump-log", str(log), "-o", form, *flags.split())
     monkeypatch.setattr("kcli.commands.dump_run.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump_ranges.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump_ranges.RANGE_BYTES", 8192)
     monkeypatch.setattr("kcli.commands.dump_ranges.BATCHES_RANGE_BYTES", 8192)
-    monkeypatch.setattr("kcli.commands.dump_ranges.MOST_HELD_BYTES", 5000)
+    monkeypatch.setattr("kcli.commands.dump_range_records.MOST_HELD_BYTES", 5000)
     monkeypatch.setattr("kcli.commands.dump_ranges.processors", lambda: 3)
-    assert kcli("dump-log", str(log), "-o", "text", *flags.split()) == alone
+    assert kcli("dump-log", str(log), "-o", form, *flags.split()) == alone
 
 
 def test_several_logs_share_the_processes(
@@ -102,7 +108,7 @@ def test_a_process_that_dies_is_an_error(
     monkeypatch.setattr("kcli.commands.dump_ranges.RANGE_BYTES", 8192)
     monkeypatch.setattr("kcli.commands.dump_ranges.BATCHES_RANGE_BYTES", 8192)
     monkeypatch.setattr("kcli.commands.dump_ranges.processors", lambda: 2)
-    monkeypatch.setattr("kcli.commands.dump_ranges.RangeDump.run", lambda *_: exit(3))
+    monkeypatch.setattr("kcli.commands.dump_range_records.RangeRecords.run", lambda *_: exit(3))
     finished = kcli("dump-log", str(log), "-o", "text", "--deep-iteration")
     assert finished.exit_code == 1
-    assert finished.err == "error: a process that read a part of the log ended before its work was done\n"
+    assert finished.err == "error: a process ended before its work was done\n"

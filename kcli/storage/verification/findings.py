@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.storage.verification.finding_kinds import FindingKind, Severity
 
@@ -17,8 +16,7 @@ MOST_OF_A_KIND = 1000
 """How many findings of a kind are kept for one file."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """What was found in a file, at a position in bytes and an offset, where there are such.
 
     `pair` are the two numbers that Kafka's own tool would name: the file's and the log's, or its previous.
