@@ -68,9 +68,22 @@ class ExportLog:
         pending = sorted(set(numbers["plan"]) - set(commits))
         if identity is None and (commits or pending):
             raise DamagedLog(f"`{target.uri}` has lost `{IDENTITY}`")
-        if pending and pending[-1] >= log.next_number:
-            log.pending = read_plan(target, pending[-1])
+        log.check_complete()
+        if pending:
+            if pending != [log.next_number]:
+                raise DamagedLog(f"`{target.uri}` has lost the commit of plan {pending[0]}")
+            log.pending = read_plan(target, pending[0])
         return log
+
+    def check_complete(self) -> None:
+        """Raise `DamagedLog` unless commits follow on each other, from the first or an overwriting one."""
+        if not self.commits:
+            return
+        first = self.commits[0]
+        if self.commits != list(range(first, self.commits[-1] + 1)):
+            raise DamagedLog(f"`{self.target.uri}` has lost a commit before number {self.commits[-1]}")
+        if first > 1 and not read_commit(self.target, first).overwrites:
+            raise DamagedLog(f"`{self.target.uri}` has lost the commits before number {first}")
 
     @property
     def next_number(self) -> int:

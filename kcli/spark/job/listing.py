@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kcli.spark.job.export_log import ExportLog
 from kcli.spark.job.failures import TargetRefused
+from kcli.spark.job.target_checks import check_whole
 
 if TYPE_CHECKING:
     from kcli.spark.job.receipt import WrittenFile
@@ -51,4 +52,5 @@ def load_export(target: Target) -> ExportLog:
     log = ExportLog.load(target)
     if log.identity is None:
         raise TargetRefused(f"`{target.uri}` holds no export")
+    check_whole(log)
     return log

@@ -22,7 +22,7 @@ from kcli.spark.job.footer import BadFooter, read_footer
 from kcli.spark.job.lock import locked
 from kcli.spark.job.overwriting import remove_dropped
 from kcli.spark.job.receipt import Counters, WrittenFile
-from kcli.spark.job.state_paths import LOG, STATE, number_in, plan_path
+from kcli.spark.job.state_paths import IDENTITY, LOG, STATE, number_in, plan_path
 from kcli.spark.split import TopicPartition
 
 if TYPE_CHECKING:
@@ -60,7 +60,9 @@ class _Found(NamedTuple):
 
 
 def repair_export(target: Target) -> Repair:
-    """Make the commit log again from what the files' footers say."""
+    """Make the commit log again from what the files' footers say; raise `TargetRefused` if there are none."""
+    if target.size(IDENTITY) is None and not target.list(LOG) and not _data_files(target):
+        raise TargetRefused(f"`{target.uri}` holds no export")
     with locked(target, wall_ms):
         if _is_whole(target):
             return Repair(target=target.uri, commit=None, files=0, rows=0)
@@ -139,9 +141,10 @@ class _Repairing:
         log = ExportLog(self._target, present, sorted(self._numbers["commit"]), None)
         if present is None:
             log.write_identity(identity)
-        # A plan by its number would say that its own identity is this commit's.
-        self._target.remove(plan_path(commit.number))
         log.write_commit(commit)
+        for number in self._numbers["plan"] - self._numbers["commit"]:
+            if number <= commit.number:
+                self._target.remove(plan_path(number))
         log.commits = sorted(set(log.commits))
         remove_dropped(log)
 
@@ -175,18 +178,22 @@ class _Repairing:
 
     def _is_pending(self, plan: int) -> bool:
         """Return whether a plan is there, not committed, and so is left to the next run."""
-        if plan in self._numbers["commit"] or plan not in self._numbers["plan"]:
+        last = max(self._numbers["plan"], default=0)
+        if plan != last or plan <= max(self._numbers["commit"], default=0):
             return False
         try:
             read_plan(self._target, plan)
         except DamagedLog:
             return False
-        return plan > max(self._numbers["commit"], default=0)
+        return True
 
     def _believed(self, files: list[_Found]) -> list[_Found]:
         """Return the files that count, published; remove the others."""
         last = max((file.footer.plan for file in files), default=0)
-        is_committed = last <= max(self._numbers["commit"], default=0)
+        # Whoever planned more had committed it.
+        is_committed = last <= max(self._numbers["commit"], default=0) or last < max(
+            self._numbers["plan"], default=0
+        )
         kept: list[_Found] = []
         by_partition: dict[TopicPartition, list[_Found]] = {}
         for file in files:

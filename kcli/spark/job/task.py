@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
 from kcli.spark.job.receipts import publish, read_receipt, write_receipt
-from kcli.spark.job.state_paths import receipts_path
+from kcli.spark.job.state_paths import commit_path, receipts_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -74,6 +74,8 @@ def _attempt(task: SplitTask, report: Callable[[int, int], None]) -> Receipt:
     rows = SplitRows(task, attempt)
     try:
         receipt = rows.write(_Throttled(report))
+        if task.target.size(commit_path(task.plan)) is not None:
+            raise KcliError(f"plan {task.plan} was committed while an attempt at split {task.index} ran")
         if write_receipt(task.target, receipt):
             return receipt
         winner = read_receipt(task.target, task.plan, task.index)

@@ -1,0 +1,124 @@
+"""A single export writes to a target at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from pyarrow.fs import LocalFileSystem
+
+from kcli.spark.job.failures import TargetLocked
+from kcli.spark.job.local_target import LocalTarget
+from kcli.spark.job.lock import STALE_SECONDS, locked
+from kcli.spark.job.object_target import ObjectTarget
+from tests.spark.job.exporting import export, files_in, offsets_in
+from tests.spark.job.fake_source import FakeSource
+
+NOW_MS = 1_777_593_600_000
+ME = f"{socket.gethostname()}, pid {os.getpid()}"
+
+
+def now_ms() -> int:
+    return NOW_MS
+
+
+def store(path: Path) -> ObjectTarget:
+    path.mkdir(exist_ok=True)
+    return ObjectTarget(LocalFileSystem(), str(path), uri="store://bucket/lake")
+
+
+def test_a_second_export_is_refused(tmp_path: Path) -> None:
+    with locked(LocalTarget(str(tmp_path)), now_ms):
+        before = files_in(tmp_path)
+        with pytest.raises(TargetLocked) as refusal:
+            export(FakeSource.of(50), tmp_path)
+        assert files_in(tmp_path) == before
+    assert refusal.value.message == (
+        f"another export is running ({ME}) since 2026-05-01 00:00:00 UTC: `{tmp_path}`"
+    )
+    export(FakeSource.of(50), tmp_path)
+
+
+def test_of_two_processes_one_is_refused_and_nothing_is_written_twice(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from tests.spark.job.exporting import export\n"
+        "from tests.spark.job.fake_source import FakeReader, FakeSource\n"
+        "from kcli.spark.job.failures import TargetLocked\n"
+        "source = FakeSource.of(400, fake_reader=FakeReader(seconds_per_chunk=0.1))\n"
+        "try: export(source, Path(sys.argv[1]))\n"
+        "except TargetLocked: sys.exit(9)\n"
+    )
+    root = Path(__file__).parents[3]
+    running = [
+        subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "lake")], cwd=root) for _ in range(2)
+    ]
+    assert sorted(one.wait(30) for one in running) == [0, 9]
+    assert offsets_in(tmp_path / "lake") == {("orders", 0): list(range(400))}
+
+
+def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
+    (tmp_path / "_kcli").mkdir()
+    (tmp_path / "_kcli/lock").write_text(json.dumps({"host": "elsewhere", "pid": 1, "started_ms": NOW_MS}))
+    export(FakeSource.of(50), tmp_path)
+
+
+def test_a_lock_object_is_removed_at_the_end(tmp_path: Path) -> None:
+    with locked(store(tmp_path), now_ms) as lock:
+        owner = json.loads((tmp_path / "_kcli/lock").read_text())
+        assert (owner["pid"], owner["heartbeat_ms"]) == (os.getpid(), NOW_MS)
+        lock.check()
+    assert files_in(tmp_path) == set()
+
+
+def owned_by(path: Path, *, host: str, pid: int, age_s: float) -> None:
+    (path / "_kcli").mkdir(exist_ok=True)
+    owner = {"host": host, "pid": pid, "id": "f00d", "heartbeat_ms": NOW_MS - int(age_s * 1000)}
+    (path / "_kcli/lock").write_text(json.dumps(owner))
+
+
+def test_a_lock_object_that_beats_is_respected(tmp_path: Path) -> None:
+    owned_by(tmp_path, host="elsewhere", pid=7, age_s=STALE_SECONDS - 1)
+    with pytest.raises(TargetLocked, match=r"\(elsewhere, pid 7\)"), locked(store(tmp_path), now_ms):
+        pass
+
+
+def test_a_lock_object_that_stopped_beating_is_taken_over(tmp_path: Path) -> None:
+    owned_by(tmp_path, host="elsewhere", pid=7, age_s=STALE_SECONDS + 1)
+    with locked(store(tmp_path), now_ms):
+        pass
+
+
+def test_a_lock_object_of_a_process_that_died_here_is_taken_over(tmp_path: Path) -> None:
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    owned_by(tmp_path, host=socket.gethostname(), pid=ended.pid, age_s=1)
+    with locked(store(tmp_path), now_ms):
+        pass
+
+
+def test_who_was_taken_over_commits_nothing(tmp_path: Path) -> None:
+    with locked(store(tmp_path), now_ms) as lock:
+        owned_by(tmp_path, host="elsewhere", pid=7, age_s=0)
+        with pytest.raises(TargetLocked):
+            lock.check()
+    assert json.loads((tmp_path / "_kcli/lock").read_text())["pid"] == 7
+
+
+def test_a_lock_object_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kcli.spark.job.lock.HEARTBEAT_SECONDS", 0.01)
+    times = iter(range(NOW_MS, NOW_MS + 10_000))
+    with locked(store(tmp_path), lambda: next(times)):
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            text = (tmp_path / "_kcli/lock").read_text()
+            if text and json.loads(text)["heartbeat_ms"] > NOW_MS + 3:
+                break
+        else:
+            pytest.fail("it does not beat")

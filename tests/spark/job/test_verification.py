@@ -1,0 +1,225 @@
+"""Listing, verifying, and making a lost log again."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kcli.errors import KcliError
+from kcli.spark.job.export_log import DamagedLog
+from kcli.spark.job.layout import Layout
+from kcli.spark.job.listing import list_export
+from kcli.spark.job.local_target import LocalTarget
+from kcli.spark.job.options import WriteOptions
+from kcli.spark.job.repair import repair_export
+from kcli.spark.job.verification import verify_export
+from kcli.spark.split import TopicPartition
+from tests.spark.job.exporting import export, files_in, offsets_in, offsets_on_disk, options, temporary_files
+from tests.spark.job.fake_source import FakeReader, FakeSource
+from tests.spark.job.test_resuming import begun
+
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+FIRST = "topic=orders/partition=0/part-00000000000000000000-00000000000000000100-000001.parquet"
+
+
+def problems(target: Path) -> list[tuple[str, str]]:
+    return [(one.path, one.reason) for one in verify_export(LocalTarget(str(target))).problems]
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def swap(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[-6] ^= 1  # in the length of the footer
+    path.write_bytes(data)
+
+
+def replace_by_neighbour(path: Path) -> None:
+    other = path.with_name("part-00000000000000000100-00000000000000000200-000001.parquet")
+    commit = path.parents[2] / "_kcli/log/0000000001.commit.json"
+    sizes = [f'"size_bytes":{file.stat().st_size}' for file in (path, other)]
+    commit.write_text(commit.read_text().replace(*sizes))
+    shutil.copy(other, path)
+
+
+HARMS: dict[str, tuple[Callable[[Path], None], str]] = {
+    "missing": (Path.unlink, "missing"),
+    "cut": (cut, "bytes instead of"),
+    "no Parquet": (swap, "not a whole Parquet file"),
+    "another's": (replace_by_neighbour, "it holds offsets 100 to 200 of orders-0"),
+}
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_file_that_is_not_as_committed_is_found(harm: str, tmp_path: Path) -> None:
+    export(FakeSource.of(200), tmp_path)
+    assert problems(tmp_path) == []
+    do, reason = HARMS[harm]
+    do(tmp_path / FIRST)
+    ((path, found),) = problems(tmp_path)
+    assert path == FIRST
+    assert reason in found
+
+
+def test_a_file_that_no_commit_knows_is_found(tmp_path: Path) -> None:
+    export(FakeSource.of(100), tmp_path)
+    shutil.copy(tmp_path / FIRST, tmp_path / FIRST.replace(".parquet", "-1.parquet"))
+    assert problems(tmp_path) == [
+        (FIRST.replace(".parquet", "-1.parquet"), "no commit knows of it, but readers find it")
+    ]
+
+
+def test_what_a_running_plan_has_written_is_no_problem(tmp_path: Path) -> None:
+    export(FakeSource.of(100), tmp_path)
+    begun(tmp_path, FakeSource.of(300))
+    verified = verify_export(LocalTarget(str(tmp_path)))
+    assert verified.problems == ()
+    assert verified.notes == ("plan 2 is not finished: the next export goes on with it",)
+    assert (verified.files, verified.rows) == (1, 100)
+
+
+def test_no_export_is_told(tmp_path: Path) -> None:
+    with pytest.raises(KcliError, match="holds no export"):
+        list_export(LocalTarget(str(tmp_path)))
+
+
+def test_a_damaged_commit_is_told(tmp_path: Path) -> None:
+    export(FakeSource.of(100), tmp_path)
+    (tmp_path / "_kcli/log/0000000001.commit.json").write_text('{"commit":')
+    with pytest.raises(DamagedLog, match=r"damaged: `_kcli/log/0000000001.commit.json`"):
+        export(FakeSource.of(100), tmp_path)
+
+
+# --- repair --------------------------------------------------------------------------------------------
+
+DATED = options(write=WriteOptions(layout=Layout(("topic", "partition", "date"))))
+SOURCE = {"fake_reader": FakeReader(step_us=1_500_000_000)}
+"""A split of a hundred offsets is two days."""
+
+
+def exported_twice(target: Path) -> FakeSource:
+    source = FakeSource.of(250, 90, **SOURCE)
+    export(source, target, DATED)
+    source.grow(P0, 300)
+    export(source, target, DATED)
+    return source
+
+
+def lose_everything(target: Path) -> None:
+    shutil.rmtree(target / "_kcli")
+
+
+def lose_commits(target: Path) -> None:
+    for file in target.glob("_kcli/log/*.commit.json"):
+        file.unlink()
+
+
+def lose_plans_too(target: Path) -> None:
+    shutil.rmtree(target / "_kcli/log")
+
+
+def damage_last(target: Path) -> None:
+    (target / "_kcli/log/0000000002.commit.json").write_text("{")
+
+
+def damage_first(target: Path) -> None:
+    (target / "_kcli/log/0000000001.commit.json").write_text("{")
+
+
+def lose_first(target: Path) -> None:
+    (target / "_kcli/log/0000000001.commit.json").unlink()
+
+
+def lose_identity(target: Path) -> None:
+    (target / "_kcli/export.json").unlink()
+
+
+LOSSES = [lose_everything, lose_commits, lose_plans_too, damage_last, damage_first, lose_first, lose_identity]
+
+
+@pytest.mark.parametrize("lose", LOSSES)
+def test_a_lost_log_is_made_again(lose: Callable[[Path], None], tmp_path: Path) -> None:
+    source = exported_twice(tmp_path)
+    data = {path for path in files_in(tmp_path) if not path.startswith("_kcli")}
+    lose(tmp_path)
+    with pytest.raises(KcliError):
+        list_export(LocalTarget(str(tmp_path)))
+    repair_export(LocalTarget(str(tmp_path)))
+    source.grow(P0, 350)
+    source.grow(P1, 120)
+    export(source, tmp_path, DATED)
+    assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(350)), P1: list(range(120))}
+    assert data <= files_in(tmp_path)
+    assert problems(tmp_path) == []
+    assert repair_export(LocalTarget(str(tmp_path))).commit is None
+
+
+def test_a_whole_log_is_left_as_it_is(tmp_path: Path) -> None:
+    exported_twice(tmp_path)
+    before = files_in(tmp_path)
+    assert repair_export(LocalTarget(str(tmp_path))).commit is None
+    assert files_in(tmp_path) == before
+
+
+def test_an_unfinished_plan_survives_the_loss_of_the_commits(tmp_path: Path) -> None:
+    source = exported_twice(tmp_path)
+    source.grow(P0, 500)
+    with pytest.raises(KcliError):
+        from tests.spark.job.test_resuming import StopsAfter
+
+        export(source, tmp_path, DATED, engine=StopsAfter(1))
+    for number in (1, 2):
+        (tmp_path / f"_kcli/log/{number:010d}.commit.json").write_text("")
+    repair_export(LocalTarget(str(tmp_path)))
+    assert export(source, tmp_path, DATED).resumed
+    assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(500)), P1: list(range(90))}
+
+
+def test_files_behind_a_hole_of_a_plan_that_is_lost_are_exported_again(tmp_path: Path) -> None:
+    source = FakeSource.of(300)
+    export(source, tmp_path)
+    source.grow(P0, 600)
+    begun(tmp_path, source, tasks=1)
+    (second,) = tmp_path.rglob("*-000002.parquet")
+    third = second.with_name("part-00000000000000000500-00000000000000000600-000002.parquet")
+    begun(tmp_path, source, tasks=2)
+    next(tmp_path.rglob("part-00000000000000000400*")).unlink()
+    lose_everything(tmp_path)
+    repair = repair_export(LocalTarget(str(tmp_path)))
+    assert repair.removed == (str(third.relative_to(tmp_path)),)
+    assert repair.next_offsets == {"orders": {0: 400}}
+    export(source, tmp_path)
+    assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(600))}
+
+
+def test_a_split_that_was_half_renamed_is_renamed(tmp_path: Path) -> None:
+    source = FakeSource.of(100, **SOURCE)
+    export(source, tmp_path, DATED)
+    (_, last) = sorted(tmp_path.rglob("*.parquet"))
+    last.rename(last.with_name(f".{last.name}.0badcafe"))
+    lose_everything(tmp_path)
+    repair_export(LocalTarget(str(tmp_path)))
+    assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(100))}
+    assert temporary_files(tmp_path) == []
+
+
+def test_what_is_no_export_is_not_repaired(tmp_path: Path) -> None:
+    (tmp_path / "other.txt").write_text("…")
+    with pytest.raises(KcliError, match="holds no export"):
+        repair_export(LocalTarget(str(tmp_path)))
+    assert files_in(tmp_path) == {"other.txt"}
+
+
+@pytest.mark.parametrize("lose", [lose_everything, lose_commits, lose_identity])
+def test_no_export_goes_on_with_a_log_that_is_lost(lose: Callable[[Path], None], tmp_path: Path) -> None:
+    source = exported_twice(tmp_path)
+    lose(tmp_path)
+    before = files_in(tmp_path)
+    with pytest.raises(KcliError):
+        export(source, tmp_path, DATED)
+    assert files_in(tmp_path) - {"_kcli/lock"} == before - {"_kcli/lock"}
