@@ -37,11 +37,11 @@ def whole(log: LogDir) -> Split:
     return split
 
 
-def read_with(split: Split, disturb: Callable[[int], None], **rules: bool) -> tuple[list[Row], ReadCounters]:
+def read_with(split: Split, disturb: Callable[[int], None]) -> tuple[list[Row], ReadCounters]:
     """Read a split; `disturb` is told how many rows have been read, at first that it is none."""
     counters, rows = ReadCounters(), list[Row]()
     disturb(0)
-    for batch in SplitRun(split, Reading(columns=COLUMNS, **rules), counters).rows():
+    for batch in SplitRun(split, Reading(columns=COLUMNS), counters).rows():
         rows += rows_of([batch])
         disturb(len(rows))
     return rows, counters
@@ -49,7 +49,7 @@ def read_with(split: Split, disturb: Callable[[int], None], **rules: bool) -> tu
 
 def once(what: Callable[[], object], at: int = 1) -> Callable[[int], None]:
     """Do something when so many rows have been read."""
-    done = []
+    done: list[object] = []
 
     def disturb(count: int) -> None:
         if count >= at and not done:
@@ -205,8 +205,8 @@ def test_a_compacted_log_has_holes_between_and_at_the_ends_of_segments(log: LogD
 def test_a_reader_that_is_left_alone_closes_its_file(log: LogDir) -> None:
     before = set(os.listdir("/dev/fd"))
     batches = SplitRun(whole(log), Reading(columns=COLUMNS), ReadCounters()).rows()
-    next(batches)
-    batches.close()
+    assert next(batches).num_rows
+    del batches
     assert set(os.listdir("/dev/fd")) == before
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from kcli.protocol.compression import Codec
 from kcli.protocol.record_batch import iter_batches
-from kcli.spark.reading import ReadCounters
+from kcli.spark.columns.schema import arrow_schema
+from kcli.spark.reading import COLUMNS, ReadCounters, Reading
 from tests.spark.logs.log_dir import LogDir, between, read_all, stored_rows
 from tests.storage.log_harness import NOW_MS
 
@@ -46,6 +47,16 @@ def test_a_split_at_every_offset_gives_the_same_rows_as_none(mixed: LogDir) -> N
         halves = replace(whole, end=cut), replace(whole, start=cut)
         assert read_all(halves) == rows
         assert read_all([*mixed.splits(0, cut), *mixed.splits(cut, end)]) == rows
+
+
+def test_exactly_the_columns_asked_for_are_there(mixed: LogDir) -> None:
+    (split,) = mixed.splits(0, 3)
+    for columns in (COLUMNS, COLUMNS[:-1], ("offset", "topic", "partition"), ("value",)):
+        batches = list(mixed.source().reader().read(split, Reading(columns=columns), ReadCounters()))
+        assert [batch.schema for batch in batches] == [arrow_schema(columns)] * len(batches)
+        assert sum(batch.num_rows for batch in batches) == 3
+    (batch,) = mixed.source().reader().read(split, Reading(columns=("topic", "partition")), ReadCounters())
+    assert batch.to_pylist() == [{"topic": "orders", "partition": 0}] * 3
 
 
 @pytest.mark.parametrize("size", [1, 100, 333, 1000, 2500, 10**6])
