@@ -8,6 +8,7 @@ from kcli.commands import (
     consumer_groups_describe,
     consumer_groups_list,
     consumer_groups_members,
+    consumer_groups_regex,
     consumer_groups_reset,
 )
 from kcli.commands.group_options import app
@@ -19,6 +20,7 @@ __all__ = [
     "consumer_groups_describe",
     "consumer_groups_list",
     "consumer_groups_members",
+    "consumer_groups_regex",
     "consumer_groups_reset",
 ]
 
@@ -31,6 +33,7 @@ VERBS = (
     "members",
     "remove-members",
     "clone",
+    "validate-regex",
 )
 
 app.registered_commands.sort(key=lambda verb: VERBS.index(verb.name or ""))

@@ -77,6 +77,18 @@ def test_list(groups: FakeGroups, transcript: Transcript) -> None:
     )
 
 
+def test_validate_regex(transcript: Transcript) -> None:
+    transcript(
+        "consumer_groups_validate_regex",
+        "consumer-groups validate-regex 'orders-(eu|us)'",
+        "consumer-groups validate-regex 'orders-(eu|us)' -o json",
+        "consumer-groups validate-regex 'orders-(eu|us'",
+        "consumer-groups validate-regex 'orders-(?!eu)' -o table",
+        "consumer-groups validate-regex 'orders-(?!eu)' -o json",
+        "consumer-groups validate-regex",
+    )
+
+
 def test_brokers_that_do_not_tell_their_groups(groups: FakeGroups, transcript: Transcript) -> None:
     groups.silent[2] = KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     transcript(

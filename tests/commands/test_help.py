@@ -24,6 +24,7 @@ VERBS = {
         "members",
         "remove-members",
         "clone",
+        "validate-regex",
     ),
     "log-dirs": ("describe",),
     "cluster": ("id", "nodes", "api-versions"),

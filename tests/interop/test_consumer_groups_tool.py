@@ -450,3 +450,33 @@ def test_members_are_removed(both: Both) -> None:
     assert again.exit_code == 1
     everybody = both.ours("remove-members", MANY, "--all-members")
     assert everybody.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("regex", "is_valid"),
+    [
+        ("orders-(eu|us)", True),
+        ("", True),
+        ("(?P<region>eu|us)-.*", True),
+        ("((a{100}){100}){100}", True),
+        ("log(", False),
+        ("[log", False),
+        ("*a", False),
+        ("a**", False),
+        ("a{1001}", False),
+        ("[z-a]", False),
+        (r"\p{Klingon}", False),
+        ("(?=a)", False),
+        ("(?P<n>a)(?P<n>b)", False),
+        ("(?P<a-b>a)", False),
+        (r"\8", False),
+        ("a\\", False),
+    ],
+)
+def test_validating_an_expression_says_the_original_line(
+    kcli: Callable[..., Finished], kafka_tool: KafkaTools, regex: str, is_valid: bool
+) -> None:
+    theirs = kafka_tool("kafka-consumer-groups", "--validate-regex", regex)
+    # An invalid one is a problem that was found, which the original does not tell by its exit code.
+    ours = kcli("consumer-groups", "validate-regex", "--", regex)
+    assert ours == (0 if is_valid else 3, theirs.output, "")
