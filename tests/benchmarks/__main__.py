@@ -22,6 +22,7 @@ NAMES = {
     "metadata": "Metadata of 1,000 topics with 10 partitions each",
     "ping": "what large requests of one client cost another",
     "groups": "heartbeats of 2,000 group members beside commits, and first records",
+    "decoders": "record decoders, and reading, decoding and writing Parquet without Spark",
     "forensics": "dump-log and verify-index of 1 GB segments beside Apache Kafka's tool",
 }
 
