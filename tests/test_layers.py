@@ -79,6 +79,10 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "session",
             "engine_spark",
             "engine_frame",
+            "engine_sql",
+            "frame_source",
+            "frame_sink",
+            "session_job",
             "task_source",
             "datasource",
             "batch_reader",
@@ -135,7 +139,16 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "spark_import",
             *(
                 f"export_{name}"
-                for name in ("actions", "choices", "options", "parts", "progress", "request", "text")
+                for name in (
+                    "actions",
+                    "choices",
+                    "engines",
+                    "options",
+                    "parts",
+                    "progress",
+                    "request",
+                    "text",
+                )
             ),
             *("export_target_view", "export_view", "import_actions", "import_view"),
         )

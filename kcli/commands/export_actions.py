@@ -8,6 +8,7 @@ from contextlib import ExitStack, closing, contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from kcli.commands.export_options import EngineName
 from kcli.commands.export_view import Exported, Failed, Planned, warnings_of
 from kcli.commands.options import OutputFormat
 from kcli.commands.output import note
@@ -16,7 +17,10 @@ from kcli.errors import Interrupted, KcliError, UsageError
 if TYPE_CHECKING:
     from kcli.commands.export_choices import ActionChoice, ExportChoices
     from kcli.commands.output import Result
+    from kcli.spark.job.dry_run import DryRun
+    from kcli.spark.job.options import ExportOptions
     from kcli.spark.job.target import Target
+    from kcli.spark.source import Source
 
 INSTALL_HINT = "pip install 'kcli[spark]'"
 
@@ -69,7 +73,8 @@ def check_environment() -> None:
 
 def export(choices: ExportChoices) -> Result:
     """Run an export, once or again and again."""
-    from kcli.commands.export_parts import check_combination, open_engine, open_source
+    from kcli.commands.export_engines import open_engine
+    from kcli.commands.export_parts import check_combination, open_source, uses_spark_writer
     from kcli.commands.export_progress import work_progress
     from kcli.commands.export_request import export_options, follow_options
     from kcli.spark.job.export_run import run_export
@@ -77,15 +82,16 @@ def export(choices: ExportChoices) -> Result:
     from kcli.spark.job.preparation import prepared
 
     check_combination(choices)
-    options = export_options(choices)
-    target = target_of(choices)
+    options, follow = export_options(choices), follow_options(choices.follow)
+    follows, target = choices.follow.follow, target_of(choices)
     with ExitStack() as stack:
         source = stack.enter_context(closing(open_source(choices.source)))
-        options = prepared(source, target, options, may_be_nothing=choices.follow.follow)
-        engine = stack.enter_context(open_engine(choices, options))
+        options = prepared(source, target, options, may_be_nothing=follows)
+        is_idle = not follows and is_nothing(planned(source, target, options, choices))
+        by_frames = uses_spark_writer(choices)
+        engine = stack.enter_context(open_engine(choices.engine, for_dataframes=by_frames, is_idle=is_idle))
         progress = stack.enter_context(work_progress("exporting"))
-        if choices.follow.follow:
-            follow = follow_options(choices.follow)
+        if follows:
             summary = follow_export(source, target, options, engine, progress, follow=follow)
         else:
             summary = run_export(source, target, options, engine, progress)
@@ -94,9 +100,24 @@ def export(choices: ExportChoices) -> Result:
     return Exported(summary)
 
 
+def planned(source: Source, target: Target, options: ExportOptions, choices: ExportChoices) -> DryRun | None:
+    """Return what there is to do, None if it is not worth to know before: Spark takes seconds to start."""
+    from kcli.spark.job.dry_run import plan_export
+
+    if choices.engine.engine is EngineName.LOCAL:
+        return None
+    return plan_export(source, target, options)
+
+
+def is_nothing(plan: DryRun | None) -> bool:
+    """Tell whether there is no task in a plan."""
+    return plan is not None and plan.resumes_plan is None and not plan.partitions
+
+
 def dry_run(choices: ExportChoices) -> Result:
     """Show what an export would do."""
-    from kcli.commands.export_parts import check_combination, open_source, slots_of
+    from kcli.commands.export_engines import slots_of
+    from kcli.commands.export_parts import check_combination, open_source
     from kcli.commands.export_request import export_options
     from kcli.spark.job.dry_run import plan_export
     from kcli.spark.job.preparation import prepared

@@ -1,22 +1,18 @@
-"""The parts of an export that a command line names: where records come from, and who does the work."""
+"""What a command line says of where records come from, and what does not go together in it."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING
 
+from kcli.commands.export_engines import LOCAL_MASTER
 from kcli.commands.export_options import EngineName, Via, WriterName
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, parse_properties
+from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER
 from kcli.commands.output import note
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from kcli.commands.export_choices import EngineChoice, ExportChoices, SourceChoice
-    from kcli.spark.job.engine import Engine
-    from kcli.spark.job.options import ExportOptions
+    from kcli.commands.export_choices import ExportChoices, SourceChoice
     from kcli.spark.source import Source
 
 BOOTSTRAP_VARIABLE = "KCLI_BOOTSTRAP_SERVER"
@@ -28,8 +24,6 @@ NO_EFFECT = {
     "enable.auto.commit": "no offsets are committed to the cluster",
 }
 """Client properties that mean nothing to an export; files that consumers share have them."""
-
-_LOCAL_MASTER = re.compile(r"local(?:\[(\*|\d+)(?:\s*,\s*\d+)?\])?")
 
 
 def check_combination(choices: ExportChoices) -> None:
@@ -47,7 +41,7 @@ def check_combination(choices: ExportChoices) -> None:
     if engine.engine is EngineName.LOCAL:
         if engine.conf:
             raise UsageError("`--conf` has no meaning with `--engine local`")
-        if engine.master is not None and _LOCAL_MASTER.fullmatch(engine.master) is None:
+        if engine.master is not None and LOCAL_MASTER.fullmatch(engine.master) is None:
             raise UsageError(f"`--engine local` cannot run on {engine.master}", hint="--master local[4]")
     if columns.select is not None and not columns.select.strip():
         raise UsageError("`--select` names no column")
@@ -99,37 +93,6 @@ def source_properties(choice: SourceChoice) -> dict[str, str]:
         if properties.pop(name, None) is not None:
             warn(f"`{name}` has no effect: {instead}")
     return properties
-
-
-def slots_of(choice: EngineChoice) -> int:
-    """Return how many tasks would run at the same time here; a cluster tells only when it is asked."""
-    match = _LOCAL_MASTER.fullmatch(choice.master or "local[*]")
-    cores = len(os.sched_getaffinity(0))
-    if match is None or match[1] == "*":
-        return cores
-    return int(match[1] or 1) or cores
-
-
-@contextmanager
-def open_engine(choices: ExportChoices, options: ExportOptions) -> Iterator[Engine]:
-    """Give what runs the tasks, for the time of the block."""
-    choice = choices.engine
-    if choice.engine is EngineName.LOCAL:
-        from kcli.spark.job.engine_local import LocalEngine
-
-        with closing(LocalEngine(slots_of(choice))) as engine:
-            yield engine
-        return
-    from kcli.spark.session import SessionSettings, open_session
-
-    settings = SessionSettings(
-        master=choice.master,
-        conf=parse_properties(choice.conf, "--conf"),
-        app_name="kcli spark-export",
-        for_dataframes=uses_spark_writer(choices),
-    )
-    with open_session(settings) as session, closing(session.engine()) as spark_engine:
-        yield spark_engine
 
 
 def warn(text: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from kcli.commands.export_choices import (
     RangeChoice,
     SourceChoice,
 )
+from kcli.commands.export_engines import LateEngine, slots_of
 from kcli.commands.export_options import (
     Corrupt,
     EngineName,
@@ -26,7 +29,7 @@ from kcli.commands.export_options import (
     Via,
     WriterName,
 )
-from kcli.commands.export_parts import check_combination, slots_of, source_properties, uses_spark_writer
+from kcli.commands.export_parts import check_combination, source_properties, uses_spark_writer
 from kcli.commands.export_request import (
     column_names,
     export_options,
@@ -37,6 +40,7 @@ from kcli.commands.export_request import (
     selection,
 )
 from kcli.errors import UsageError
+from kcli.spark.job.engine import NoProgress
 from kcli.spark.job.options import ExportOptions, FieldFormat, FollowOptions, Mode, WriteOptions
 from kcli.spark.ranges.offset_specs import (
     AtOffsets,
@@ -189,6 +193,36 @@ def test_tasks_at_the_same_time() -> None:
     assert slots_of(EngineChoice(master="local[3, 4]")) == 3
     assert slots_of(EngineChoice(master="local")) == 1
     assert slots_of(EngineChoice()) == slots_of(EngineChoice(master="local[*]")) >= 1
+
+
+class Recorder:
+    """An engine that notes what is done with it."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+        self.slots = 2
+
+    def run(self, tasks: Sequence[Any], on_done: object, progress: object) -> None:
+        self.events.append(f"run {len(tasks)}")
+
+    def close(self) -> None:
+        self.events.append("close")
+
+
+def test_spark_is_started_only_for_a_task() -> None:
+    engine = Recorder()
+
+    @contextmanager
+    def opened() -> Iterator[Recorder]:
+        engine.events.append("open")
+        yield engine
+        engine.close()
+
+    for tasks, events in (([], []), ([1, 2], ["open", "run 2", "close"])):
+        with LateEngine(opened, 3) as late:  # type: ignore[arg-type]
+            assert late.slots == 3
+            late.run(tasks, lambda _: None, NoProgress())  # type: ignore[arg-type]
+        assert engine.events == events
 
 
 @pytest.mark.parametrize(
