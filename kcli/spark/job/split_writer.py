@@ -29,7 +29,7 @@ Period = tuple[str, ...]
 """Date and hour of a directory, as far as the layout has them."""
 
 MAX_OPEN_FILES = 16
-MAX_BUFFERED_BYTES = 96 * 1024 * 1024
+MAX_BUFFERED_BYTES = 160 * 1024 * 1024
 
 _HOUR_US = 3_600_000_000
 _UNITS = {"D": 24 * _HOUR_US, "h": _HOUR_US}

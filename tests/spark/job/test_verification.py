@@ -19,7 +19,7 @@ from kcli.spark.job.verification import verify_export
 from kcli.spark.split import TopicPartition
 from tests.spark.job.exporting import export, files_in, offsets_in, offsets_on_disk, options, temporary_files
 from tests.spark.job.fake_source import FakeReader, FakeSource
-from tests.spark.job.test_resuming import begun
+from tests.spark.job.test_resuming import StopsAfter, begun
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 FIRST = "topic=orders/partition=0/part-00000000000000000000-00000000000000000100-000001.parquet"
@@ -170,8 +170,6 @@ def test_an_unfinished_plan_survives_the_loss_of_the_commits(tmp_path: Path) -> 
     source = exported_twice(tmp_path)
     source.grow(P0, 500)
     with pytest.raises(KcliError):
-        from tests.spark.job.test_resuming import StopsAfter
-
         export(source, tmp_path, DATED, engine=StopsAfter(1))
     for number in (1, 2):
         (tmp_path / f"_kcli/log/{number:010d}.commit.json").write_text("")
