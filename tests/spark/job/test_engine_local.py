@@ -149,5 +149,5 @@ def test_a_task_that_does_not_pickle_is_told(engine: LocalEngine, tmp_path: Path
 def test_a_refusal_is_raised_as_it_was(engine: LocalEngine, tmp_path: Path) -> None:
     (tmp_path / "split-0").write_text("bad luck")
     source = FakeSource.of(30, fake_reader=FakeReader(trouble=tmp_path))
-    with pytest.raises(KcliError, match="^bad luck$"):
+    with pytest.raises(KcliError, match=r"^bad luck$"):
         export(source, tmp_path / "lake", engine=engine)

@@ -1,4 +1,4 @@
-"""The files of an export: where they lie, what they are called, how they are encoded and how many are open."""
+"""The files of an export: where they lie, what they are called, how they are encoded, how many are open."""
 
 from __future__ import annotations
 
