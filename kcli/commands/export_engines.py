@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from typing import TYPE_CHECKING
 
-from kcli.commands.export_options import EngineName
+from kcli.commands.export_options import EngineName, Via
 from kcli.commands.options import parse_properties
 
 if TYPE_CHECKING:
@@ -60,8 +60,9 @@ def spark_engine(choice: EngineChoice, *, for_dataframes: bool) -> Iterator[Engi
         app_name="kcli spark-export",
         for_dataframes=for_dataframes,
     )
-    with open_session(settings) as session, closing(session.engine()) as engine:
-        yield engine
+    via_connector = {Via.AUTO: None, Via.NATIVE: False, Via.CONNECTOR: True}[choice.via]
+    with open_session(settings) as session:
+        yield session.sql_engine(via_connector=via_connector) if for_dataframes else session.engine()
 
 
 class LateEngine:

@@ -6,13 +6,11 @@ What `kcli.spark.engine_spark` does by an RDD; only the progress of running task
 from __future__ import annotations
 
 import pickle
-import uuid
 from typing import TYPE_CHECKING
 
-from pyspark import InheritableThread
-
-from kcli.spark.engine_spark import POLL_SECONDS, SETTLE_SECONDS, reason_of
+from kcli.spark.engine_spark import POLL_SECONDS, reason_of
 from kcli.spark.job.failures import WorkerLost
+from kcli.spark.session_job import SessionJob
 from kcli.spark.task_source import NAME, source_of
 
 if TYPE_CHECKING:
@@ -56,32 +54,17 @@ class FrameEngine:
         """Do nothing: the session belongs to who opened it."""
 
     def _outcomes(self, tasks: Sequence[SplitTask]) -> list[TaskOutcome]:
-        spark, tag = self._spark, f"kcli-{uuid.uuid4()}"
-        found: list[TaskOutcome] = []
-        errors: list[BaseException] = []
-
-        def collect() -> None:
-            try:
-                spark.addTag(tag)
-                rows = spark.read.format(NAME).load().collect()
-                found.extend(pickle.loads(row.outcome) for row in rows)
-            except BaseException as error:
-                # Told to the thread that waits.
-                errors.append(error)
-
+        spark = self._spark
         spark.dataSource.register(source_of(tasks, _ATTEMPTS))
-        thread = InheritableThread(collect, session=spark, daemon=True)
-        thread.start()
+        job = SessionJob(spark, lambda: spark.read.format(NAME).load().collect())
         try:
-            while thread.is_alive():
-                thread.join(POLL_SECONDS)
+            while job.is_running(POLL_SECONDS):
+                pass
         except BaseException:
             # Ctrl-C: nothing may write any more when this returns.
-            spark.interruptTag(tag)
-            thread.join(SETTLE_SECONDS)
+            job.cancel()
             raise
-        if errors:
-            raise WorkerLost(
-                f"Spark gave up: {reason_of(errors[0])}", hint="see the executors' logs"
-            ) from errors[0]
-        return found
+        if job.error is not None:
+            reason = reason_of(job.error)
+            raise WorkerLost(f"Spark gave up: {reason}", hint="see the executors' logs") from job.error
+        return [pickle.loads(row.outcome) for row in job.results[0]]

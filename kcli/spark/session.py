@@ -95,6 +95,12 @@ class OpenSession:
 
         return SparkEngine(context, self.log)
 
+    def sql_engine(self, *, via_connector: bool | None = False) -> Engine:
+        """Return what runs them with Spark SQL in between; see `kcli.spark.engine_sql`."""
+        from kcli.spark.engine_sql import SqlEngine
+
+        return SqlEngine(self.spark, self.engine(), via_connector=via_connector)
+
 
 @contextmanager
 def open_session(

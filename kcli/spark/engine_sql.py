@@ -1,0 +1,196 @@
+"""SqlEngine: runs a plan with Spark SQL between reading and writing, for `--select` and any `--where`.
+
+    FrameSource or Spark's Kafka connector -> the user's filter and columns -> FrameSink
+
+Nothing is shuffled: what one task reads, the same task writes, so that splits, receipts and the commit are
+those of the other engines. It costs rows two ways between Python and the JVM.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as sql
+
+from kcli.errors import KcliError, UsageError
+from kcli.spark import connector, frame_sink, frame_source
+from kcli.spark.engine_spark import POLL_SECONDS, reason_of
+from kcli.spark.frame_columns import (
+    HIDDEN,
+    OFFSET,
+    SPLIT,
+    TIME,
+    condition_of,
+    refuses,
+    visible_columns,
+    written_columns,
+)
+from kcli.spark.job.export_log import decoded
+from kcli.spark.job.failures import WorkerLost
+from kcli.spark.job.receipt import Receipt
+from kcli.spark.job.state_paths import receipt_index, receipts_path
+from kcli.spark.session_job import SessionJob
+from kcli.spark.task_failure import left_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from kcli.spark.job.engine import Engine, Progress
+    from kcli.spark.job.task import SplitTask
+
+
+class SqlEngine:
+    """Runs tasks on a session, as many at once as `engine` would.
+
+    `via_connector` None takes Spark's Kafka connector where it is there and suits.
+    """
+
+    def __init__(self, spark: SparkSession, engine: Engine, *, via_connector: bool | None = False) -> None:
+        self._spark = spark
+        self._engine = engine
+        self._via_connector = via_connector
+
+    @property
+    def slots(self) -> int:
+        """Return how many tasks run at the same time."""
+        return self._engine.slots
+
+    def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
+        """Run every task; raise the first one's error, when none runs any more."""
+        if not tasks:
+            return
+        what = refuses(tasks[0].options)
+        if what is not None:
+            raise UsageError(f"{what} needs `--writer arrow`")
+        left_failure(tasks)
+        self._spark.dataSource.register(frame_sink.sink_of(tasks))
+        with _named_errors():
+            written = self._written(tasks).write.format(frame_sink.NAME).mode("append")
+        job = SessionJob(self._spark, written.save)
+        receipts = _Receipts(tasks, on_done)
+        try:
+            while job.is_running(POLL_SECONDS):
+                receipts.look()
+        except BaseException:
+            # Ctrl-C: nothing may write any more when this returns.
+            job.cancel()
+            raise
+        receipts.look()
+        if job.error is not None:
+            raise left_failure(tasks) or _lost(job.error) from job.error
+
+    def close(self) -> None:
+        """Do nothing: the session belongs to who opened it."""
+
+    def _written(self, tasks: Sequence[SplitTask]) -> DataFrame:
+        """Return the rows to be written, the hidden columns last."""
+        options = tasks[0].options
+        rows = self._rows(tasks)
+        condition = condition_of(options)
+        if condition is not None:
+            rows = rows.where(condition)
+        if options.select is not None:
+            rows = _selected(rows, options.select)
+        names = written_columns(options, [name for name in rows.columns if name not in HIDDEN])
+        if not names:
+            raise UsageError("no column is left to write")
+        return rows.select(*(_quoted(name) for name in names), *HIDDEN)
+
+    def _rows(self, tasks: Sequence[SplitTask]) -> DataFrame:
+        if self._reads_by_connector(tasks):
+            return self._connector_rows(tasks)
+        self._spark.dataSource.register(frame_source.source_of(tasks))
+        return self._spark.read.format(frame_source.NAME).load()
+
+    def _reads_by_connector(self, tasks: Sequence[SplitTask]) -> bool:
+        if self._via_connector:
+            connector.check_available(self._spark)
+            for task in tasks:
+                connector.check_suits(task)
+        if self._via_connector is None:
+            return connector.is_available(self._spark) and all(map(connector.suits, tasks))
+        return self._via_connector
+
+    def _connector_rows(self, tasks: Sequence[SplitTask]) -> DataFrame:
+        options = tasks[0].options
+        visible = [
+            name
+            for name in visible_columns(options)
+            if not (name in ("key", "value") and getattr(options, name).name == "none")
+        ]
+        frames = [
+            connector.rows_of(self._spark, task, headers="headers" in visible).select(
+                *visible,
+                sql.lit(position).alias(SPLIT),
+                sql.col("offset").alias(OFFSET),
+                sql.unix_micros("timestamp").alias(TIME),
+            )
+            for position, task in enumerate(tasks)
+        ]
+        return reduce(lambda one, other: one.unionAll(other), frames)
+
+
+class _Receipts:
+    """Tells of the receipts that tasks leave."""
+
+    def __init__(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None]) -> None:
+        self._task = tasks[0]
+        self._waited_for = {task.index for task in tasks}
+        self._on_done = on_done
+
+    def look(self) -> None:
+        target, plan = self._task.target, self._task.plan
+        for entry in target.list(receipts_path(plan)):
+            index = receipt_index(entry.path.rpartition("/")[2])
+            data = target.read(entry.path) if index in self._waited_for else None
+            if index is not None and data is not None:
+                self._waited_for.discard(index)
+                self._on_done(decoded(data, entry.path, Receipt.from_json))
+
+
+def _selected(rows: DataFrame, select: str) -> DataFrame:
+    """Return the columns that SQL computes, and the hidden ones behind them."""
+    view = f"kcli_{uuid.uuid4().hex}"
+    hidden = ", ".join(map(_quoted, HIDDEN))
+    rows.createOrReplaceTempView(view)
+    try:
+        chosen = rows.sparkSession.sql(f"SELECT {select}, {hidden} FROM {view}")
+    finally:
+        rows.sparkSession.catalog.dropTempView(view)
+    # A `*` takes the hidden ones along, too: only the last three are ours.
+    names = chosen.columns
+    kept = [index for index, name in enumerate(names[:-3]) if name not in HIDDEN]
+    doubled = {name for name in names[:-3] if names[:-3].count(name) > 1} - set(HIDDEN)
+    if doubled:
+        raise UsageError(f"`--select` names a column twice: {', '.join(sorted(doubled))}")
+    numbered = chosen.toDF(*(f"c{index}" for index in range(len(names))))
+    last = len(names) - len(HIDDEN)
+    return numbered.select(
+        *(sql.col(f"c{index}").alias(names[index]) for index in kept),
+        *(sql.col(f"c{last + index}").alias(name) for index, name in enumerate(HIDDEN)),
+    )
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+@contextmanager
+def _named_errors() -> Iterator[None]:
+    """Turn what Spark says of the user's SQL into one line."""
+    try:
+        yield
+    except PySparkException as error:
+        raise KcliError(
+            f"Spark refuses it: {reason_of(error)}", hint="see `--where` and `--select`"
+        ) from error
+
+
+def _lost(error: BaseException) -> WorkerLost:
+    return WorkerLost(f"Spark gave up: {reason_of(error)}", hint="see the executors' logs")

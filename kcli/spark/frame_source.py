@@ -1,0 +1,117 @@
+"""FrameSource: the rows of a plan's splits as a DataFrame for Spark SQL, one partition per task."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+from kcli.spark.frame_columns import HIDDEN_FIELDS, frame_shaper
+from kcli.spark.job.dead_letters import DeadBatches
+from kcli.spark.read_report import ReadReport
+from kcli.spark.reading import ReadCounters
+from kcli.spark.task_failure import leaving_failure
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from kcli.spark.job.shaping import Shaped
+    from kcli.spark.job.task import SplitTask
+
+NAME = "kcli-rows"
+
+
+class FrameReader(DataSourceReader):
+    """Reads, checks and decodes the split of each task."""
+
+    def __init__(self, tasks: bytes, schema: StructType) -> None:
+        self._tasks = tasks
+        self._schema = schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Return a partition for every task."""
+        return [InputPartition(position) for position in range(len(pickle.loads(self._tasks)))]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split, and leave a report of what was met."""
+        pa.set_cpu_count(1)
+        task: SplitTask = pickle.loads(self._tasks)[partition.value]
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        with leaving_failure(task):
+            yield from _rows(task, partition.value, schema)
+
+
+def _rows(task: SplitTask, position: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    shaper = frame_shaper(task.options, task.split)
+    dead = DeadBatches(task.target, task.split, task.plan)
+    met = ReadCounters(on_damaged_batch=dead.keep)
+    read = bad_values = 0
+    reading = replace(task.options.reading, columns=shaper.columns)
+    for batch in task.reader.read(task.split, reading, met):
+        shaped = shaper.shape(batch)
+        read += batch.num_rows
+        bad_values += shaped.bad_values
+        if shaped.rows.num_rows:
+            yield _with_places(shaped, position, schema)
+    context = TaskContext.get()
+    assert context is not None
+    ReadReport(
+        rows=read,
+        bytes_read=met.bytes_read,
+        bad_values=bad_values,
+        corrupt_batches=met.corrupt_batches,
+        corrupt_bytes=met.corrupt_bytes,
+        dead_letter_batches=dead.count,
+        missing=tuple(met.missing),
+    ).leave(task, context.taskAttemptId())
+
+
+def _with_places(shaped: Shaped, position: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows with the columns that say where they came from, in exactly the types that Spark expects."""
+    count = shaped.rows.num_rows
+    hidden = [
+        pa.array([position], pa.int32()).take(pa.array([0] * count, pa.int8())),
+        pa.array(shaped.offsets),
+        pa.array(shaped.times_us),
+    ]
+    columns = [*shaped.rows.columns, *hidden]
+    arrays = [column.cast(field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+class FrameSource(DataSource):
+    """See the module; `source_of` makes the class that holds tasks."""
+
+    tasks: ClassVar[bytes]
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return NAME
+
+    def schema(self) -> StructType:
+        """Return the columns that SQL can name, and the hidden ones."""
+        task: SplitTask = pickle.loads(self.tasks)[0]
+        shaped = frame_shaper(task.options, task.split).schema
+        return from_arrow_schema(pa.schema([*shaped, *HIDDEN_FIELDS]))
+
+    def reader(self, schema: StructType) -> FrameReader:
+        """Return what reads the splits."""
+        return FrameReader(self.tasks, schema)
+
+
+def source_of(tasks: Sequence[SplitTask]) -> type[FrameSource]:
+    """Return a source of the rows of these tasks' splits; the class travels by value, the tasks in it."""
+
+    class Rows(FrameSource):
+        pass
+
+    Rows.tasks = pickle.dumps(list(tasks))
+    return Rows

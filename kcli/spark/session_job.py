@@ -1,0 +1,58 @@
+"""SessionJob: work on a Spark session in a thread of its own, under a tag by which it can be cancelled."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from pyspark import InheritableThread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import SparkSession
+
+Result = TypeVar("Result")
+
+SETTLE_SECONDS = 15
+"""How long work that was cancelled may take to end."""
+
+
+class SessionJob(Generic[Result]):
+    """Runs `work`; `results` has what it returned, or `error` is what it raised."""
+
+    def __init__(self, spark: SparkSession, work: Callable[[], Result]) -> None:
+        self.results: list[Result] = []
+        self.error: BaseException | None = None
+        self._spark = spark
+        self._work = work
+        self._tag = f"kcli-{uuid.uuid4()}"
+        self._thread = InheritableThread(self._run, session=spark, daemon=True)
+        self._thread.start()
+
+    def is_running(self, seconds: float) -> bool:
+        """Wait so long for the end, and return whether it has not come."""
+        self._thread.join(seconds)
+        return bool(self._thread.is_alive())
+
+    def cancel(self) -> None:
+        """Stop it, and wait until it has ended."""
+        self._spark.interruptTag(self._tag)
+        self._thread.join(SETTLE_SECONDS)
+
+    def _run(self) -> None:
+        try:
+            _make_active(self._spark)
+            self._spark.addTag(self._tag)
+            self.results.append(self._work())
+        except BaseException as error:
+            # Told to the thread that waits.
+            self.error = error
+
+
+def _make_active(spark: SparkSession) -> None:
+    """Let the JVM know of the session in this thread, too: writers look up registered formats in it."""
+    from pyspark.sql import SparkSession, is_remote
+
+    if not is_remote():
+        SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
