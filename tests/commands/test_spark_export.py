@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -258,3 +259,85 @@ def test_ctrl_c_ends_with_130_and_the_next_run_goes_on(
     assert resumed.err == "resuming plan 1, begun by an earlier run\n"
     assert exported(target) == consumed(broker, topic)
     assert succeeded(live("spark-export", "--to", str(target), "--verify", "-o", "json"))["problems"] == []
+
+
+@pytest.fixture
+def damaged(topic: str, broker: KcliBroker, tmp_path: Path) -> Path:
+    """A copy of the log directory in which a byte of a batch in the middle of partition 1 has changed."""
+    copy = Path(shutil.copytree(broker.node_directory, tmp_path / "copy"))
+    (log,) = (copy / f"{topic}-1").glob("*.log")
+    content = bytearray(log.read_bytes())
+    content[len(content) // 2] ^= 0x40
+    log.write_bytes(content)
+    return copy
+
+
+def test_a_damaged_batch_ends_an_export_and_leaves_the_target_as_it_was(
+    topic: str, damaged: Path, live: Kcli, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+    finished = live("spark-export", topic, "--log-dir", str(damaged), "--to", str(target), *LOCAL)
+    lines = finished.err.splitlines()
+    first, hint = [line for line in lines if not line.startswith("warning: ")]
+    assert (finished.exit_code, finished.out) == (1, "")
+    assert first.startswith("error: ")
+    assert f"{topic}-1" in first
+    assert "--on-corrupt skip" in hint
+    assert not [name for name in files_below(target) if name.endswith((".parquet", ".commit.json"))]
+
+
+@pytest.mark.parametrize("policy", ["skip", "quarantine"])
+def test_a_damaged_batch_is_left_out_and_counted(
+    policy: str, topic: str, damaged: Path, broker: KcliBroker, live: Kcli, tmp_path: Path
+) -> None:
+    target = tmp_path / "out"
+    command = ("spark-export", topic, "--to", str(target), "--include-headers", *LOCAL, "-o", "json")
+    finished = live(*command, "--log-dir", str(damaged), "--on-corrupt", policy)
+    summary = succeeded(finished)
+    missing = {
+        (gap["partition"], offset) for gap in summary["gaps"] for offset in range(gap["start"], gap["end"])
+    }
+    rows = consumed(broker, topic)
+    assert summary["counters"]["corrupt_batches"] == 1
+    assert 0 < len(missing) < 200
+    assert exported(target) == [row for row in rows if row[:2] not in missing]
+    assert "1 damaged place left out" in finished.err
+    kept = [name for name in files_below(target) if name.endswith(".bin")]
+    assert len(kept) == (policy == "quarantine")
+
+
+def test_of_several_replicas_the_most_complete_is_read(
+    topic: str, broker: KcliBroker, live: Kcli, tmp_path: Path
+) -> None:
+    behind = Path(shutil.copytree(broker.node_directory, tmp_path / "behind"))
+    produce(broker, topic, range(2500, 2600))
+    target = tmp_path / "out"
+    places = ("--log-dir", str(behind), "--log-dir", str(broker.node_directory))
+    succeeded(
+        live("spark-export", topic, "--to", str(target), "--include-headers", *places, *LOCAL, "-o", "json")
+    )
+    assert exported(target) == consumed(broker, topic)
+
+
+def test_an_import_that_is_killed_goes_on_behind_the_last_record(
+    topic: str, broker: KcliBroker, live: Kcli, tmp_path: Path
+) -> None:
+    out, copy = str(tmp_path / "out"), f"{topic}-copy"
+    succeeded(live("spark-export", topic, "--to", out, "--include-headers", *LOCAL, "-o", "json"))
+    command = [sys.executable, "-m", "kcli", "spark-import", out, "--topic", copy, "-b", broker.bootstrap]
+    slowly = ("-X", "batch.size=200", "-X", "max.in.flight.requests.per.connection=1", "-X", "linger.ms=0")
+    arrived = 0
+    for _ in range(3):
+        process = subprocess.Popen([*command, *slowly], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 30
+        before = arrived
+        while arrived < before + 3000:
+            assert time.monotonic() < deadline
+            arrived = sum(log.stat().st_size for log in broker.node_directory.glob(f"{copy}-*/*.log"))
+            time.sleep(0.002)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    finished = succeeded(live("spark-import", out, "--topic", copy, "-o", "json"))
+    assert all(part["before"] + part["imported"] == part["rows"] for part in finished["partitions"])
+    assert any(part["before"] for part in finished["partitions"])
+    assert consumed(broker, copy) == consumed(broker, topic)
