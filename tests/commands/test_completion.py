@@ -1,8 +1,10 @@
-"""Completion: the scripts in the repository are the program's, bash can use them, clusters may be slow."""
+"""Completion: the scripts in the repository are the program's, shells can use them, clusters may be slow."""
 
 from __future__ import annotations
 
-import shutil
+import os
+import pty
+import select
 import socket
 import subprocess
 import sys
@@ -15,8 +17,11 @@ import pytest
 from kcli.commands.completion import SCRIPTS
 from tests.commands.fake_groups import FakeGroups
 from tests.conftest import Finished
+from tests.support.toolchain import need
 
 ROOT = Path(__file__).parent.parent.parent
+
+SHELL_SECONDS = 30.0
 
 Complete = Callable[[str], list[str]]
 
@@ -105,14 +110,64 @@ def test_no_broker_at_all_is_no_error() -> None:
     assert (process.returncode, process.stdout.strip(), process.stderr) == (0, b"", b"")
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash_completes_with_the_script(tmp_path: Path) -> None:
+@pytest.fixture
+def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this kcli be the one that shells find."""
     program = tmp_path / "kcli"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kcli "$@"\n')
     program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+@pytest.mark.usefixtures("on_path")
+def test_bash_completes_with_the_script() -> None:
+    need("bash")
     script = (
-        f"PATH={tmp_path}:$PATH; source completions/kcli.bash; COMP_WORDS=(kcli topics li); COMP_CWORD=2; "
+        "source completions/kcli.bash; COMP_WORDS=(kcli topics li); COMP_CWORD=2; "
         "_kcli_completion kcli; echo ${COMPREPLY[@]}"
     )
     output = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, check=True)
     assert output.stdout == b"list\n"
+
+
+@pytest.mark.usefixtures("on_path")
+def test_fish_completes_with_the_script() -> None:
+    need("fish")
+    script = "source completions/kcli.fish; complete -C 'kcli topics li'"
+    output = subprocess.run(["fish", "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    (line,) = output.stdout.splitlines()
+    name, help_text = line.split("\t")
+    assert (name, help_text.startswith("List topics")) == ("list", True)
+
+
+@pytest.mark.usefixtures("on_path")
+def test_zsh_completes_with_the_script() -> None:
+    need("zsh")
+    terminal, of_shell = pty.openpty()
+    environment = {**os.environ, "PS1": "READY> ", "TERM": "dumb"}
+    standard = {"stdin": of_shell, "stdout": of_shell, "stderr": of_shell}
+    with subprocess.Popen(
+        ["zsh", "-f", "-i"], cwd=ROOT, env=environment, start_new_session=True, **standard
+    ) as shell:
+        os.close(of_shell)
+        try:
+            shown_until(terminal, b"READY> ")
+            # What is typed is shown too, so the word to wait for is not typed whole.
+            load = b"autoload -U compinit; compinit -u -D; source completions/kcli.zsh; echo LOA''DED\n"
+            os.write(terminal, load)
+            shown_until(terminal, b"LOADED")
+            os.write(terminal, b"kcli topics li\t")
+            shown_until(terminal, b"kcli topics list")
+        finally:
+            shell.kill()
+            os.close(terminal)
+
+
+def shown_until(terminal: int, wanted: bytes) -> None:
+    """Read what a terminal shows until it is there; fails with what was shown instead."""
+    shown = b""
+    deadline = time.monotonic() + SHELL_SECONDS
+    while wanted not in shown:
+        ready, _, _ = select.select([terminal], [], [], max(0, deadline - time.monotonic()))
+        assert ready, shown
+        shown += os.read(terminal, 4096)
