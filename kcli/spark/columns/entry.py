@@ -67,18 +67,6 @@ class Entry(NamedTuple):
         """Whether it belongs to a transaction."""
         return self.legacy is None and bool(self.attributes & TRANSACTIONAL_BIT)
 
-    @property
-    def header(self) -> tuple[int, ...]:
-        """What a chunk has of it."""
-        return (
-            self.records,
-            self.first,
-            self.last - self.first,
-            self.base_timestamp,
-            self.max_timestamp,
-            self.attributes,
-        )
-
 
 def size_at(view: memoryview, at: int, stop: int) -> int:
     """Return the size that an entry claims, 0 when there are too few bytes to tell.

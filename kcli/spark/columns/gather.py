@@ -32,6 +32,7 @@ from kcli.spark.columns.decode import decode
 from kcli.spark.columns.entry import MAX_OFFSET, Entry, claimed_offsets, entry_at, offset_at, size_at
 from kcli.spark.columns.group import Group
 from kcli.spark.columns.losses import Losses
+from kcli.spark.columns.sound_batches import SoundRun, sound_run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -128,6 +129,21 @@ class Gatherer:
         self._position = position
         damage: CorruptBatch | None = None
         while not self.is_done:
+            run = self._run(view, at, min(stop, at + CHUNK_BYTES), limit_offset)
+            if run is not None:
+                at = run.end
+                if group.size_bytes >= CHUNK_BYTES or not group.takes(run.entries[0]):
+                    yield from self._decoded(group)
+                    group = Group(view)
+                if run.is_plain and run.entries[0].last >= self.start:
+                    group.add_plain(run.entries)
+                    continue
+                for one in filter(self._is_wanted, run.entries):
+                    if group.size_bytes >= CHUNK_BYTES:
+                        yield from self._decoded(group)
+                        group = Group(view)
+                    self._take(group, one)
+                continue
             try:
                 entry = self._entry(view, at, stop, is_end=is_end, limit_offset=limit_offset)
             except CorruptRecord as error:
@@ -138,13 +154,10 @@ class Gatherer:
             at += entry.size
             if not self._is_wanted(entry):
                 continue
-            if not group.takes(entry):
+            if group.size_bytes >= CHUNK_BYTES or not group.takes(entry):
                 yield from self._decoded(group)
                 group = Group(view)
             self._take(group, entry)
-            if group.size_bytes >= CHUNK_BYTES:
-                yield from self._decoded(group)
-                group = Group(view)
         yield from self._decoded(group)
         self.counters.bytes_read += at - begin
         self.stopped_at = at
@@ -161,6 +174,17 @@ class Gatherer:
     def finish(self) -> None:
         """Take note that nothing follows: what was skipped last reached up to the end of the range."""
         self._losses.found(self.end)
+
+    def _run(self, view: memoryview, at: int, stop: int, limit_offset: int) -> SoundRun | None:
+        """Return the batches from a place on that need no closer look, None if there are none."""
+        if self.next_offset < 0:
+            return None
+        run = sound_run(view, at, stop, next_offset=self.next_offset, end=self.end, limit_offset=limit_offset)
+        if not run.entries:
+            return None
+        self._losses.found(run.entries[0].first)
+        self.next_offset = run.entries[-1].last + 1
+        return run
 
     def _entry(
         self, view: memoryview, at: int, stop: int, *, is_end: bool, limit_offset: int

@@ -5,22 +5,22 @@ Uncompressed records stay where they are in the buffer; only next to compressed 
 
 from __future__ import annotations
 
-from array import array
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kcli.protocol.compression import Codec
 from kcli.protocol.record_batch_header import HEADER_SIZE
-from kcli.spark.columns.chunk import Chunk
+from kcli.spark.columns.chunk import BEGIN, END, Chunk
 from kcli.spark.columns.decompress import decompress
 from kcli.spark.columns.legacy import LegacyRows
+from kcli.spark.columns.sound_batches import batch_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from kcli.protocol.record import Buffer
     from kcli.spark.columns.entry import Entry
-
-_COLUMNS = 8
 
 
 class Group:
@@ -64,21 +64,22 @@ class Group:
         self.size_bytes += size
         return entry.first
 
+    def add_plain(self, entries: Sequence[Entry]) -> None:
+        """Add batches, none of them compressed, that stand next to each other."""
+        self.entries += entries
+        self._parts += [None] * len(entries)
+        self.size_bytes += entries[-1].at + entries[-1].size - entries[0].at
+
     def chunk(self, start: int, end: int) -> Chunk:
         """Return all batches, for rows from `start` up to `end`."""
-        numbers = array("q")
+        batches = batch_columns(self.view, self.entries)
         data: Buffer = self.view
-        if all(part is None for part in self._parts):
-            for entry in self.entries:
-                numbers.extend((entry.at + HEADER_SIZE, entry.at + entry.size, *entry.header))
-        else:
-            at = 0
+        if any(part is not None for part in self._parts):
             parts = [self._records(number) for number in range(len(self.entries))]
-            for entry, part in zip(self.entries, parts, strict=True):
-                numbers.extend((at, at + len(part), *entry.header))
-                at += len(part)
+            batches[:, END] = np.cumsum([len(part) for part in parts])
+            batches[0, BEGIN], batches[1:, BEGIN] = 0, batches[:-1, END]
             data = parts[0] if len(parts) == 1 else b"".join(parts)
-        return Chunk(data, np.frombuffer(numbers, np.int64).reshape(-1, _COLUMNS), start, end)
+        return Chunk(data, batches, start, end)
 
     def _records(self, number: int) -> Buffer:
         part, entry = self._parts[number], self.entries[number]
