@@ -80,6 +80,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "engine_spark",
             "engine_frame",
             "engine_sql",
+            "probe",
             "frame_source",
             "frame_sink",
             "session_job",

@@ -88,8 +88,8 @@ def export(choices: ExportChoices) -> Result:
         source = stack.enter_context(closing(open_source(choices.source)))
         options = prepared(source, target, options, may_be_nothing=follows)
         is_idle = not follows and is_nothing(planned(source, target, options, choices))
-        by_frames = uses_spark_writer(choices)
-        engine = stack.enter_context(open_engine(choices.engine, for_dataframes=by_frames, is_idle=is_idle))
+        by_sql = options.write if uses_spark_writer(choices) else None
+        engine = stack.enter_context(open_engine(choices.engine, by_sql=by_sql, is_idle=is_idle))
         progress = stack.enter_context(work_progress("exporting"))
         if follows:
             summary = follow_export(source, target, options, engine, progress, follow=follow)

@@ -14,6 +14,7 @@ from kcli.commands.options import parse_properties
 if TYPE_CHECKING:
     from kcli.commands.export_choices import EngineChoice
     from kcli.spark.job.engine import Engine, Progress
+    from kcli.spark.job.options import WriteOptions
     from kcli.spark.job.receipt import Receipt
     from kcli.spark.job.task import SplitTask
 
@@ -30,14 +31,17 @@ def slots_of(choice: EngineChoice) -> int:
 
 
 def open_engine(
-    choice: EngineChoice, *, for_dataframes: bool = False, is_idle: bool = False
+    choice: EngineChoice, *, by_sql: WriteOptions | None = None, is_idle: bool = False
 ) -> AbstractContextManager[Engine]:
-    """Return what runs the tasks, for the time of a block; if it is idle Spark starts with the first task."""
+    """Return what runs the tasks, for the time of a block; if it is idle Spark starts with the first task.
+
+    `by_sql` is what Spark SQL is to do with the rows, None if nothing.
+    """
     if choice.engine is EngineName.LOCAL:
         return local_engine(choice)
     if is_idle:
-        return LateEngine(lambda: spark_engine(choice, for_dataframes=for_dataframes), slots_of(choice))
-    return spark_engine(choice, for_dataframes=for_dataframes)
+        return LateEngine(lambda: spark_engine(choice, by_sql=by_sql), slots_of(choice))
+    return spark_engine(choice, by_sql=by_sql)
 
 
 @contextmanager
@@ -50,7 +54,7 @@ def local_engine(choice: EngineChoice) -> Iterator[Engine]:
 
 
 @contextmanager
-def spark_engine(choice: EngineChoice, *, for_dataframes: bool) -> Iterator[Engine]:
+def spark_engine(choice: EngineChoice, *, by_sql: WriteOptions | None) -> Iterator[Engine]:
     """Give the Spark session there is, or one of its own."""
     from kcli.spark.session import SessionSettings, open_session
 
@@ -58,11 +62,15 @@ def spark_engine(choice: EngineChoice, *, for_dataframes: bool) -> Iterator[Engi
         master=choice.master,
         conf=parse_properties(choice.conf, "--conf"),
         app_name="kcli spark-export",
-        for_dataframes=for_dataframes,
     )
     via_connector = {Via.AUTO: None, Via.NATIVE: False, Via.CONNECTOR: True}[choice.via]
     with open_session(settings) as session:
-        yield session.sql_engine(via_connector=via_connector) if for_dataframes else session.engine()
+        if by_sql is None:
+            yield session.engine()
+        else:
+            engine = session.sql_engine(via_connector=via_connector)
+            engine.check(by_sql)
+            yield engine
 
 
 class LateEngine:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING
 
-from kcli.spark.engine_spark import POLL_SECONDS, reason_of
-from kcli.spark.job.failures import WorkerLost
+from kcli.spark.engine_spark import POLL_SECONDS, worker_lost
 from kcli.spark.session_job import SessionJob
 from kcli.spark.task_source import NAME, source_of
 
@@ -65,6 +64,5 @@ class FrameEngine:
             job.cancel()
             raise
         if job.error is not None:
-            reason = reason_of(job.error)
-            raise WorkerLost(f"Spark gave up: {reason}", hint="see the executors' logs") from job.error
+            raise worker_lost(job.error, None) from job.error
         return [pickle.loads(row.outcome) for row in job.results[0]]

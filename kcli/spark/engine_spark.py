@@ -14,9 +14,12 @@ import uuid
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
 from pyspark import AccumulatorParam, InheritableThread, TaskContext
+from pyspark.errors import PySparkException
 
 from kcli.spark.job.failures import WorkerLost
+from kcli.spark.probe import probe
 from kcli.spark.progress_socket import ProgressReceiver
 from kcli.spark.task_outcome import TaskOutcome, attempt
 
@@ -34,6 +37,11 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.1
 SETTLE_SECONDS = 15
 """How long tasks that were cancelled may take to end."""
+
+_NOISE = re.compile(
+    r"^Job aborted due to stage failure: |^\[[A-Z0-9_.]+\] |"
+    r" Did you mean one of the following\?.*| SQLSTATE: .*"
+)
 
 
 class Collected(AccumulatorParam[list[TaskOutcome]]):
@@ -55,6 +63,8 @@ class SparkEngine:
     def __init__(self, context: SparkContext, log: SessionLog | None = None) -> None:
         self._context = context
         self._log = log
+        self._is_local = re.match(r"local(\[|$)", context.master) is not None
+        self._is_probed = self._is_local
 
     @property
     def slots(self) -> int:
@@ -65,8 +75,8 @@ class SparkEngine:
         """Run every task; raise the first one's error, when none runs any more."""
         if not tasks:
             return
-        is_local = self._context.master.startswith("local")
-        with ProgressReceiver() if is_local else nullcontext() as receiver:
+        self._probe(tasks)
+        with ProgressReceiver() if self._is_local else nullcontext() as receiver:
             job = _Job(self._context, tasks, receiver.address if receiver else None)
             told = _Told(on_done, progress, receiver)
             job.start()
@@ -79,15 +89,22 @@ class SparkEngine:
                 raise
             if job.error is not None:
                 told.look(job.outcomes.value)
-                raise self._lost(job.error) from job.error
+                raise worker_lost(job.error, self._log) from job.error
             told.look(job.result)
 
     def close(self) -> None:
         """Do nothing: the session belongs to who opened it."""
 
-    def _lost(self, error: BaseException) -> WorkerLost:
-        where = f"see {self._log.path}" if self._log else "see the executors' logs"
-        return WorkerLost(f"Spark gave up: {reason_of(error)}", hint=where)
+    def _probe(self, tasks: Sequence[SplitTask]) -> None:
+        """Ask a cluster's executors, once, whether they can run tasks."""
+        if self._is_probed:
+            return
+        directories = {task.split.directory for task in tasks if task.split.directory is not None}
+        try:
+            probe(self._context, sorted(directories))
+        except (PySparkException, Py4JError) as error:
+            raise worker_lost(error, self._log) from error
+        self._is_probed = True
 
 
 class _Told:
@@ -145,8 +162,6 @@ class _Job:
 
     def cancel(self) -> None:
         """Stop every task, and wait until none runs any more."""
-        from py4j.protocol import Py4JError
-
         # Without a JVM there is nothing to cancel.
         with suppress(Py4JError, OSError):
             self._context._jsc.sc().cancelJobGroupAndFutureJobs(self._group)
@@ -187,10 +202,16 @@ def max_attempts(context: SparkContext) -> int:
     return int(context.getConf().get("spark.task.maxFailures", "4") or 4)
 
 
+def worker_lost(error: BaseException, log: SessionLog | None) -> WorkerLost:
+    """Return the error of a job that Spark gave up, and where more is said of it."""
+    where = f"see {log.path}" if log else "see the executors' logs"
+    return WorkerLost(f"Spark gave up: {reason_of(error)}", hint=where)
+
+
 def reason_of(error: BaseException) -> str:
     """Return the one line of a Spark error that says what happened."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = next((line for line in lines if "Most recent failure" in line), lines[0] if lines else "")
-    return reason.removeprefix("Job aborted due to stage failure: ") or type(error).__name__
+    reason = _NOISE.sub("", lines[0] if lines else "")
+    return reason.strip() or type(error).__name__

@@ -15,22 +15,23 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sql
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from kcli.errors import KcliError, UsageError
 from kcli.spark import connector, frame_sink, frame_source
-from kcli.spark.engine_spark import POLL_SECONDS, reason_of
+from kcli.spark.engine_spark import POLL_SECONDS, reason_of, worker_lost
 from kcli.spark.frame_columns import (
     HIDDEN,
     OFFSET,
     SPLIT,
     TIME,
     condition_of,
+    frame_schema,
     refuses,
     visible_columns,
     written_columns,
 )
 from kcli.spark.job.export_log import decoded
-from kcli.spark.job.failures import WorkerLost
 from kcli.spark.job.receipt import Receipt
 from kcli.spark.job.state_paths import receipt_index, receipts_path
 from kcli.spark.session_job import SessionJob
@@ -42,7 +43,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from kcli.spark.job.engine import Engine, Progress
+    from kcli.spark.job.options import WriteOptions
     from kcli.spark.job.task import SplitTask
+    from kcli.spark.session_log import SessionLog
 
 
 class SqlEngine:
@@ -51,9 +54,17 @@ class SqlEngine:
     `via_connector` None takes Spark's Kafka connector where it is there and suits.
     """
 
-    def __init__(self, spark: SparkSession, engine: Engine, *, via_connector: bool | None = False) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        engine: Engine,
+        log: SessionLog | None = None,
+        *,
+        via_connector: bool | None = False,
+    ) -> None:
         self._spark = spark
         self._engine = engine
+        self._log = log
         self._via_connector = via_connector
 
     @property
@@ -61,18 +72,27 @@ class SqlEngine:
         """Return how many tasks run at the same time."""
         return self._engine.slots
 
+    def check(self, options: WriteOptions) -> None:
+        """Refuse, before anything is written, what Spark SQL or this way of writing cannot do."""
+        what = refuses(options)
+        if what is not None:
+            raise UsageError(f"{what} needs `--writer arrow`")
+        if self._via_connector:
+            connector.check_available(self._spark)
+        schema = from_arrow_schema(frame_schema(options))
+        with _named_errors():
+            _written(self._spark.createDataFrame([], schema), options)
+
     def run(self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress) -> None:
         """Run every task; raise the first one's error, when none runs any more."""
         if not tasks:
             return
-        what = refuses(tasks[0].options)
-        if what is not None:
-            raise UsageError(f"{what} needs `--writer arrow`")
         left_failure(tasks)
         self._spark.dataSource.register(frame_sink.sink_of(tasks))
         with _named_errors():
-            written = self._written(tasks).write.format(frame_sink.NAME).mode("append")
-        job = SessionJob(self._spark, written.save)
+            written = _written(self._rows(tasks), tasks[0].options)
+        writer = written.write.format(frame_sink.NAME).mode("append")
+        job = SessionJob(self._spark, writer.save)
         receipts = _Receipts(tasks, on_done)
         try:
             while job.is_running(POLL_SECONDS):
@@ -83,24 +103,10 @@ class SqlEngine:
             raise
         receipts.look()
         if job.error is not None:
-            raise left_failure(tasks) or _lost(job.error) from job.error
+            raise left_failure(tasks) or worker_lost(job.error, self._log) from job.error
 
     def close(self) -> None:
         """Do nothing: the session belongs to who opened it."""
-
-    def _written(self, tasks: Sequence[SplitTask]) -> DataFrame:
-        """Return the rows to be written, the hidden columns last."""
-        options = tasks[0].options
-        rows = self._rows(tasks)
-        condition = condition_of(options)
-        if condition is not None:
-            rows = rows.where(condition)
-        if options.select is not None:
-            rows = _selected(rows, options.select)
-        names = written_columns(options, [name for name in rows.columns if name not in HIDDEN])
-        if not names:
-            raise UsageError("no column is left to write")
-        return rows.select(*(_quoted(name) for name in names), *HIDDEN)
 
     def _rows(self, tasks: Sequence[SplitTask]) -> DataFrame:
         if self._reads_by_connector(tasks):
@@ -154,6 +160,19 @@ class _Receipts:
                 self._on_done(decoded(data, entry.path, Receipt.from_json))
 
 
+def _written(rows: DataFrame, options: WriteOptions) -> DataFrame:
+    """Return the rows to be written, the hidden columns last."""
+    condition = condition_of(options)
+    if condition is not None:
+        rows = rows.where(condition)
+    if options.select is not None:
+        rows = _selected(rows, options.select)
+    names = written_columns(options, [name for name in rows.columns if name not in HIDDEN])
+    if not names:
+        raise UsageError("no column is left to write")
+    return rows.select(*(_quoted(name) for name in names), *HIDDEN)
+
+
 def _selected(rows: DataFrame, select: str) -> DataFrame:
     """Return the columns that SQL computes, and the hidden ones behind them."""
     view = f"kcli_{uuid.uuid4().hex}"
@@ -190,7 +209,3 @@ def _named_errors() -> Iterator[None]:
         raise KcliError(
             f"Spark refuses it: {reason_of(error)}", hint="see `--where` and `--select`"
         ) from error
-
-
-def _lost(error: BaseException) -> WorkerLost:
-    return WorkerLost(f"Spark gave up: {reason_of(error)}", hint="see the executors' logs")

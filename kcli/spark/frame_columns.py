@@ -20,11 +20,11 @@ from kcli.spark.job.options import OnBadValue
 from kcli.spark.job.shaping import RowShaper
 from kcli.spark.ranges.conjuncts import Comparison, In, IsNull, parse_where, sql_of
 from kcli.spark.reading import COLUMNS
+from kcli.spark.split import Split
 
 if TYPE_CHECKING:
     from kcli.spark.job.options import WriteOptions
     from kcli.spark.ranges.conjuncts import Conjunct
-    from kcli.spark.split import Split
 
 PLACES = ("topic", "partition", "offset", "timestamp")
 SPLIT, OFFSET, TIME = "__kcli_split", "__kcli_offset", "__kcli_time"
@@ -56,6 +56,11 @@ def frame_shaper(options: WriteOptions, split: Split) -> RowShaper:
         layout=Layout(()),
     )
     return RowShaper(before, split)
+
+
+def frame_schema(options: WriteOptions) -> pa.Schema:
+    """Return the columns that SQL can name, and the hidden ones."""
+    return pa.schema([*frame_shaper(options, Split("", 0, 0, 0)).schema, *HIDDEN_FIELDS])
 
 
 def condition_of(options: WriteOptions) -> str | None:

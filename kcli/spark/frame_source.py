@@ -11,7 +11,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from kcli.spark.frame_columns import HIDDEN_FIELDS, frame_shaper
+from kcli.spark.frame_columns import frame_schema, frame_shaper
 from kcli.spark.job.dead_letters import DeadBatches
 from kcli.spark.read_report import ReadReport
 from kcli.spark.reading import ReadCounters
@@ -99,8 +99,7 @@ class FrameSource(DataSource):
     def schema(self) -> StructType:
         """Return the columns that SQL can name, and the hidden ones."""
         task: SplitTask = pickle.loads(self.tasks)[0]
-        shaped = frame_shaper(task.options, task.split).schema
-        return from_arrow_schema(pa.schema([*shaped, *HIDDEN_FIELDS]))
+        return from_arrow_schema(frame_schema(task.options))
 
     def reader(self, schema: StructType) -> FrameReader:
         """Return what reads the splits."""

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+    from kcli.spark.engine_sql import SqlEngine
     from kcli.spark.job.engine import Engine
 
 OLDEST_PYSPARK = (4, 2)
@@ -44,16 +45,6 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
 }
-_DATAFRAME_DEFAULTS = {
-    # INT96 is still Spark's own choice.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.buffer.size": "1048576",
-    "spark.sql.python.filterPushdown.enabled": "true",
-    **{
-        f"spark.hadoop.parquet.enable.dictionary#{name}": "false"
-        for name in ("key", "value", "offset", "timestamp")
-    },
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +55,6 @@ class SessionSettings:
     """Where to run; by default on all cores of this machine, each task up to four times."""
     conf: Mapping[str, str] = field(default_factory=dict)
     app_name: str = "kcli"
-    for_dataframes: bool = False
-    """Whether DataFrames are written, not only tasks run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +84,11 @@ class OpenSession:
 
         return SparkEngine(context, self.log)
 
-    def sql_engine(self, *, via_connector: bool | None = False) -> Engine:
-        """Return what runs them with Spark SQL in between; see `kcli.spark.engine_sql`."""
+    def sql_engine(self, *, via_connector: bool | None = False) -> SqlEngine:
+        """Return what runs them with Spark SQL in between."""
         from kcli.spark.engine_sql import SqlEngine
 
-        return SqlEngine(self.spark, self.engine(), via_connector=via_connector)
+        return SqlEngine(self.spark, self.engine(), self.log, via_connector=via_connector)
 
 
 @contextmanager
@@ -117,8 +106,11 @@ def open_session(
         session = _start(settings, environment, log)
     try:
         yield session
-    except BaseException:
+    except BaseException as error:
         stop(session)
+        # It stays where somebody is told to look at it, and where nobody knows what was wrong.
+        if isinstance(error, KcliError) and str(log.path) not in (error.hint or ""):
+            log.remove()
         raise
     stop(session)
     log.remove()
@@ -148,8 +140,6 @@ def spark_conf(settings: SessionSettings, *, cores: int) -> dict[str, str]:
     conf = {"spark.app.name": settings.app_name, **_DEFAULTS}
     if master.startswith("local"):
         conf |= _LOCAL_DEFAULTS
-    if settings.for_dataframes:
-        conf |= _DATAFRAME_DEFAULTS
     return conf | given | {"spark.master": master}
 
 
@@ -200,10 +190,19 @@ def _start(settings: SessionSettings, environment: MutableMapping[str, str], log
             gateway = launch_gateway(conf, popen_kwargs=popen)
         context = SparkContext(gateway=gateway, conf=conf)
         context.setLogLevel("WARN")
+        _silence_query_errors()
         return OpenSession(SparkSession(context), is_ours=True, log=log)
     except (PySparkException, Py4JError, OSError) as error:
         _end_jvm()
         raise log.failure("Spark did not start", error) from error
+
+
+def _silence_query_errors() -> None:
+    """Keep pyspark from printing an error in a query, with two tracebacks, before it raises it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def stop(session: OpenSession) -> None:

@@ -11,7 +11,6 @@ from kcli.errors import KcliError, UsageError
 from kcli.spark.connector import connector_options, package
 from kcli.spark.engine_sql import SqlEngine
 from kcli.spark.frame_columns import condition_of, visible_columns, written_columns
-from kcli.spark.job.engine import Engine
 from kcli.spark.job.failures import FailureKind, TaskFailed
 from kcli.spark.job.layout import Layout
 from kcli.spark.job.listing import list_export
@@ -30,7 +29,7 @@ def orders(**reader: object) -> FakeSource:
 
 
 @pytest.fixture
-def engine(spark_session: OpenSession) -> Engine:
+def engine(spark_session: OpenSession) -> SqlEngine:
     return spark_session.sql_engine()
 
 
@@ -44,7 +43,7 @@ def table_of(target: Path) -> pq.ParquetFile:
     return pq.ParquetDataset([target / path for path in files], partitioning=None).read()
 
 
-def test_files_are_those_of_the_arrow_writer(engine: Engine, tmp_path: Path) -> None:
+def test_files_are_those_of_the_arrow_writer(engine: SqlEngine, tmp_path: Path) -> None:
     """Names, schema, rows, footers: all but the encoding of what Spark hands over in smaller pieces."""
     asked = options(write=written(layout=Layout(("topic", "partition", "date"))))
     day = {"step_us": 3_600_000_000}
@@ -60,7 +59,7 @@ def test_files_are_those_of_the_arrow_writer(engine: Engine, tmp_path: Path) -> 
     assert verify_export(LocalTarget(str(tmp_path / "sql"))).problems == ()
 
 
-def test_sql_computes_columns_and_filters_rows(engine: Engine, tmp_path: Path) -> None:
+def test_sql_computes_columns_and_filters_rows(engine: SqlEngine, tmp_path: Path) -> None:
     select = "upper(key) AS k, `offset` * 2 AS twice, date_format(timestamp, 'HH:mm') AS at"
     write = WriteOptions(
         key=FieldFormat("string"), select=select, where="length(key) = 6 AND partition = 0 AND offset < 40"
@@ -75,7 +74,7 @@ def test_sql_computes_columns_and_filters_rows(engine: Engine, tmp_path: Path) -
     assert verify_export(LocalTarget(str(tmp_path))).problems == ()
 
 
-def test_a_star_takes_every_column_and_none_of_ours(engine: Engine, tmp_path: Path) -> None:
+def test_a_star_takes_every_column_and_none_of_ours(engine: SqlEngine, tmp_path: Path) -> None:
     write = written(select="*, hex(value) AS hexadecimal", where="offset in (3, 4) OR offset = 5")
     export(orders(), tmp_path, options(write=write), engine=engine)
     table = table_of(tmp_path)
@@ -84,7 +83,7 @@ def test_a_star_takes_every_column_and_none_of_ours(engine: Engine, tmp_path: Pa
     assert table.column("offset").to_pylist() == [3, 4, 5, 3, 4, 5]
 
 
-def test_a_plan_without_rows_is_committed_and_not_read_again(engine: Engine, tmp_path: Path) -> None:
+def test_a_plan_without_rows_is_committed_and_not_read_again(engine: SqlEngine, tmp_path: Path) -> None:
     write = WriteOptions(where="value = X'00' OR value = X'01'")
     first = export(orders(), tmp_path, options(write=write), engine=engine)
     assert (first.counters.rows, first.files, len(first.committed_plans)) == (0, 0, 1)
@@ -95,28 +94,33 @@ def test_a_plan_without_rows_is_committed_and_not_read_again(engine: Engine, tmp
     ("select", "message"),
     [
         ("count(*) AS n", "Spark refuses it: "),
-        ("nothing", "Spark refuses it: "),
+        (
+            "nothing",
+            "Spark refuses it: A column, variable, or function parameter with name `nothing`",
+        ),
+        ("1 +", "Spark refuses it: Syntax error"),
         ("offset, offset", "`--select` names a column twice: offset"),
         ("topic", "no column is left to write"),
     ],
 )
-def test_sql_that_cannot_be_leaves_the_target_as_it_was(
-    select: str, message: str, engine: Engine, tmp_path: Path
+def test_sql_that_cannot_be_is_refused_before_anything_is_written(
+    select: str, message: str, engine: SqlEngine, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(KcliError, match=message.replace("*", r"\*")) as caught:
-        export(orders(), tmp_path, options(write=WriteOptions(select=select)), engine=engine)
+    with pytest.raises(KcliError) as caught:
+        engine.check(WriteOptions(select=select))
+    assert caught.value.message.startswith(message)
     assert "\n" not in caught.value.message
-    assert not [path for path in files_in(tmp_path) if path.endswith(".parquet")]
+    assert capfd.readouterr() == ("", "")
 
 
-def test_sql_that_moves_rows_between_tasks_is_refused(engine: Engine, tmp_path: Path) -> None:
+def test_sql_that_moves_rows_between_tasks_is_refused(engine: SqlEngine, tmp_path: Path) -> None:
     write = WriteOptions(select="offset, row_number() OVER (PARTITION BY key ORDER BY offset) AS n")
     with pytest.raises(TaskFailed, match="`--select` moves rows between tasks"):
         export(orders(), tmp_path, options(write=write), engine=engine)
     assert temporary_files(tmp_path / "topic=orders") == []
 
 
-def test_damage_is_told_as_without_sql(engine: Engine, tmp_path: Path) -> None:
+def test_damage_is_told_as_without_sql(engine: SqlEngine, tmp_path: Path) -> None:
     write = WriteOptions(select="offset")
     with pytest.raises(TaskFailed, match="wrong checksum") as caught:
         export(orders(poison=(150,)), tmp_path, options(write=write), engine=engine)
@@ -127,7 +131,7 @@ def test_damage_is_told_as_without_sql(engine: Engine, tmp_path: Path) -> None:
     assert [(gap.partition, gap.start, gap.end) for gap in summary.gaps] == [(0, 140, 180)]
 
 
-def test_a_worker_that_dies_once_costs_nothing_but_time(engine: Engine, tmp_path: Path) -> None:
+def test_a_worker_that_dies_once_costs_nothing_but_time(engine: SqlEngine, tmp_path: Path) -> None:
     trouble = tmp_path / "trouble"
     trouble.mkdir()
     (trouble / "split-100").write_text("die once")
@@ -139,10 +143,10 @@ def test_a_worker_that_dies_once_costs_nothing_but_time(engine: Engine, tmp_path
     assert temporary_files(tmp_path / "out") == []
 
 
-def test_dead_letters_of_values_need_the_arrow_writer(engine: Engine, tmp_path: Path) -> None:
+def test_dead_letters_of_values_need_the_arrow_writer(engine: SqlEngine) -> None:
     write = WriteOptions(value=FieldFormat("int"), on_bad_value=OnBadValue.DEAD_LETTER, select="value")
     with pytest.raises(UsageError, match="`--on-bad-value dead-letter` needs `--writer arrow`"):
-        export(orders(), tmp_path, options(write=write), engine=engine)
+        engine.check(write)
 
 
 # --- columns -----------------------------------------------------------------------------------------------
@@ -183,10 +187,10 @@ def test_the_connector_is_asked_for_exactly_the_offsets_of_a_split() -> None:
     }
 
 
-def test_without_its_jar_the_connector_is_named(spark_session: OpenSession, tmp_path: Path) -> None:
+def test_without_its_jar_the_connector_is_named(spark_session: OpenSession) -> None:
     engine = spark_session.sql_engine(via_connector=True)
     with pytest.raises(KcliError, match="Spark's Kafka connector is not there") as caught:
-        export(orders(), tmp_path, engine=engine)
+        engine.check(WriteOptions())
     assert caught.value.hint is not None
     assert package() in caught.value.hint
     assert package().startswith("org.apache.spark:spark-sql-kafka-0-10_2.13:4.")

@@ -40,12 +40,6 @@ def test_a_cluster_is_not_told_to_be_on_loopback() -> None:
     assert "spark.driver.memory" not in conf
 
 
-def test_dataframes_are_written_with_whole_timestamps_and_few_dictionaries() -> None:
-    conf = spark_conf(SessionSettings(for_dataframes=True), cores=1)
-    assert conf["spark.sql.parquet.outputTimestampType"] == "TIMESTAMP_MICROS"
-    assert conf["spark.hadoop.parquet.enable.dictionary#value"] == "false"
-
-
 def test_a_property_that_is_not_of_spark_is_refused() -> None:
     with pytest.raises(UsageError) as caught:
         spark_conf(SessionSettings(conf={"driver.memory": "4g"}), cores=1)
