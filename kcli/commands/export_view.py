@@ -37,7 +37,7 @@ class Exported(NamedTuple):
         if not summary.committed_plans:
             return f"nothing new for {summary.target}"
         rows, seconds = summary.counters.rows, summary.seconds
-        rate = f", {rows / seconds:,.0f} rows/s" if rows and seconds >= 0.1 else ""
+        rate = f", {rows / seconds:,.0f} rows/s" if rows >= 1000 and seconds >= 0.1 else ""
         return (
             f"{counted(rows, 'row')} to {summary.target}: {counted(summary.files, 'file')}, "
             f"{size_text(summary.bytes_written)} written, {size_text(summary.counters.bytes_read)} read, "

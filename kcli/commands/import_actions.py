@@ -54,6 +54,8 @@ class Stored(NamedTuple):
     rows: Mapping[int, PartitionRows]
     counts: Mapping[int, int]
     oldest_ms: int | None
+    partition_count: int
+    """How many partitions the topic had, as far as the export knows."""
 
 
 def read_stored(target: Target, choice: ImportChoice) -> Stored:
@@ -83,6 +85,7 @@ def read_stored(target: Target, choice: ImportChoice) -> Stored:
         {partition: PartitionRows(part, opened) for partition, part in files.items()},
         {partition: sum(file.rows for file in part) for partition, part in files.items()},
         min(oldest_us) // 1000 if oldest_us else None,
+        max([*files, *listing.next_offsets.get(topic, ())], default=0) + 1,
     )
 
 
@@ -161,7 +164,7 @@ async def target_topic(client: Client, stored: Stored, choice: ImportChoice) -> 
         retention_warning,
     )
 
-    count = max(stored.counts, default=0) + 1
+    count = stored.partition_count
     found = await find_topic(client, choice.topic)
     if found is None:
         if not choice.create:

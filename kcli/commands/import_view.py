@@ -47,7 +47,9 @@ class Imported(NamedTuple):
             return f"nothing new for topic {self.topic}"
         if self.operation == "dry-run":
             return f"dry run: {counted(left, 'record')} of {self.source_topic} to topic {self.topic}"
-        rate = f", {imported / self.seconds:,.0f} records/s" if imported and self.seconds >= 0.1 else ""
+        rate = (
+            f", {imported / self.seconds:,.0f} records/s" if imported >= 1000 and self.seconds >= 0.1 else ""
+        )
         return (
             f"{counted(imported, 'record')} of {self.source_topic} to topic {self.topic}, "
             f"{duration_text(self.seconds)}{rate}"
