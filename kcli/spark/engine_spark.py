@@ -212,6 +212,9 @@ def reason_of(error: BaseException) -> str:
     """Return the one line of a Spark error that says what happened."""
     java = getattr(error, "java_exception", None)
     text = str(java.getMessage() if java is not None else error)
+    if java is not None and " " not in text:
+        # The name of a class or file alone, and what of it only the kind of the exception says.
+        text = str(java.toString())
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     reason = _NOISE.sub("", lines[0] if lines else "")
     return reason.strip() or type(error).__name__

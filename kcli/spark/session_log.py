@@ -17,8 +17,12 @@ if TYPE_CHECKING:
 
 SHOWN_LINES = 20
 
-_TELLING = re.compile(r"(?:Caused by: |Exception in thread \"[^\"]*\" |\bERROR\b|^Error:)")
-_CLASS = re.compile(r"^(?:[a-z_]\w*\.)+([A-Z]\w*): ")
+_CLASS = r"(?:[a-z_]\w*\.)+([A-Z][\w$]*)"
+_TELLING = (
+    re.compile(rf"^Caused by: {_CLASS}: (.+)"),
+    re.compile(rf"^(?:Exception in thread \"[^\"]*\" )?{_CLASS}: (.+)"),
+    re.compile(r"^(Error): (.+)"),
+)
 
 
 class SessionLog:
@@ -42,11 +46,13 @@ class SessionLog:
         return []
 
     def failure(self, what: str, error: BaseException) -> KcliError:
-        """Return the error that says what went wrong, where the log is and how it ends."""
+        """Return the error that says what went wrong and where the log is; its notes are how that ends."""
         lines = self.tail()
         reason = telling_line(lines) or str(error).strip().partition("\n")[0] or type(error).__name__
-        ending = "".join(f"\n    {line}" for line in lines)
-        return KcliError(f"{what}: {reason}", hint=f"its log: {self.path}{ending}")
+        failure = KcliError(f"{what}: {reason}", hint=f"see {self.path}")
+        for line in lines:
+            failure.add_note(line)
+        return failure
 
     def remove(self) -> None:
         """Delete the file."""
@@ -55,8 +61,8 @@ class SessionLog:
 
 def telling_line(lines: list[str]) -> str | None:
     """Return the line that says why a JVM ended, without what only a log needs; None if there is none."""
-    for line in reversed(lines):
-        if found := _TELLING.search(line):
-            rest = line[found.end() :].strip() or line.strip()
-            return _CLASS.sub(r"\1: ", rest)
+    for pattern in _TELLING:
+        for line in reversed(lines):
+            if found := pattern.match(line):
+                return f"{found[1]}: {found[2].strip()}"
     return next((line.strip() for line in reversed(lines) if line.strip()), None)
