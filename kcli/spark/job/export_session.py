@@ -116,22 +116,7 @@ class ExportSession:
         )
 
     def _run(self, plan: Plan, left: Sequence[PlannedSplit]) -> dict[int, Receipt]:
-        reader = self.source.reader()
-        tasks = [
-            SplitTask(
-                target=self.log.target,
-                plan=plan.number,
-                plan_id=plan.plan_id,
-                index=one.index,
-                split=one.split,
-                stem=one.stem,
-                planned=plan.range_of(one.split),
-                identity=plan.identity,
-                reader=reader,
-                options=plan.options,
-            )
-            for one in left
-        ]
+        tasks = self._tasks(plan, left)
         self._progress.planned(len(tasks), sum(one.split.size_bytes for one in left))
         receipts: dict[int, Receipt] = {}
 
@@ -141,6 +126,29 @@ class ExportSession:
 
         self._engine.run(tasks, on_done, self._progress)
         return receipts
+
+    def _tasks(self, plan: Plan, left: Sequence[PlannedSplit]) -> list[SplitTask]:
+        reader = self.source.reader()
+        # A file says of itself only what it holds: thousands of topics would outweigh its rows.
+        identities = {
+            topic: replace(plan.identity, topics={topic: plan.identity.topics.get(topic)})
+            for topic in {one.split.topic for one in left}
+        }
+        return [
+            SplitTask(
+                target=self.log.target,
+                plan=plan.number,
+                plan_id=plan.plan_id,
+                index=one.index,
+                split=one.split,
+                stem=one.stem,
+                planned=plan.range_of(one.split),
+                identity=identities[one.split.topic],
+                reader=reader,
+                options=plan.options,
+            )
+            for one in left
+        ]
 
     def _commit(self, plan: Plan, done: dict[int, Receipt], lost: list[Gap]) -> None:
         self._lock.check()

@@ -107,7 +107,10 @@ class LocalTarget:
         try:
             self._replace(path, to)
         except FileNotFoundError:
-            return False
+            if self.size(path) is None:
+                return False
+            self.make_directory(os.path.dirname(to))
+            self._replace(path, to)
         return True
 
     def remove(self, path: str) -> None:

@@ -71,7 +71,9 @@ class ObjectTarget:
         """Move a file, which copies it; return whether there was one."""
         if self.size(path) is None:
             return False
-        self.filesystem.move(self.full_path(path), self.full_path(to))
+        place = self.full_path(to)
+        self.filesystem.create_dir(place.rpartition("/")[0], recursive=True)
+        self.filesystem.move(self.full_path(path), place)
         return True
 
     def remove(self, path: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -9,6 +10,8 @@ from kcli.spark.job.finishing import GONE
 from kcli.spark.job.summary import Gap
 from kcli.spark.ranges.data_loss import DataLoss, TopicReset
 from kcli.spark.ranges.offset_specs import OnReset
+from kcli.spark.reading import OffsetInterval
+from kcli.spark.source import SplitLimits
 from kcli.spark.split import TopicPartition
 
 if TYPE_CHECKING:
@@ -18,6 +21,9 @@ if TYPE_CHECKING:
     from kcli.spark.ranges.offset_specs import RangeRules
     from kcli.spark.source import Source
     from kcli.spark.split import Split
+
+
+_UNLIMITED = 2**62
 
 
 class Remaining(NamedTuple):
@@ -31,6 +37,8 @@ class Remaining(NamedTuple):
 def remaining(source: Source, plan: Plan, done: Collection[int], rules: RangeRules) -> Remaining:
     """Return the splits without a receipt as far as they can be read; raise `DataLoss` or `TopicReset`."""
     left = [one for one in plan.splits if one.index not in done]
+    if not left:
+        return Remaining([], [])
     present = {topic.name: topic for topic in source.topics()}
     partitions = {TopicPartition(one.split.topic, one.split.partition) for one in left}
     there = [
@@ -50,14 +58,25 @@ def remaining(source: Source, plan: Plan, done: Collection[int], rules: RangeRul
             _reset(found, rules, split, "was deleted and made again")
         elif split.end > latest[partition]:
             _reset(found, rules, split, f"ends at offset {latest[partition]}")
-        elif split.start >= earliest[partition]:
-            found.splits.append(one)
         else:
-            first = min(earliest[partition], split.end)
-            _lose(found, rules, replace(split, end=first), GONE, whole=first == split.end)
+            first = min(max(split.start, earliest[partition]), split.end)
+            if first > split.start:
+                _lose(found, rules, replace(split, end=first), GONE, whole=first == split.end)
             if first < split.end:
-                found.splits.append(replace(one, split=replace(split, start=first)))
+                kept = _found_again(source, replace(split, start=first), plan)
+                found.splits.append(replace(one, split=kept))
     return found
+
+
+def _found_again(source: Source, split: Split, plan: Plan) -> Split:
+    """Return a split of a directory that was moved as the source has it now."""
+    if split.directory is None or os.path.isdir(split.directory):
+        return split
+    ranges = {TopicPartition(split.topic, split.partition): OffsetInterval(split.start, split.end)}
+    whole = SplitLimits(split_bytes=_UNLIMITED)
+    found = source.splits(ranges, whole, read_committed=plan.options.reading.read_committed)
+    is_same = len(found) == 1 and (found[0].start, found[0].end) == (split.start, split.end)
+    return found[0] if is_same else split
 
 
 def _is_another(plan: Plan, topic: str, topic_id: str | None) -> bool:

@@ -48,18 +48,7 @@ class SplitRows:
         """Write all rows and return the receipt; the files stand under their temporary names."""
         task = self._task
         met = ReadCounters(on_damaged_batch=self._dead.keep)
-        reading = replace(task.options.reading, columns=self._shaper.columns)
-        read = rows = bad_values = dead = 0
-        for batch in task.reader.read(task.split, reading, met):
-            shaped = self._shaper.shape(batch)
-            read += batch.num_rows
-            rows += shaped.rows.num_rows
-            bad_values += shaped.bad_values
-            self._writer.add(shaped.rows, shaped.offsets, shaped.times_us)
-            if shaped.dead is not None:
-                dead += shaped.dead.num_rows
-                self._dead_rows.add(shaped.dead, shaped.dead.column("offset").to_numpy(), None)
-            tell(met)
+        counters = self._copy(met, tell)
         files, dead_letters = self._writer.finish(), self._dead_rows.finish()
         tell(met, now=True)
         return Receipt(
@@ -73,17 +62,34 @@ class SplitRows:
             end=task.split.end,
             files=files,
             dead_letters=dead_letters,
-            counters=Counters(
-                rows=rows,
-                bytes_read=met.bytes_read,
-                rows_filtered=read - rows - dead,
-                corrupt_batches=met.corrupt_batches,
-                corrupt_bytes=met.corrupt_bytes,
-                bad_values=bad_values,
-                dead_letter_batches=self._dead.count,
-                dead_letter_rows=dead,
-            ),
+            counters=counters,
             missing=tuple(met.missing),
+        )
+
+    def _copy(self, met: ReadCounters, tell: _Tell) -> Counters:
+        """Take every row from the reader to a writer; return what there was."""
+        task = self._task
+        reading = replace(task.options.reading, columns=self._shaper.columns)
+        read = rows = bad_values = dead = 0
+        for batch in task.reader.read(task.split, reading, met):
+            shaped = self._shaper.shape(batch)
+            read += batch.num_rows
+            rows += shaped.rows.num_rows
+            bad_values += shaped.bad_values
+            self._writer.add(shaped.rows, shaped.offsets, shaped.times_us)
+            if shaped.dead is not None:
+                dead += shaped.dead.num_rows
+                self._dead_rows.add(shaped.dead, shaped.dead.column("offset").to_numpy(), None)
+            tell(met)
+        return Counters(
+            rows=rows,
+            bytes_read=met.bytes_read,
+            rows_filtered=read - rows - dead,
+            corrupt_batches=met.corrupt_batches,
+            corrupt_bytes=met.corrupt_bytes,
+            bad_values=bad_values,
+            dead_letter_batches=self._dead.count,
+            dead_letter_rows=dead,
         )
 
     def discard(self) -> None:

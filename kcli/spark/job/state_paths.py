@@ -9,6 +9,7 @@ STATE: Final = "_kcli"
 IDENTITY: Final = f"{STATE}/export.json"
 LOCK: Final = f"{STATE}/lock"
 LOG: Final = f"{STATE}/log"
+SET_ASIDE: Final = f"{STATE}/set-aside"
 DEAD_BATCHES: Final = f"{STATE}/dead-letter/batches"
 DEAD_VALUES: Final = f"{STATE}/dead-letter/values"
 

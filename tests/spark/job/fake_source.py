@@ -49,6 +49,8 @@ class FakeReader:
     chunk: int = CHUNK
 
     def read(self, split: Split, reading: Reading, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
+        if split.directory is not None and not os.path.isdir(split.directory):
+            raise KcliError(f"cannot read `{split.directory}`")
         for start in range(split.start, split.end, self.chunk):
             end = min(start + self.chunk, split.end)
             self._meet_trouble(split)
@@ -110,6 +112,8 @@ class FakeSource:
     cluster: str | None = "cluster-A"
     split_offsets: int = 100
     fake_reader: FakeReader = FakeReader()
+    directory: Path | None = None
+    """Where it says that partitions are, and its reader looks for them."""
     is_closed: bool = False
 
     @classmethod
@@ -148,11 +152,13 @@ class FakeSource:
     def splits(
         self, ranges: Mapping[TopicPartition, OffsetInterval], limits: SplitLimits, *, read_committed: bool
     ) -> list[Split]:
-        size = limits.max_records or self.split_offsets
+        size = limits.split_bytes or self.split_offsets
+        directory = None if self.directory is None else str(self.directory)
         found = [
-            Split(topic, partition, at, min(at + size, end), size_bytes=(min(at + size, end) - at) * 100)
+            Split(topic, partition, at, stop, size_bytes=(stop - at) * 100, directory=directory)
             for (topic, partition), (start, end) in ranges.items()
             for at in range(start, end, size)
+            for stop in [min(at + size, end)]
         ]
         return sorted(found, key=lambda split: -split.size_bytes)
 

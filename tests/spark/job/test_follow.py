@@ -183,7 +183,7 @@ def started(target: Path, lengths: str) -> subprocess.Popen[str]:
     return subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
 
 
-@pytest.mark.parametrize("signals", [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)])
+@pytest.mark.parametrize("signals", [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal.SIGTERM)])
 def test_the_first_signal_lets_the_plan_end_and_the_second_does_not(
     signals: tuple[signal.Signals, ...], tmp_path: Path
 ) -> None:
@@ -192,8 +192,6 @@ def test_the_first_signal_lets_the_plan_end_and_the_second_does_not(
     assert follower.stdout.readline() == "writing\n"
     for one in signals:
         os.kill(follower.pid, one)
-        if one is not signals[-1]:
-            assert follower.stdout.readline() in ("writing\n", "written\n")
     output = follower.communicate(timeout=60)[0]
     if len(signals) == 1:
         assert follower.returncode == 0

@@ -127,6 +127,13 @@ def test_a_lost_log_is_made_again(target: ObjectTarget) -> None:
     assert verify_export(target).problems == ()
 
 
+def test_renaming_makes_directories(target: ObjectTarget) -> None:
+    target.write_atomically("one", b"1")
+    assert target.rename("one", "a/b/two")
+    assert not target.rename("one", "three")
+    assert [entry.path for entry in target.list("", recursive=True)] == ["a/b/two"]
+
+
 def test_foreign_files_are_refused(target: ObjectTarget) -> None:
     target.write_atomically("thesis.tex", b"...")
     with pytest.raises(KcliError, match=r"not of an export: `thesis.tex`"):

@@ -152,6 +152,16 @@ def test_a_topic_that_was_reset_between_runs(case: str, tmp_path: Path) -> None:
     assert export(source, tmp_path).committed_plans == ()
 
 
+def test_a_directory_that_was_moved_meanwhile_is_read_where_it_is(tmp_path: Path) -> None:
+    (tmp_path / "before").mkdir()
+    source = FakeSource.of(300, directory=tmp_path / "before")
+    begun(tmp_path / "lake", source)
+    (tmp_path / "before").rename(tmp_path / "after")
+    source.directory = tmp_path / "after"
+    export(source, tmp_path / "lake")
+    assert offsets_in(tmp_path / "lake") == {P0: list(range(300))}
+
+
 # --- attempts ------------------------------------------------------------------------------------------
 
 

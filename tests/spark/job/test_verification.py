@@ -190,9 +190,22 @@ def test_files_behind_a_hole_of_a_plan_that_is_lost_are_exported_again(tmp_path:
     lose_everything(tmp_path)
     repair = repair_export(LocalTarget(str(tmp_path)))
     assert repair.removed == (str(third.relative_to(tmp_path)),)
+    assert (tmp_path / "_kcli/set-aside" / third.relative_to(tmp_path)).exists()
     assert repair.next_offsets == {"orders": {0: 400}}
     export(source, tmp_path)
     assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(600))}
+
+
+def test_a_plan_without_any_trace_in_the_log_counts_as_far_as_its_files_go(tmp_path: Path) -> None:
+    source = exported_twice(tmp_path)
+    source.grow(P0, 500)
+    export(source, tmp_path, DATED)
+    for kind in ("plan", "commit"):
+        (tmp_path / f"_kcli/log/0000000003.{kind}.json").unlink()
+    (tmp_path / "_kcli/log/0000000001.commit.json").write_text("{")
+    assert repair_export(LocalTarget(str(tmp_path))).next_offsets == {"orders": {0: 500, 1: 90}}
+    assert export(source, tmp_path, DATED).committed_plans == ()
+    assert offsets_in(tmp_path) == offsets_on_disk(tmp_path) == {P0: list(range(500)), P1: list(range(90))}
 
 
 def test_a_split_that_was_half_renamed_is_renamed(tmp_path: Path) -> None:

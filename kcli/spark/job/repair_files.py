@@ -1,0 +1,149 @@
+"""The data files of a target whose log is lost, and which of them count.
+
+Plans are committed one after the other, so only the last can have been unfinished when the log was lost. If
+its commit file is there, damaged or not, it was finished. If its plan is there and no commit, the next run
+goes on with it as always. If both are lost, its files count up to the first hole in what it read of each
+partition: what is beyond is set aside under `_kcli/set-aside/`, and its offsets are exported again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.errors import KcliError
+from kcli.spark.job.export_log import DamagedLog, read_plan
+from kcli.spark.job.file_names import parsed_name, published_path
+from kcli.spark.job.footer import BadFooter, read_footer
+from kcli.spark.job.state_paths import LOG, SET_ASIDE, STATE, number_in
+from kcli.spark.split import TopicPartition
+
+if TYPE_CHECKING:
+    from kcli.spark.job.footer import Footer
+    from kcli.spark.job.target import Target
+
+
+class FoundFile(NamedTuple):
+    """A data file of the target."""
+
+    path: str
+    size_bytes: int
+    footer: Footer
+
+    @property
+    def partition(self) -> TopicPartition:
+        """Return whose rows it holds."""
+        return TopicPartition(self.footer.topic, self.footer.partition)
+
+    @property
+    def final_path(self) -> str:
+        """Return what it is called when it is published."""
+        name = parsed_name(self.path)
+        return published_path(self.path) if name is not None and name.is_temporary else self.path
+
+
+def data_files(target: Target) -> dict[str, int]:
+    """Return the data files of a target, temporary ones too, and their sizes."""
+    return {
+        entry.path: entry.size_bytes
+        for entry in target.list("", recursive=True)
+        if parsed_name(entry.path) and not entry.path.startswith(f"{STATE}/")
+    }
+
+
+class FoundFiles:
+    """What is found of a target's files and of its log."""
+
+    def __init__(self, target: Target) -> None:
+        self.plans: set[int] = set()
+        self.commits: set[int] = set()
+        self.set_aside: list[str] = []
+        """The files that do not count any more."""
+        self._target = target
+        for entry in target.list(LOG):
+            found = number_in(entry.path.rpartition("/")[2])
+            if found:
+                (self.plans if found[1] == "plan" else self.commits).add(found[0])
+
+    def believed(self) -> list[FoundFile]:
+        """Return the files that count, published, by plan; set the others aside."""
+        files = self._read()
+        uncertain = self.uncertain_plan(files)
+        kept: list[FoundFile] = []
+        by_partition: dict[TopicPartition, list[FoundFile]] = {}
+        for file in files:
+            if file.footer.plan == uncertain:
+                by_partition.setdefault(file.partition, []).append(file)
+            elif file.path == file.final_path:
+                kept.append(file)
+            else:  # of an attempt that lost
+                self._target.remove(file.path)
+        for found in by_partition.values():
+            kept += self._up_to_hole(found)
+        return sorted(kept, key=lambda file: (file.footer.plan, file.path))
+
+    def uncertain_plan(self, files: list[FoundFile]) -> int | None:
+        """Return the plan that may not have been finished; whoever planned more had committed it."""
+        last = max((file.footer.plan for file in files), default=0)
+        return last if last > max(self.commits, default=0) and last >= max(self.plans, default=0) else None
+
+    def _read(self) -> list[FoundFile]:
+        """Return the files with their footers, without those of a plan that the next run goes on with."""
+        found = []
+        pending = self._pending()
+        for path, size in data_files(self._target).items():
+            name = parsed_name(path)
+            assert name is not None
+            if name.plan == pending:
+                continue
+            try:
+                found.append(FoundFile(path, size, read_footer(self._target, path)))
+            except BadFooter as error:
+                if not name.is_temporary:
+                    hint = "remove the file if its rows may be exported again"
+                    raise KcliError(error.message, hint=hint) from error
+                self._target.remove(path)
+        return found
+
+    def _pending(self) -> int | None:
+        """Return the plan that is there, whole and not committed."""
+        last = max(self.plans, default=0)
+        if last <= max(self.commits, default=0):
+            return None
+        try:
+            read_plan(self._target, last)
+        except DamagedLog:
+            return None
+        return last
+
+    def _up_to_hole(self, files: list[FoundFile]) -> list[FoundFile]:
+        """Return one partition's files of an uncertain plan as far as they follow on each other."""
+        kept: list[FoundFile] = []
+        reached = files[0].footer.planned.start
+        by_start: dict[int, list[FoundFile]] = {}
+        for file in files:
+            by_start.setdefault(file.footer.start, []).append(file)
+        for start in sorted(by_start):
+            found = by_start[start]
+            if start == reached and _is_one_attempt(found):
+                kept += [self._published(file) for file in found]
+                reached = found[0].footer.end
+            else:
+                for file in found:
+                    self._target.rename(file.path, f"{SET_ASIDE}/{file.path}")
+                    self.set_aside.append(file.path)
+        return kept
+
+    def _published(self, file: FoundFile) -> FoundFile:
+        if file.path != file.final_path:
+            self._target.rename(file.path, file.final_path)
+        return file._replace(path=file.final_path)
+
+
+def _is_one_attempt(files: list[FoundFile]) -> bool:
+    """Return whether the files of a split are those of one attempt, some of which were not yet renamed.
+
+    A task renames when it has its receipt, so that a final name beside temporary ones says that they were
+    all written. Temporary names alone say nothing, and two for the same place are of two attempts.
+    """
+    places = [file.final_path for file in files]
+    return len(set(places)) == len(places) and any(file.path == file.final_path for file in files)
