@@ -97,7 +97,7 @@ class Repaired(NamedTuple):
         """Return what was made again."""
         repair = self.repair
         for path in repair.removed:
-            yield f"removed {path}"
+            yield f"set aside {path}"
         if repair.commit is None:
             yield f"nothing to repair in {repair.target}"
         else:
