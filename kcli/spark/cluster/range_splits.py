@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kcli.protocol.compression import Codec
+    from kcli.spark.ranges.division import OffsetRange
     from kcli.spark.reading import OffsetInterval
     from kcli.spark.source import SplitLimits
     from kcli.spark.split import TopicPartition
@@ -28,33 +29,25 @@ def cut(
 ) -> list[Split]:
     """Return the splits of ranges, largest first.
 
-    `max_records` cuts first, then the bytes of a split, unless `min_partitions` alone is to decide.
+    `max_records` cuts first, then the bytes of a split, and then `min_partitions` if that made too few.
     """
+    density = {one: bytes_per_offset.get(one, ASSUMED_BYTES_PER_OFFSET) for one in ranges}
+
+    def size(piece: OffsetRange) -> float:
+        return piece.size * density[piece.partition]
+
     pieces = divide(ranges, max_records=limits.max_records)
-    if limits.min_partitions is None or limits.split_bytes is not None:
-        density = {
-            one: bytes_per_offset.get(one, ASSUMED_BYTES_PER_OFFSET)
-            for one in {piece.partition for piece in pieces}
-        }
-        total = sum(piece.size * density[piece.partition] for piece in pieces)
-        largest = split_bytes(int(total), limits, codec)
-        pieces = [
-            part
-            for piece in pieces
-            for part in cut_evenly(piece, max(1, -(-int(piece.size * density[piece.partition]) // largest)))
-        ]
+    largest = split_bytes(int(sum(map(size, pieces))), limits, codec)
+    pieces = [part for piece in pieces for part in cut_evenly(piece, max(1, -(-int(size(piece)) // largest)))]
     if limits.min_partitions is not None:
         pieces = at_least(pieces, limits.min_partitions)
-    pieces.sort(
-        key=lambda piece: -piece.size * bytes_per_offset.get(piece.partition, ASSUMED_BYTES_PER_OFFSET)
-    )
+    pieces.sort(key=size, reverse=True)
     return [
         Split(
-            piece.partition.topic,
-            piece.partition.partition,
+            *piece.partition,
             piece.start,
             piece.end,
-            size_bytes=int(piece.size * bytes_per_offset.get(piece.partition, 0)),
+            size_bytes=int(size(piece)) if piece.partition in bytes_per_offset else 0,
         )
         for piece in pieces
     ]

@@ -12,6 +12,7 @@ from kcli.spark.logs.cuts import Cutter, stretches
 from kcli.spark.logs.head_walk import resynced
 from kcli.spark.logs.transactions import listed_aborted
 from kcli.spark.ranges.division import OffsetRange, divide
+from kcli.spark.ranges.split_size import split_bytes
 from kcli.spark.split import TopicPartition
 from kcli.storage.segment_file import SegmentFile
 
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
     from kcli.spark.reading import OffsetInterval
     from kcli.spark.source import SplitLimits
     from kcli.spark.split import AbortedTransaction, Split
-
-_LEAST_BYTES = 16 * 1024 * 1024
-_SPLITS_PER_SLOT = 3
-_RATIOS = {Codec.NONE: 4.0, Codec.LZ4: 1.9, Codec.SNAPPY: 1.9, Codec.ZSTD: 1.3, Codec.GZIP: 1.3}
-"""How many bytes of a log make one of Parquet, about, by the codec of the batches."""
 
 
 def plan_splits(
@@ -55,17 +51,10 @@ def plan_splits(
     return sorted(splits, key=lambda split: -split.size_bytes)
 
 
-def default_split_bytes(total_bytes: int, limits: SplitLimits, codec: Codec) -> int:
-    """Return how large splits are where nobody chose: large enough for a file, and enough for all slots."""
-    most = int(limits.target_file_bytes * _RATIOS[codec])
-    fair = total_bytes // (_SPLITS_PER_SLOT * max(limits.task_slots, 1))
-    return max(min(max(fair, _LEAST_BYTES), most), 1)
-
-
 def _split_bytes(parts: Sequence[Stretch], limits: SplitLimits, total_bytes: int) -> int:
     wanted = limits.split_bytes
     if wanted is None:
-        wanted = default_split_bytes(total_bytes, limits, _first_codec(parts))
+        wanted = split_bytes(total_bytes, limits, _first_codec(parts))
     if limits.min_partitions:
         wanted = min(wanted, -(-total_bytes // limits.min_partitions))
     return max(wanted, 1)

@@ -11,7 +11,7 @@ import pytest
 from kcli.protocol.compression import Codec
 from kcli.protocol.control_records import ControlRecordType
 from kcli.spark.logs.log_dirs_source import LogDirsSource
-from kcli.spark.logs.split_planner import default_split_bytes
+from kcli.spark.ranges.split_size import split_bytes
 from kcli.spark.reading import OffsetInterval
 from kcli.spark.source import SplitLimits
 from kcli.spark.split import Split, TopicPartition
@@ -42,7 +42,7 @@ def test_a_split_makes_a_file_and_every_slot_gets_three(
     total: int, slots: int, target: int, codec: Codec, expected: int
 ) -> None:
     limits = SplitLimits(task_slots=slots, target_file_bytes=target)
-    assert default_split_bytes(total, limits, codec) == expected
+    assert split_bytes(total, limits, codec) == expected
 
 
 @pytest.fixture(scope="module")
