@@ -76,7 +76,7 @@ def spark_export(
     \b
     What it needs: pip install 'kcli[spark]', and Java 17 or newer, which
     pip install 'kcli[java]' brings too. With --engine local neither Spark nor Java.
-    'kcli[fast]' makes decoding five times faster.
+    'kcli[fast]' makes decoding faster.
 
     \b
     Files: DIR/topic=orders/partition=0/part-….parquet, with the columns of Spark's
