@@ -26,6 +26,13 @@ class UsageError(KcliError):
     exit_code = 2
 
 
+class MissingArgument(UsageError):
+    """An argument, or an option that stands for one, was not given. The runner says where to read of it."""
+
+    def __init__(self, name: str, *, what: str = "argument") -> None:
+        super().__init__(f"missing {what} `{name}`")
+
+
 class ChecksFailed(KcliError):
     """A check ran to its end and found problems."""
 

@@ -16,6 +16,7 @@ from kcli.commands.group_options import (
     TimeoutMs,
     app,
     chosen_groups,
+    refuse_broker_options,
 )
 from kcli.commands.group_view import View, chosen_view
 from kcli.commands.options import (
@@ -37,6 +38,7 @@ DEFAULT_INTERVAL_S = 6.0
 
 @command(app, "describe", example="kcli consumer-groups describe billing --time-lag")
 async def describe(
+    context: typer.Context,
     groups: GroupArguments = None,
     group: GroupOption = None,
     all_groups: AllGroups = False,
@@ -94,6 +96,7 @@ async def describe(
     )
     view.check(time_lag=time_lag, watch=watch is not None, offline=bool(log_dir))
     if log_dir:
+        refuse_broker_options(context)
         return with_notes(describe_files(log_dir, names, view, verbose=verbose), output)
     async with open_client(bootstrap_server, command_config, command_property) as client:
         take = functools.partial(

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from kcli.commands.group_listing import STATES, TYPES, GroupRow, Listing, in_tool_order, parse_words
-from kcli.commands.group_options import DEFAULT_TIMEOUT_MS, LogDir, TimeoutMs, app
+from kcli.commands.group_options import DEFAULT_TIMEOUT_MS, LogDir, TimeoutMs, app, refuse_broker_options
 from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
 from kcli.commands.runner import command
 
@@ -19,6 +19,7 @@ from kcli.commands.runner import command
     optional_values=("--state", "--type"),
 )
 async def list_groups(
+    context: typer.Context,
     state: Annotated[
         str | None,
         typer.Option(
@@ -42,6 +43,7 @@ async def list_groups(
     """List the consumer groups of a cluster, or those in the files of a broker."""
     states, types = parse_words(state, "--state", STATES), parse_words(type, "--type", TYPES)
     if log_dir:
+        refuse_broker_options(context)
         from kcli.commands.group_files import GroupFiles
         from kcli.commands.group_lookup import CONSUMER_PROTOCOL_TYPES
         from kcli.commands.group_offline import listing_row

@@ -9,7 +9,7 @@ import typer
 
 from kcli.commands.output import OutputFormat
 from kcli.commands.runner import command
-from kcli.errors import UsageError
+from kcli.errors import MissingArgument, UsageError
 
 if TYPE_CHECKING:
     from kcli.commands.dump_decoders import Decoder
@@ -197,7 +197,7 @@ def dump_log(
 
     chosen = [*(paths or ()), *(path for path in (files or "").split(",") if path)]
     if not chosen:
-        raise UsageError("missing argument `PATH...`")
+        raise MissingArgument("PATH...")
     decoder, decodes = choose_decoder(
         key_decoder if key_decoder is not None else key_decoder_class,
         value_decoder if value_decoder is not None else value_decoder_class,

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from kcli.errors import UsageError
+from kcli.errors import MissingArgument, UsageError
 
 app = typer.Typer(
     name="consumer-groups",
@@ -54,6 +54,15 @@ LogDir = Annotated[
 ]
 
 
+def refuse_broker_options(context: typer.Context) -> None:
+    """Raise for what says which broker to ask, where `--log-dir` says that none is."""
+    for option in ("--bootstrap-server", "--command-config", "--command-property"):
+        source = context.get_parameter_source(option.strip("-").replace("-", "_"))
+        # A broker that the environment names may be meant for other commands.
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"`--log-dir` and `{option}` exclude each other")
+
+
 def chosen_groups(
     arguments: Sequence[str] | None, options: Sequence[str] | None, *, all_groups: bool = False
 ) -> list[str]:
@@ -62,7 +71,7 @@ def chosen_groups(
     if all_groups and names:
         raise UsageError("`--all-groups` excludes the names of groups")
     if not all_groups and not names:
-        raise UsageError("missing argument `GROUP`")
+        raise MissingArgument("GROUP")
     return names
 
 

@@ -13,7 +13,7 @@ from typing import Annotated, TypeVar
 import typer
 
 from kcli.commands.output import OutputFormat as OutputFormat
-from kcli.errors import UsageError
+from kcli.errors import MissingArgument, UsageError
 
 Given = TypeVar("Given")
 
@@ -66,7 +66,7 @@ def one_topic(argument: str | None, option: str | None) -> str:
     """Return the topic given as an argument or with Kafka's `--topic`; exactly one of them must be."""
     topic = one_topic_or_none(argument, option)
     if not topic:
-        raise UsageError("missing argument `TOPIC`")
+        raise MissingArgument("TOPIC")
     return topic
 
 

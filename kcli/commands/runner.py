@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand
 
 from kcli.commands.options import Output, OutputFormat, Verbose
-from kcli.errors import Interrupted, KcliError
+from kcli.errors import Interrupted, KcliError, MissingArgument
 
 Body = Callable[..., Any]
 """A command: async, or a plain function if it waits for nothing, which then does without the event loop."""
@@ -37,12 +37,13 @@ def command(
 
     def register(body: Body) -> Body:
         own_parameters = inspect.signature(body).parameters
+        path = " ".join(("kcli", *([app.info.name] if isinstance(app.info.name, str) else ()), name))
 
         @functools.wraps(body)
         def run_command(*, output: OutputFormat | None, verbose: bool, **arguments: object) -> None:
             common = {"output": output, "verbose": verbose}
             arguments.update((name, value) for name, value in common.items() if name in own_parameters)
-            run(lambda: body(**arguments), output=output, verbose=verbose)
+            run(lambda: body(**arguments), output=output, verbose=verbose, path=path)
 
         add_common_options(run_command, body)
         cls = taking_optional_values(optional_values) if optional_values else None
@@ -85,8 +86,11 @@ def add_common_options(run_command: Callable[..., None], body: Body) -> None:
     }
 
 
-def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool) -> None:
-    """Run a body, print what it returns, and end by `typer.Exit` unless all went well."""
+def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, path: str = "kcli") -> None:
+    """Run a body, print what it returns, and end by `typer.Exit` unless all went well.
+
+    `path` is how the command is called, for the hint where an argument is missing.
+    """
     from kcli.commands.output import print_error, print_result
 
     failures: list[BaseException] = []
@@ -106,6 +110,8 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool) 
     if verbose:
         print_tracebacks(failures)
     for error in shown:
+        if isinstance(error, MissingArgument):
+            error.hint = f"{path} --help"
         print_error(error)
     raise typer.Exit(exit_code)
 

@@ -16,7 +16,7 @@ from kcli.commands.options import (
     complete_topic,
 )
 from kcli.commands.runner import command
-from kcli.errors import KcliError, UsageError
+from kcli.errors import KcliError, MissingArgument, UsageError
 
 if TYPE_CHECKING:
     from kcli.client.config import ProducerConfig
@@ -101,7 +101,7 @@ async def spark_import(
     from kcli.commands.session import client_properties, connect_with
 
     if not topic:
-        raise UsageError("missing option `--topic`")
+        raise MissingArgument("--topic", what="option")
     if find_spec("pyarrow") is None:
         raise KcliError("`spark-import` needs pyarrow", hint="pip install 'kcli[spark]'")
     from kcli.spark.job.targets import open_target

@@ -13,7 +13,7 @@ import typer
 
 from kcli.commands.output import OutputFormat
 from kcli.commands.runner import command
-from kcli.errors import ChecksFailed, KcliError, UsageError
+from kcli.errors import ChecksFailed, KcliError, MissingArgument, UsageError
 
 if TYPE_CHECKING:
     from kcli.commands.verify_report import Printer
@@ -123,7 +123,7 @@ async def verify_index(
         print_explanations(output)
         return
     if not paths:
-        raise UsageError("missing argument `PATH...`")
+        raise MissingArgument("PATH...")
     check_modes(index_sanity_check, rebuild is not None, compare is not None, deep or verify_index_only)
     options = VerificationOptions(deep, verify_index_only, index_sanity_check)
     targets = find_targets(paths, frozenset(topics or ()), frozenset(partitions or ()))

@@ -111,7 +111,13 @@ def test_a_partial_result_is_printed_before_its_failures(capfd: pytest.CaptureFi
 
 def test_every_kind_of_error_has_its_exit_code() -> None:
     codes = {name: kind.exit_code for name, kind in vars(errors).items() if isinstance(kind, type)}
-    assert codes == {"KcliError": 1, "UsageError": 2, "ChecksFailed": 3, "Interrupted": 130}
+    assert codes == {
+        "KcliError": 1,
+        "UsageError": 2,
+        "MissingArgument": 2,
+        "ChecksFailed": 3,
+        "Interrupted": 130,
+    }
 
 
 def test_a_body_is_told_of_the_common_options_that_it_names(capfd: pytest.CaptureFixture[str]) -> None:
