@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from shlex import quote
 from typing import Annotated, NamedTuple
 
 import typer
@@ -24,6 +25,7 @@ from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, Com
 from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.group_partition import string_hash
 
 
@@ -90,7 +92,7 @@ async def delete(
     """Delete consumer groups that have no members, with their offsets."""
     from kcli.client import admin
     from kcli.commands.group_lookup import every_name
-    from kcli.commands.session import failure, open_client
+    from kcli.commands.session import open_client
 
     names = chosen_groups(groups, group, all_groups=all_groups)
     failures: list[KcliError] = []
@@ -98,12 +100,18 @@ async def delete(
         if all_groups:
             names, failures = await every_name(client, timeout_ms)
         results = await admin.delete_groups(client, names, timeout_ms=timeout_ms)
-    failures += [
-        failure(f"cannot delete consumer group `{name}`", error)
-        for name, error in results.items()
-        if error is not None
-    ]
+    failures += [not_deleted(name, error) for name, error in results.items() if error is not None]
     return DeletedGroups([name for name, error in results.items() if error is None], failures)
+
+
+def not_deleted(name: str, error: KafkaError) -> KcliError:
+    """Return the error for a group that is still there."""
+    from kcli.commands.session import failure
+
+    refused = failure(f"cannot delete consumer group `{name}`", error)
+    if error.code is ErrorCode.NON_EMPTY_GROUP:
+        refused.hint = f"`kcli consumer-groups members {quote(name)}` shows who is in it"
+    return refused
 
 
 @command(app, "delete-offsets", example="kcli consumer-groups delete-offsets billing --topic orders:0,1")
@@ -144,14 +152,24 @@ async def delete_offsets(
             raise failure(f"cannot delete offsets of consumer group `{name}`", error) from error
     rows += [PartitionStatus(*partition, error) for partition, error in results.items()]
     rows.sort(key=lambda row: f"{row.topic}{-1 if row.partition is None else row.partition}")
-    failures = [
-        failure(f"cannot delete the offset of `{name}` in {row.topic}{partition_suffix(row)}", row.error)
-        for row in rows
-        if row.error is not None
-    ]
-    return DeletedOffsets(name, rows, failures)
+    return DeletedOffsets(name, rows, refusals(name, rows))
 
 
-def partition_suffix(row: PartitionStatus) -> str:
-    """Return a partition's number as it stands behind the name of its topic."""
-    return "" if row.partition is None else f"-{row.partition}"
+def refusals(name: str, rows: Sequence[PartitionStatus]) -> list[KcliError]:
+    """Return one error for all partitions that were refused for the same reason."""
+    from kcli.commands.group_findings import listed
+    from kcli.commands.session import failure
+
+    causes: dict[str, list[PartitionStatus]] = {}
+    for row in rows:
+        if row.error is not None:
+            causes.setdefault(row.error.message, []).append(row)
+    found = []
+    for refused in causes.values():
+        where = listed(
+            row.topic if row.partition is None else f"{row.topic}-{row.partition}" for row in refused
+        )
+        offsets = "offset" if len(refused) == 1 else "offsets"
+        assert refused[0].error is not None
+        found.append(failure(f"cannot delete the {offsets} of `{name}` in {where}", refused[0].error))
+    return found

@@ -20,7 +20,7 @@ from kcli.commands.group_options import (
 )
 from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
 from kcli.commands.output import note
-from kcli.commands.reset_csv import Offsets, parse_offsets
+from kcli.commands.reset_csv import OffsetsFile, parse_offsets
 from kcli.commands.reset_plan import ResetKind, Scope, parse_scope
 from kcli.commands.reset_times import parse_datetime, parse_duration
 from kcli.commands.reset_view import Exported, ResetView, in_tool_order
@@ -113,8 +113,8 @@ async def reset_offsets(
     scope = chosen_scope(topic or (), kind, all_topics=all_topics)
     value = to_offset or shift_by or wanted_time(to_datetime, by_duration)
     named = [*(groups or ()), *(group or ())]
-    planned = {} if from_file is None else read_plan(from_file, named)
-    names = chosen_groups(named or (() if all_groups else list(planned)), (), all_groups=all_groups)
+    planned = OffsetsFile() if from_file is None else read_plan(from_file, named)
+    names = chosen_groups(named or (() if all_groups else list(planned.offsets)), (), all_groups=all_groups)
     async with open_client(bootstrap_server, command_config, command_property) as client:
         unlisted: list[KcliError] = []
         if all_groups:
@@ -123,7 +123,7 @@ async def reset_offsets(
         reset: Reset = await reset_groups(client, names, request, execute=execute, timeout_ms=timeout_ms)
     for line in reset.notes():
         note(line)
-    if not (execute or dry_run or export):
+    if not (execute or dry_run or export) and any(plan.rows for plan in reset.plans):
         note(DRY_RUN_NOTE)
     plans, failures = in_tool_order(reset.plans), [*unlisted, *reset.failures]
     if export:
@@ -163,7 +163,7 @@ def chosen_kind(given: dict[ResetKind, bool]) -> ResetKind:
     return chosen[0]
 
 
-def read_plan(path: Path, groups: list[str]) -> dict[str, Offsets]:
+def read_plan(path: Path, groups: list[str]) -> OffsetsFile:
     """Return what a CSV file says for each group."""
     try:
         text = path.read_text(encoding="utf-8-sig")

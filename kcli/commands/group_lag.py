@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from kcli.assignors.members import java_order
 
+TENTH_MS = 100
 SECOND_MS = 1000
 MINUTE_MS = 60 * SECOND_MS
 HOUR_MS = 60 * MINUTE_MS
@@ -148,11 +149,15 @@ def longest_time_lag(rows: Iterable[PartitionRow]) -> int | None:
 
 
 def duration_text(duration_ms: int | None) -> str | None:
-    """Return a duration in its two largest units: 0.250s, 12.5s, 1m23s, 2h05m, 3d04h; None stays None."""
+    """Return a duration as people say it: 0s, 0.3s, 12s, 1m23s, 2h05m, 3d04h; None stays None."""
     if duration_ms is None:
         return None
-    if duration_ms < MINUTE_MS:
-        return f"{duration_ms / SECOND_MS:.3f}".rstrip("0").rstrip(".") + "s"
+    if duration_ms < 10 * SECOND_MS - TENTH_MS // 2:
+        tenths = max(round(duration_ms / TENTH_MS), min(duration_ms, 1))
+        return f"{tenths / 10:.1f}".removesuffix(".0") + "s"
+    if duration_ms < MINUTE_MS - SECOND_MS // 2:
+        return f"{round(duration_ms / SECOND_MS)}s"
+    duration_ms = max(duration_ms, MINUTE_MS)
     if duration_ms < HOUR_MS:
         return f"{duration_ms // MINUTE_MS}m{duration_ms % MINUTE_MS // SECOND_MS:02d}s"
     if duration_ms < DAY_MS:

@@ -10,6 +10,7 @@ from kcli.client.admin import CommittedOffset, GroupDescription, TopicPartition
 from kcli.commands.group_findings import listed
 from kcli.commands.group_lookup import Offsets, committed_offsets, refusal
 from kcli.commands.java_order import hash_map_order
+from kcli.commands.reset_csv import OffsetsFile
 from kcli.commands.reset_plan import Partition, ResetFacts, ResetKind, ResetPlan, Scope, make_plan
 from kcli.commands.session import failure
 from kcli.errors import KcliError
@@ -31,7 +32,7 @@ class ResetRequest(NamedTuple):
     kind: ResetKind
     value: int
     scope: Scope
-    from_file: Mapping[str, Mapping[Partition, int]]
+    from_file: OffsetsFile = OffsetsFile()
 
 
 class Reset(NamedTuple):
@@ -71,25 +72,27 @@ async def reset_groups(
 async def prepare(
     client: Client, names: Sequence[str], request: ResetRequest, timeout_ms: int | None = None
 ) -> Reset:
-    """Plan the offsets of each group; a group with members is refused, and gets an empty plan."""
+    """Plan the offsets of each group; one with members is refused and gets an empty plan."""
     described = await admin.describe_groups(client, names, timeout_ms=timeout_ms)
     committed, failures = await committed_offsets(client, names, timeout_ms)
     if failures:
         raise failures[0]
+    await check_file(client, request.from_file, names, timeout_ms)
     in_scope = await partitions_in(client, request.scope, timeout_ms)
     plans, unknown, refused = [], [], []
     for name, group in described.items():
         reason = objection(name, group)
-        if reason is None:
-            try:
-                plans.append(await plan_group(client, name, request, committed[name], in_scope, timeout_ms))
-                if isinstance(group, KafkaError) or group.state == "Dead":
-                    unknown.append(name)
-            except KcliError as error:
-                reason = error
         if reason is not None:
             refused.append(reason)
             plans.append(ResetPlan(name, ()))
+            continue
+        try:
+            plans.append(await plan_group(client, name, request, committed[name], in_scope, timeout_ms))
+        except KcliError as error:
+            refused.append(error)
+        else:
+            if isinstance(group, KafkaError) or group.state == "Dead":
+                unknown.append(name)
     return Reset(plans, unknown, refused)
 
 
@@ -108,6 +111,26 @@ def objection(name: str, group: GroupDescription | KafkaError) -> KcliError | No
     )
 
 
+async def check_file(
+    client: Client, file: OffsetsFile, names: Sequence[str], timeout_ms: int | None = None
+) -> None:
+    """Raise for the first line of a file that names a partition which is not there."""
+    wanted = [(name, partition) for name in names for partition in file.offsets.get(name, ())]
+    topics = dict.fromkeys(topic for _, (topic, _) in wanted)
+    described = await admin.describe_topics(client, topics, timeout_ms=timeout_ms)
+    for name, (topic, partition) in wanted:
+        where, description = file.where(name, (topic, partition)), described[topic]
+        if isinstance(description, KcliError):
+            raise failure(f"{where}: cannot describe topic `{topic}`", description)
+        if partition >= len(description.partitions):
+            raise KcliError(f"{where}: {no_partition(topic, partition, len(description.partitions))}")
+
+
+def no_partition(topic: str, partition: int, count: int) -> str:
+    """Return what there is to say of a partition that a topic lacks."""
+    return f"topic `{topic}` has no partition {partition}, it has {count}"
+
+
 async def partitions_in(client: Client, scope: Scope, timeout_ms: int | None = None) -> list[Partition]:
     """Return the partitions that `--topic` names, in the order of Kafka's tool; raise if one is not there."""
     topics = dict.fromkeys((*(topic for topic, _ in scope.partitions), *scope.topics))
@@ -119,7 +142,7 @@ async def partitions_in(client: Client, scope: Scope, timeout_ms: int | None = N
         counts[topic] = len(description.partitions)
     for topic, partition in scope.partitions:
         if partition >= counts[topic]:
-            raise KcliError(f"topic `{topic}` has no partition {partition}, it has {counts[topic]}")
+            raise KcliError(no_partition(topic, partition, counts[topic]))
     whole = hash_map_order(scope.topics, string_hash)
     return [
         *scope.partitions,
@@ -138,9 +161,9 @@ async def plan_group(
     """Plan the offsets of a group that may be reset; raise if that cannot be."""
     requested: Mapping[Partition, int] = {}
     if request.kind is ResetKind.FILE:
-        if name not in request.from_file:
-            raise KcliError(f"the file says nothing of consumer group `{name}`")
-        requested = request.from_file[name]
+        if name not in request.from_file.offsets:
+            raise KcliError(f"`{request.from_file.name}` says nothing of consumer group `{name}`")
+        requested = request.from_file.offsets[name]
         partitions: Sequence[Partition] = list(requested)
     elif request.scope.all_topics:
         partitions = list(committed)

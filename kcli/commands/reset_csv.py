@@ -10,24 +10,39 @@ import csv
 import io
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from kcli.errors import UsageError
 
 Offsets = dict[tuple[str, int], int]
 """The offset of each partition."""
 
+
+class OffsetsFile(NamedTuple):
+    """What a file says for each group, and in which line it says so of a partition."""
+
+    name: str = ""
+    offsets: Mapping[str, Offsets] = {}
+    lines: Mapping[tuple[str, tuple[str, int]], int] = {}
+
+    def where(self, group: str, partition: tuple[str, int]) -> str:
+        """Return the place where a partition of a group is named."""
+        return place(self.name, self.lines[group, partition])
+
+
 FORMAT_HINT = "a line is topic,partition,offset or group,topic,partition,offset, without a heading"
 
 
-def parse_offsets(text: str, name: str, groups: Collection[str]) -> dict[str, Offsets]:
+def parse_offsets(text: str, name: str, groups: Collection[str]) -> OffsetsFile:
     """Return what the file `name` says for each group.
 
     Lines without a group are about the one in `groups`; there must be one only.
     """
     plans: dict[str, Offsets] = {}
+    lines: dict[tuple[str, tuple[str, int]], int] = {}
     width = 0
     for number, row in _rows(text, name):
-        where = f"`{name}`, line {number}"
+        where = place(name, number)
         if len(row) not in (3, 4):
             raise UsageError(f"{where}: {len(row)} columns", hint=FORMAT_HINT)
         if width not in (0, len(row)):
@@ -46,9 +61,15 @@ def parse_offsets(text: str, name: str, groups: Collection[str]) -> dict[str, Of
         if target in offsets:
             raise UsageError(f"{where}: a partition is named twice: {topic}-{partition}")
         offsets[target] = _number(offset, "offset", where, least=-(2**63), most=2**63 - 1)
+        lines[group, target] = number
     if not plans:
         raise UsageError(f"`{name}` holds no offsets", hint=FORMAT_HINT)
-    return plans
+    return OffsetsFile(name, plans, lines)
+
+
+def place(name: str, number: int) -> str:
+    """Return a line of a file as errors name it."""
+    return f"`{name}`, line {number}"
 
 
 def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
@@ -59,7 +80,7 @@ def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
             if any(cell.strip() for cell in row):
                 yield reader.line_num, row
     except csv.Error as error:
-        raise UsageError(f"`{name}`, line {reader.line_num}: {error}", hint=FORMAT_HINT) from error
+        raise UsageError(f"{place(name, reader.line_num)}: {error}", hint=FORMAT_HINT) from error
 
 
 def _name(text: str, what: str, where: str) -> str:

@@ -18,14 +18,16 @@ from kcli.protocol.group_partition import string_hash
 
 
 class ResetView(NamedTuple):
-    """The plans of groups, in the order of Kafka's tool; a group that was refused has an empty one."""
+    """The plans of groups, in the order of Kafka's tool; a group that has members has an empty one."""
 
     groups: Sequence[ResetPlan]
     executed: bool
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return an empty line, a heading and a line for each partition."""
+        """Return an empty line, a heading and a line for each partition; nothing if nothing was planned."""
+        if self.failures and not self.groups:
+            return
         yield ""
         if not self.groups:
             return

@@ -24,7 +24,6 @@ HINTS = {
     "INVALID_TOPIC_EXCEPTION": "a name is 1 to 249 of the characters a-z A-Z 0-9 . _ -",
     "INVALID_PARTITIONS": "partitions can be added, never removed",
     "INVALID_CONFIG": "`kcli configs describe TOPIC --all` shows names and values",
-    "NON_EMPTY_GROUP": "`kcli consumer-groups members GROUP` shows who is in it",
     "GROUP_ID_NOT_FOUND": "`kcli consumer-groups list` shows the groups there are",
     "GROUP_SUBSCRIBED_TO_TOPIC": "stop the members that read the topic first",
     "OFFSET_OUT_OF_RANGE": "`kcli get-offsets --time earliest` and `--time latest` show the range",

@@ -224,6 +224,8 @@ def test_reset_offsets_executed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("one.csv").write_text("orders,0,60\norders,1,999\n")
+    Path("partition.csv").write_text("orders,0,60\n\norders,9,1\n")
+    Path("topic.csv").write_text("orders,0,60\nnothing,0,1\n")
     Path("several.csv").write_text("billing,orders,0,61\nnew,clicks,0,7\n")
     Path("bad.csv").write_text("topic,partition,offset\n")
     Path("binary.csv").write_bytes(b"\xff\xfe")
@@ -237,6 +239,8 @@ def test_reset_offsets_executed(
         "consumer-groups reset-offsets billing --from-file binary.csv",
         "consumer-groups reset-offsets billing --from-file missing.csv",
         "consumer-groups reset-offsets billing --from-file one.csv --topic orders",
+        "consumer-groups reset-offsets billing --from-file partition.csv --execute",
+        "consumer-groups reset-offsets billing --from-file topic.csv --export",
     )
     offsets = groups.groups["billing"].offsets
     assert [offsets[partition].offset for partition in partitions_of("orders-0", "orders-1", "clicks-0")] == [
@@ -376,6 +380,7 @@ def test_log_dir(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     log = OffsetsLog(Path("logs"))
+    Path("one-file").touch()
     write_topic(log.directory, "orders", 0, 9)
     log.generation("audit", 1, NOW, one={"orders": (0, 1)}, two={"orders": (2,)})
     log.commit("audit", "orders", 0, 5, NOW + 1000)
@@ -400,7 +405,10 @@ def test_log_dir(
         "consumer-groups describe billing --log-dir logs --explain",
         "consumer-groups describe billing --log-dir logs --time-lag",
         "consumer-groups describe billing --log-dir logs --watch 1",
+        "consumer-groups list --log-dir logs -b localhost:9092",
+        "consumer-groups describe billing --log-dir logs -X client.id=me",
         "consumer-groups list --log-dir missing",
+        "consumer-groups list --log-dir one-file",
         "consumer-groups list --log-dir logs/orders-0",
     )
     log.corrupt(-1)

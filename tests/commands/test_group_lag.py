@@ -115,9 +115,17 @@ def test_the_longest_time_lag_is_that_of_the_slowest_partition() -> None:
     [
         (None, None),
         (0, "0s"),
-        (7, "0.007s"),
-        (250, "0.25s"),
-        (59_999, "59.999s"),
+        (1, "0.1s"),
+        (7, "0.1s"),
+        (250, "0.2s"),
+        (999, "1s"),
+        (1_234, "1.2s"),
+        (9_949, "9.9s"),
+        (9_950, "10s"),
+        (12_500, "12s"),
+        (59_499, "59s"),
+        (59_500, "1m00s"),
+        (59_999, "1m00s"),
         (60_000, "1m00s"),
         (3_599_999, "59m59s"),
         (3_600_000, "1h00m"),
@@ -126,5 +134,5 @@ def test_the_longest_time_lag_is_that_of_the_slowest_partition() -> None:
         (86_400_000 * 400, "400d00h"),
     ],
 )
-def test_a_duration_has_two_units(duration_ms: int | None, expected: str | None) -> None:
+def test_a_duration_is_no_more_precise_than_people_are(duration_ms: int | None, expected: str | None) -> None:
     assert duration_text(duration_ms) == expected

@@ -35,13 +35,13 @@ def exported(plans: dict[str, dict[tuple[str, int], int]], *, with_groups: bool)
 def test_what_was_exported_of_several_groups_is_read_again(
     plans: dict[str, dict[tuple[str, int], int]],
 ) -> None:
-    assert parse_offsets(exported(plans, with_groups=True), "f", set(plans)) == plans
+    assert parse_offsets(exported(plans, with_groups=True), "f", set(plans)).offsets == plans
 
 
 def test_what_was_exported_of_one_group_is_read_for_any_one_group() -> None:
     text = exported({"billing": {("orders", 0): 5, ("clicks", 12): 0}}, with_groups=False)
     assert text == "orders,0,5\nclicks,12,0\n"
-    assert parse_offsets(text, "f", {"other"}) == {"other": {("orders", 0): 5, ("clicks", 12): 0}}
+    assert parse_offsets(text, "f", {"other"}).offsets == {"other": {("orders", 0): 5, ("clicks", 12): 0}}
 
 
 @pytest.mark.parametrize(
@@ -50,11 +50,11 @@ def test_what_was_exported_of_one_group_is_read_for_any_one_group() -> None:
     ids=["quotes", "no line end", "empty lines", "blanks and a sign"],
 )
 def test_files_may_look_different(text: str) -> None:
-    assert parse_offsets(text, "f", {"g"}) == {"g": {("orders", 0): 5}}
+    assert parse_offsets(text, "f", {"g"}).offsets == {"g": {("orders", 0): 5}}
 
 
 def test_negative_offsets_are_left_to_the_plan() -> None:
-    assert parse_offsets("orders,0,-5", "f", {"g"}) == {"g": {("orders", 0): -5}}
+    assert parse_offsets("orders,0,-5", "f", {"g"}).offsets == {"g": {("orders", 0): -5}}
 
 
 @pytest.mark.parametrize(
