@@ -139,11 +139,20 @@ def find_files(paths: Sequence[str], selection: Selection) -> Iterator[DumpFile 
                 if not found:
                     raise UsageError(f"no file of a log here that is wanted: `{path}`")
             else:
-                yield identify(path)
+                yield _identified(path)
         except OSError as error:
             yield KcliError(f"cannot read `{error.filename or path}`: {error.strerror}")
         except KcliError as error:
             yield error
+
+
+def _identified(path: str) -> DumpFile:
+    """Return what a file is; where there is none the name is not to blame. Raises `OSError` as well."""
+    try:
+        return identify(path)
+    except KcliError:
+        os.stat(path)
+        raise
 
 
 def _files_of(directory: str, selection: Selection) -> Iterator[DumpFile]:

@@ -75,7 +75,9 @@ def log_directories(directory: Path) -> list[Path]:
     try:
         nodes = sorted(path for path in directory.iterdir() if path.name.startswith(NODE_PREFIX))
     except OSError as error:
-        raise UsageError(f"cannot read `{directory}`: {error.strerror}") from error
+        # What is there and no directory is the wrong thing to name; what is not there cannot be read.
+        kind = UsageError if isinstance(error, NotADirectoryError) else KcliError
+        raise kind(f"cannot read `{directory}`: {error.strerror}") from error
     nodes = [path for path in nodes if (path / META_PROPERTIES).exists()]
     return nodes or [directory]
 

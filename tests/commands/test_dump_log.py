@@ -392,7 +392,12 @@ BAD_INPUT: list[tuple[str, tuple[str, ...], int, str]] = [
         1,
         "cannot read `x-0/00000000000000000000.log`: No such file or directory",
     ),
-    ("a directory that is missing", ("nowhere-0",), 2, "not a file of a log directory: `nowhere-0`"),
+    (
+        "a directory that is missing",
+        ("nowhere-0",),
+        1,
+        "cannot read `nowhere-0`: No such file or directory",
+    ),
     ("a directory without segments", ("empty",), 2, "no file of a log here that is wanted: `empty`"),
     ("a name without an offset", ("copy.log",), 2, "the name does not begin with an offset: `copy.log`"),
     (

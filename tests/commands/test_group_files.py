@@ -15,7 +15,7 @@ from kcli.commands.group_files import GroupFiles
 from kcli.commands.group_history import CommitEvent, GenerationEvent
 from kcli.commands.group_offline import head_of, members_of
 from kcli.commands.log_dir_reader import end_offset, find_replicas
-from kcli.errors import KcliError, UsageError
+from kcli.errors import KcliError
 from kcli.protocol.control_records import ControlRecordType
 from kcli.protocol.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
@@ -262,11 +262,14 @@ def test_a_compacted_segment_counts_if_the_one_it_replaces_is_gone(log: OffsetsL
     assert offsets(GroupFiles([log.directory]), "g") == {("orders", 0): 6}
 
 
-@pytest.mark.parametrize("name", ["missing", "file"])
-def test_what_is_no_directory_is_wrong_usage(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "exit_code"), [("missing", 1), ("file", 2)])
+def test_what_is_missing_cannot_be_read_and_what_is_no_directory_is_wrong_usage(
+    name: str, exit_code: int, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(UsageError, match="cannot read"):
+    with pytest.raises(KcliError, match="cannot read") as caught:
         GroupFiles([tmp_path / name])
+    assert caught.value.exit_code == exit_code
 
 
 def test_ranges_come_from_the_files_of_the_topics(log: OffsetsLog) -> None:
