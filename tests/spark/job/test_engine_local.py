@@ -114,7 +114,7 @@ def wait_until_writing(driver: subprocess.Popen[bytes], target: Path) -> None:
 @pytest.mark.parametrize("victim", ["driver", "worker"])
 def test_kill_9(victim: str, engine: LocalEngine, tmp_path: Path) -> None:
     target = tmp_path / "lake"
-    driver = started(target, 0.02)
+    driver = started(target, 0.05)
     wait_until_writing(driver, target)
     workers = workers_of(driver.pid)
     assert len(workers) == 2

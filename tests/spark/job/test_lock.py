@@ -45,21 +45,38 @@ def test_a_second_export_is_refused(tmp_path: Path) -> None:
     export(FakeSource.of(50), tmp_path)
 
 
+EXPORTER = """
+import sys
+from pathlib import Path
+from kcli.spark.job.failures import TargetLocked
+from tests.spark.job.exporting import InlineEngine, export
+from tests.spark.job.fake_source import FakeSource
+
+class Waits(InlineEngine):
+    def run(self, tasks, on_done, progress):
+        super().run(tasks[:2], on_done, progress)
+        print("half way", flush=True)
+        sys.stdin.readline()
+        super().run(tasks[2:], on_done, progress)
+
+try:
+    export(FakeSource.of(400), Path(sys.argv[1]), engine=Waits())
+except TargetLocked:
+    sys.exit(9)
+"""
+
+
 def test_of_two_processes_one_is_refused_and_nothing_is_written_twice(tmp_path: Path) -> None:
-    program = (
-        "import sys; from pathlib import Path\n"
-        "from tests.spark.job.exporting import export\n"
-        "from tests.spark.job.fake_source import FakeReader, FakeSource\n"
-        "from kcli.spark.job.failures import TargetLocked\n"
-        "source = FakeSource.of(400, fake_reader=FakeReader(seconds_per_chunk=0.1))\n"
-        "try: export(source, Path(sys.argv[1]))\n"
-        "except TargetLocked: sys.exit(9)\n"
-    )
+    program = [sys.executable, "-c", EXPORTER, str(tmp_path / "lake")]
     root = Path(__file__).parents[3]
-    running = [
-        subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "lake")], cwd=root) for _ in range(2)
-    ]
-    assert sorted(one.wait(30) for one in running) == [0, 9]
+    with subprocess.Popen(
+        program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=root
+    ) as first:
+        assert first.stdout
+        assert first.stdout.readline() == "half way\n"
+        assert subprocess.run(program, stdin=subprocess.DEVNULL, cwd=root, timeout=60).returncode == 9
+        first.communicate("go on\n", timeout=60)
+    assert first.returncode == 0
     assert offsets_in(tmp_path / "lake") == {("orders", 0): list(range(400))}
 
 
