@@ -35,7 +35,7 @@ from kcli.spark.columns.losses import Losses
 from kcli.spark.columns.sound_batches import SoundRun, sound_run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
 
     import pyarrow as pa
 
@@ -129,35 +129,17 @@ class Gatherer:
         self._position = position
         damage: CorruptBatch | None = None
         while not self.is_done:
-            run = self._run(view, at, min(stop, at + CHUNK_BYTES), limit_offset)
-            if run is not None:
-                at = run.end
-                if group.size_bytes >= CHUNK_BYTES or not group.takes(run.entries[0]):
-                    yield from self._decoded(group)
-                    group = Group(view)
-                if run.is_plain and run.entries[0].last >= self.start:
-                    group.add_plain(run.entries)
-                    continue
-                for one in filter(self._is_wanted, run.entries):
-                    if group.size_bytes >= CHUNK_BYTES:
-                        yield from self._decoded(group)
-                        group = Group(view)
-                    self._take(group, one)
-                continue
             try:
-                entry = self._entry(view, at, stop, is_end=is_end, limit_offset=limit_offset)
+                run = self._run(view, at, min(stop, at + CHUNK_BYTES), limit_offset)
+                if run is None:
+                    run = self._single(view, at, stop, is_end=is_end, limit_offset=limit_offset)
             except CorruptRecord as error:
                 damage = self._corrupt(view, at, stop, error.message)
                 break
-            if entry is None:
+            if run is None:
                 break
-            at += entry.size
-            if not self._is_wanted(entry):
-                continue
-            if group.size_bytes >= CHUNK_BYTES or not group.takes(entry):
-                yield from self._decoded(group)
-                group = Group(view)
-            self._take(group, entry)
+            at = run.end
+            group = yield from self._put(group, run)
         yield from self._decoded(group)
         self.counters.bytes_read += at - begin
         self.stopped_at = at
@@ -186,9 +168,9 @@ class Gatherer:
         self.next_offset = run.entries[-1].last + 1
         return run
 
-    def _entry(
+    def _single(
         self, view: memoryview, at: int, stop: int, *, is_end: bool, limit_offset: int
-    ) -> Entry | None:
+    ) -> SoundRun | None:
         """Return the entry at a place if all of it is there; raises `CorruptRecord`."""
         size = size_at(view, at, stop)
         if not size or at + size > stop:
@@ -209,7 +191,25 @@ class Gatherer:
         self._entry_from, self.next_offset = self.next_offset, entry.last + 1
         if entry.first >= 0:
             self._losses.found(entry.first)
-        return entry
+        return SoundRun([entry], is_plain=False)
+
+    def _put(self, group: Group, run: SoundRun) -> Generator[pa.RecordBatch, None, Group]:
+        """Put the entries that are wanted into the group; yield the rows of full ones, return the last."""
+        if run.is_plain and run.entries[0].last >= self.start:
+            group = yield from self._with_room(group, run.entries[0])
+            group.add_plain(run.entries)
+            return group
+        for entry in filter(self._is_wanted, run.entries):
+            group = yield from self._with_room(group, entry)
+            self._take(group, entry)
+        return group
+
+    def _with_room(self, group: Group, entry: Entry) -> Generator[pa.RecordBatch, None, Group]:
+        """Return the group if it takes the entry, else a new one, after the rows of this."""
+        if group.size_bytes < CHUNK_BYTES and group.takes(entry):
+            return group
+        yield from self._decoded(group)
+        return Group(group.view)
 
     def _is_wanted(self, entry: Entry) -> bool:
         """Whether the entry has rows in the range that may be seen."""
@@ -226,7 +226,9 @@ class Gatherer:
     def _take(self, group: Group, entry: Entry) -> None:
         """Put an entry into the group, unless its records cannot be decompressed."""
         try:
-            first = group.add(entry, self.start, self.end, self._max_bytes)
+            # The first offset of a compressed older entry is not in its head: it may be one that was passed.
+            start = self.start if entry.legacy is None else max(self.start, self._entry_from)
+            first = group.add(entry, start, self.end, self._max_bytes)
         except CorruptRecord as error:
             self._leave_out(group, entry, error.message)
         else:

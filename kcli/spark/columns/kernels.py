@@ -16,7 +16,9 @@ from kcli.spark.columns.compiled import (
     OUT_BYTES,
     OUT_INT32,
     OUT_INT64,
+    OUT_PLACES,
     PAIR,
+    STRIDED,
     TABLE,
     compiled,
     copy_bytes,
@@ -27,6 +29,12 @@ if TYPE_CHECKING:
 
 NO_NUMBER = -1
 """In place of where a number ends: it does not end, or is longer than its type."""
+
+KEY, VALUE, HEADERS = 0, 2, 4
+"""Columns of the places of fields: where each begins, and in the next its size, -1 if it is null.
+
+Of headers it is their number.
+"""
 
 _SHORT = 28
 _LONG = 63
@@ -68,79 +76,74 @@ def headers_end(data: np.ndarray, at: int, end: int, count: int) -> int:
     return at
 
 
-@compiled(
-    types.UniTuple(INT64, 4),
-    *(BYTES, TABLE, OUT_INT64, OUT_INT64),
-    *(OUT_INT32, OUT_INT32, OUT_INT32, OUT_INT32, OUT_INT32, OUT_INT32),
-)
+@compiled(PAIR, BYTES, INT64, INT64)
+def read_size(data: np.ndarray, at: int, end: int) -> tuple[int, int]:
+    """Return the size of a key or value, and where it begins: `NO_NUMBER` if it does not fit."""
+    size, at = read_number(data, at, end, _SHORT)
+    if size < -1 or size > end - at:
+        return 0, NO_NUMBER
+    return size, at
+
+
+@compiled(INT64, BYTES, INT64, INT64, OUT_PLACES, INT64)
+def place_fields(data: np.ndarray, at: int, end: int, places: np.ndarray, row: int) -> int:
+    """Fill in where key, value and headers of a record are; return where they end, `NO_NUMBER` if badly."""
+    size, at = read_size(data, at, end)
+    if at < 0:
+        return NO_NUMBER
+    places[row, KEY], places[row, KEY + 1] = at, size
+    size, at = read_size(data, at + max(size, 0), end)
+    if at < 0:
+        return NO_NUMBER
+    places[row, VALUE], places[row, VALUE + 1] = at, size
+    count, at = read_number(data, at + max(size, 0), end, _SHORT)
+    if at < 0 or count < 0 or count > (end - at) // 2:
+        return NO_NUMBER
+    places[row, HEADERS], places[row, HEADERS + 1] = at, count
+    return headers_end(data, at, end, count) if count else at
+
+
+@compiled(INT64, BYTES, TABLE, OUT_INT64, OUT_INT64, OUT_PLACES)
 def walk(
     data: np.ndarray,
     batches: np.ndarray,
     offsets: np.ndarray,
     timestamps: np.ndarray,
-    key_at: np.ndarray,
-    key_size: np.ndarray,
-    value_at: np.ndarray,
-    value_size: np.ndarray,
-    headers_at: np.ndarray,
-    header_counts: np.ndarray,
-) -> tuple[int, int, int, int]:
-    """Fill in where the fields of all records are, and their numbers.
+    places: np.ndarray,
+) -> int:
+    """Fill in offsets and timestamps of all records, and where their fields are.
 
-    Return the number of the first batch that is not what its header says, -1 if there is none, then the
-    bytes of all keys, of all values, and the number of headers. A null has the size -1.
+    Return the number of the first batch that is not what its header says, -1 if there is none.
     """
-    row = key_bytes = value_bytes = headers = 0
+    row = 0
     for number in range(len(batches)):
         at, end, count, base_offset, last_delta, base_timestamp, max_timestamp, attributes = batches[number]
         previous = -1
         for _ in range(count):
             length, at = read_number(data, at, end, _SHORT)
             if at < 0 or length < 0 or length > end - at:
-                return number, 0, 0, 0
+                return number
             stop = at + length
+            # In front of the fields stands a byte of attributes that mean nothing yet.
             timestamp_delta, at = read_number(data, at + 1, stop, _LONG)
             if at < 0:
-                return number, 0, 0, 0
+                return number
             offset_delta, at = read_number(data, at, stop, _SHORT)
             if at < 0 or offset_delta <= previous or offset_delta > last_delta:
-                return number, 0, 0, 0
+                return number
             previous = offset_delta
-            size, at = read_number(data, at, stop, _SHORT)
-            if at < 0 or size < -1 or size > stop - at:
-                return number, 0, 0, 0
-            key_at[row] = at
-            key_size[row] = size
-            if size > 0:
-                key_bytes += size
-                at += size
-            size, at = read_number(data, at, stop, _SHORT)
-            if at < 0 or size < -1 or size > stop - at:
-                return number, 0, 0, 0
-            value_at[row] = at
-            value_size[row] = size
-            if size > 0:
-                value_bytes += size
-                at += size
-            size, at = read_number(data, at, stop, _SHORT)
-            if at < 0 or size < 0 or size > (stop - at) // 2:
-                return number, 0, 0, 0
-            headers_at[row] = at
-            header_counts[row] = size
-            if size:
-                headers += size
-                at = headers_end(data, at, stop, size)
-            if at != stop:
-                return number, 0, 0, 0
+            if place_fields(data, at, stop, places, row) != stop:
+                return number
+            at = stop
             offsets[row] = base_offset + offset_delta
             timestamps[row] = max_timestamp if attributes & 8 else base_timestamp + timestamp_delta
             row += 1
         if at != end:
-            return number, 0, 0, 0
-    return -1, key_bytes, value_bytes, headers
+            return number
+    return -1
 
 
-@compiled(types.void, BYTES, *(OUT_INT32,) * 6)
+@compiled(types.void, BYTES, STRIDED, STRIDED, *(OUT_INT32,) * 4)
 def place_headers(
     data: np.ndarray,
     headers_at: np.ndarray,
@@ -166,7 +169,7 @@ def place_headers(
             slot += 1
 
 
-@compiled(types.void, BYTES, OUT_INT32, OUT_INT32, OUT_INT32, OUT_BYTES)
+@compiled(types.void, BYTES, STRIDED, STRIDED, OUT_INT32, OUT_BYTES)
 def compact(
     data: np.ndarray, places: np.ndarray, sizes: np.ndarray, cuts: np.ndarray, out: np.ndarray
 ) -> None:

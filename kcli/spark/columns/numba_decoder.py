@@ -33,24 +33,25 @@ def decode_with_numba(chunk: Chunk, wanted: Collection[str]) -> Fields:
     batches.flags.writeable = False
     rows = int(batches[:, COUNT].sum())
     offsets, timestamps = np.empty(rows, np.int64), np.empty(rows, np.int64)
-    places = [np.empty(rows, np.int32) for _ in range(6)]
-    bad, key_bytes, value_bytes, headers = walk(data, batches, offsets, timestamps, *places)
+    places = np.empty((rows, 6), np.int32)
+    bad = walk(data, batches, offsets, timestamps, places)
     if bad >= 0:
         raise CorruptRecords(bad, "its records are not what its header says")
-    key_at, key_sizes, value_at, value_sizes, headers_at, header_counts = places
+    key_at, key_sizes, value_at, value_sizes, headers_at, header_counts = places.T
     return Fields(
         offsets,
         timestamps,
         timestamp_types(chunk),
-        _binary(data, key_at, key_sizes, key_bytes) if "key" in wanted else None,
-        _binary(data, value_at, value_sizes, value_bytes) if "value" in wanted else None,
-        _headers(data, headers_at, header_counts, headers) if "headers" in wanted else None,
+        _binary(data, key_at, key_sizes) if "key" in wanted else None,
+        _binary(data, value_at, value_sizes) if "value" in wanted else None,
+        _headers(data, headers_at, header_counts) if "headers" in wanted else None,
     )
 
 
-def _binary(data: np.ndarray, places: np.ndarray, sizes: np.ndarray, total: int) -> pa.Array:
+def _binary(data: np.ndarray, places: np.ndarray, sizes: np.ndarray) -> pa.Array:
     """Return the pieces as a column; sizes below 0 are null."""
     rows = len(sizes)
+    total = int(np.maximum(sizes, 0).sum(dtype=np.int64))
     cuts, out = np.empty(rows + 1, np.int32), np.empty(total, np.uint8)
     compact(data, places, sizes, cuts, out)
     is_valid = sizes >= 0
@@ -60,11 +61,12 @@ def _binary(data: np.ndarray, places: np.ndarray, sizes: np.ndarray, total: int)
     return pa.BinaryArray.from_buffers(pa.binary(), rows, buffers, null_count=nulls)
 
 
-def _headers(data: np.ndarray, places: np.ndarray, counts: np.ndarray, total: int) -> pa.Array:
+def _headers(data: np.ndarray, places: np.ndarray, counts: np.ndarray) -> pa.Array:
+    total = int(counts.sum(dtype=np.int64))
     if not total:
         return pa.nulls(len(counts), HEADERS)
     name_at, name_sizes, value_at, value_sizes = (np.empty(total, np.int32) for _ in range(4))
     place_headers(data, places, counts, name_at, name_sizes, value_at, value_sizes)
-    names = _binary(data, name_at, name_sizes, int(name_sizes.sum()))
-    values = _binary(data, value_at, value_sizes, int(np.maximum(value_sizes, 0).sum()))
+    names = _binary(data, name_at, name_sizes)
+    values = _binary(data, value_at, value_sizes)
     return header_lists(counts, names, values)

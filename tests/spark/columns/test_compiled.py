@@ -20,10 +20,10 @@ def add(left: int, right: int) -> int:
 def test_without_a_directory_to_keep_it_in_a_function_is_compiled_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def without_a_place(signature: Any, *, cache: bool, nogil: bool) -> Any:
+    def without_a_place(signature: Any, *, cache: bool, **options: Any) -> Any:
         if cache:
             raise RuntimeError("cannot cache function 'add': no locator available for file 'add.py'")
-        return njit(signature, nogil=nogil)
+        return njit(signature, **options)
 
     monkeypatch.setattr(compiled, "njit", without_a_place)
     made = compiled.compiled(compiled.INT64, compiled.INT64, compiled.INT64)(add)
