@@ -38,7 +38,8 @@ def spark(spark_session: OpenSession) -> SparkSession:
 def orders(spark: SparkSession, broker: KcliBroker) -> KcliBroker:
     """A topic that the sink has written: three partitions of a thousand rows."""
     create_topic(broker.bootstrap, TOPIC, 3, FOREVER)
-    write(spark.sql(f"select {ROW} from range({ROWS})"), broker, TOPIC)
+    # One task, so that timestamps ascend with offsets.
+    write(spark.sql(f"select {ROW} from range(0, {ROWS}, 1, 1)"), broker, TOPIC)
     return broker
 
 
