@@ -101,6 +101,8 @@ async def ask_cluster(
     fetch: Callable[[Client], Awaitable[list[str]]], parameters: Mapping[str, Any]
 ) -> list[str]:
     """Ask the cluster that the command line names, within the time limit."""
+    import os
+
     import trio
 
     from kcli.commands.session import open_client
@@ -108,7 +110,8 @@ async def ask_cluster(
     command_config: Path | None = parameters.get("command_config")
     with trio.move_on_after(TIME_LIMIT_S):
         async with open_client(
-            parameters.get("bootstrap_server") or DEFAULT_BOOTSTRAP_SERVER,
+            parameters.get("bootstrap_server")
+            or os.environ.get("KCLI_BOOTSTRAP_SERVER", DEFAULT_BOOTSTRAP_SERVER),
             command_config,
             parameters.get("command_property"),
         ) as client:

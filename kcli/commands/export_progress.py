@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from kcli.spark.job.receipt import Receipt
 
 LINE_SECONDS = 10.0
+SHOW_SECONDS = 0.1
+"""How often a bar changes at most: records come faster than anybody can look."""
 
 
 class WorkProgress:
@@ -35,7 +37,7 @@ class WorkProgress:
         self.splits_done = 0
         self._show = show
         self._clock = clock
-        self._begun = clock()
+        self._begun = self._shown = clock()
         self._advanced = [0, 0]
         self._finished = [0, 0]
 
@@ -55,7 +57,7 @@ class WorkProgress:
         """Take note of work to come."""
         self.splits += splits
         self.total_bytes += total_bytes
-        self._show(self)
+        self.show()
 
     def advanced(self, rows: int, read_bytes: int) -> None:
         """Take note of what running tasks did."""
@@ -73,7 +75,7 @@ class WorkProgress:
         """Take note of records that were delivered."""
         self.rows += rows
         self.bytes += size_bytes
-        self._show(self)
+        self._show_in_time()
 
     def note(self, text: str) -> None:
         """Tell the user something, above the bar."""
@@ -81,7 +83,16 @@ class WorkProgress:
 
     def _update(self) -> None:
         self.rows, self.bytes = map(max, self._advanced, self._finished)
+        self._show_in_time()
+
+    def show(self) -> None:
+        """Show it as it is now."""
+        self._shown = self._clock()
         self._show(self)
+
+    def _show_in_time(self) -> None:
+        if self._clock() - self._shown >= SHOW_SECONDS:
+            self.show()
 
 
 @contextmanager
@@ -152,3 +163,5 @@ def bar(description: str, total_rows: int | None) -> Iterator[WorkProgress]:
         progress = WorkProgress(show)
         progress.total_rows = total_rows
         yield progress
+        progress.show()
+        bars.refresh()

@@ -64,6 +64,11 @@ def complete(kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch) -> 
         ("kcli consumer-groups re", ["reset-offsets", "remove-members"]),
         ("kcli consumer-groups describe bil", ["billing", "billing-test"]),
         ("kcli consumer-groups reset-offsets --group au", ["audit"]),
+        ("kcli spark-ex", ["spark-export"]),
+        ("kcli spark-export or", ["orders", "orders-2"]),
+        ("kcli spark-export orders --engine ", ["spark", "local"]),
+        ("kcli spark-export orders --on-corrupt d", ["dead-letter"]),
+        ("kcli spark-import out --topic cl", ["clicks"]),
     ],
 )
 def test_bash_is_told_the_candidates(
