@@ -75,30 +75,37 @@ def spark_export(
 
     \b
     What it needs: pip install 'kcli[spark]', and Java 17 or newer, which
-    pip install 'kcli[java]' brings too. With --engine local neither Spark nor Java.
-    'kcli[fast]' makes decoding faster.
+    pip install 'kcli[java]' brings too. With --engine local neither Spark nor
+    Java. 'kcli[fast]' makes decoding faster.
 
     \b
-    Files: DIR/topic=orders/partition=0/part-….parquet, with the columns of Spark's
-    Kafka source: key, value, offset, timestamp, timestampType; topic and partition
-    come back from the path. Readers of directories see no file of an unfinished run
-    twice, but may see some; --list names those that are committed. A topic whose
-    name is a number is read by Spark as one, unless
+    Files: DIR/topic=orders/partition=0/part-….parquet, with the columns of
+    Spark's Kafka source: key, value, offset, timestamp, timestampType; topic
+    and partition come back from the path. Whoever reads the directory sees no
+    record twice, but may see some of a run that is not finished; --list names
+    the files that are committed. A topic whose name is a number is read by
+    Spark as one, unless
     spark.sql.sources.partitionColumnTypeInference.enabled is false.
 
     \b
-    Object stores (s3://…) have no exclusive lock: see to it that one export at a
-    time writes to a target.
+    Object stores (s3://…) have no exclusive lock: see to it that one export
+    at a time writes to a target.
 
     \b
-    On a cluster: --master spark://host:7077, or spark-submit. The executors need
-    kcli with its extra spark; directories of --log-dir must be theirs too.
+    On a cluster: --master spark://host:7077, or spark-submit. The executors
+    need kcli with its extra spark; directories of --log-dir must be theirs.
+
+    \b
+    With -o json the result is an object, also of a failure:
+      {"operation": "export", "failure": {"kind": …, "error": …, "hint": …}}
+    Kinds: data-loss, topic-reset, corruption, bad-value, target-locked,
+    target, unreachable, environment, usage, interrupted, other.
 
     \b
     Times are ISO 8601, in UTC without a zone, or milliseconds since 1970.
-    Exit codes: 0 done, or nothing was new; 1 failed: offsets that are gone, damage,
-    a value that does not fit, a target in use; 2 wrong usage; 3 --verify found
-    problems; 130 interrupted, and the next run goes on.
+    Exit codes: 0 done, or nothing was new; 1 failed: offsets that are gone,
+    damage, a value that does not fit, a target in use; 2 wrong usage;
+    3 --verify found problems; 130 interrupted, and the next run goes on.
     """
     from kcli.commands import export_choices as choice
     from kcli.commands.export_actions import perform

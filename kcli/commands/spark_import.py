@@ -88,14 +88,14 @@ async def spark_import(
     After another export it imports what is new.
 
     \b
-    Nobody else may write to the topic meanwhile. How far an import came is where the
-    topic's partitions end now, less where they ended before, which DIR/_kcli/import
-    remembers; the last record is compared too.
+    Nobody else may write to the topic meanwhile. How far an import came is
+    where the topic's partitions end now, less where they ended before, which
+    DIR/_kcli/import remembers; the last record is compared too.
 
     \b
-    Values that were exported as string, int, long, double, or as json without a
-    schema, become the bytes they were. Those of json with a schema and of avro
-    cannot: export them as binary.
+    Values that were exported as string, int, long, double, or as json without
+    a schema, become the bytes they were. Those of json with a schema and of
+    avro cannot: export them as binary.
     """
     from kcli.commands.import_actions import ImportChoice, import_stored, read_stored
     from kcli.commands.session import client_properties, connect_with
