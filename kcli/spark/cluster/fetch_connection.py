@@ -27,7 +27,7 @@ FETCH = message_info(FetchResponse).key
 
 _SIZE = Struct(">i")
 _TIME = Struct("@ll")
-_MAX_EXTRA_BYTES = 100 * 1024 * 1024
+_MAX_EXTRA_BYTES = 256 * 1024 * 1024
 """What an answer may have beyond the limit asked for: a first batch comes whole however large it is."""
 
 

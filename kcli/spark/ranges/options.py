@@ -53,7 +53,6 @@ class SourceOptions:
     triggers: TriggerLimits = field(default_factory=TriggerLimits)
     offset_attempts: int = 3
     offset_retry_ms: int = 10
-    poll_timeout_ms: int = 120_000
     pushdown: bool = False
     notes: tuple[str, ...] = ()
     """What was asked for and has no effect, one sentence each."""
@@ -73,7 +72,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool = False) -> So
         selection=_selection(given),
         bootstrap=bootstrap,
         log_dirs=log_dirs,
-        properties=_with_client_id(given, properties),
+        properties=_client_properties(given, properties),
         rules=rules,
         limits=SplitLimits(
             split_bytes=given.positive("splitBytes"),
@@ -88,7 +87,6 @@ def source_options(options: Mapping[str, str], *, streaming: bool = False) -> So
         triggers=triggers,
         offset_attempts=given.positive("fetchOffset.numRetries") or 3,
         offset_retry_ms=given.number("fetchOffset.retryIntervalMs", 10),
-        poll_timeout_ms=given.number("kafkaConsumer.pollTimeoutMs", 120_000),
         pushdown=given.flag("pushdown", default=False),
         notes=_notes(given, streaming=streaming),
     )
@@ -208,12 +206,16 @@ def _columns(given: OptionValues) -> tuple[str, ...]:
     return columns
 
 
-def _with_client_id(given: OptionValues, properties: dict[str, str]) -> dict[str, str]:
-    """Return the properties with a client id, to which what would name a group is a prefix."""
+def _client_properties(given: OptionValues, properties: dict[str, str]) -> dict[str, str]:
+    """Return the properties of our client: what would name a group begins its client id."""
     prefix = properties.pop("group.id", given.get("groupIdPrefix", "spark-kafka-source"))
     properties.pop("bootstrap.servers", None)
     properties.pop("isolation.level", None)
     properties.setdefault("client.id", f"{prefix}-kcli")
+    if "kafkaConsumer.pollTimeoutMs" in given:
+        # How long a reader goes on without a record, whatever keeps it from one.
+        limit_ms = given.positive("kafkaConsumer.pollTimeoutMs")
+        properties.setdefault("default.api.timeout.ms", str(limit_ms))
     return properties
 
 

@@ -116,6 +116,11 @@ def test_a_group_id_is_no_more_than_a_client_id() -> None:
     assert options.notes == ("no group is joined: `kafka.group.id` only begins the client id",)
 
 
+def test_the_longest_poll_limits_the_client() -> None:
+    options = batch(**{"kafkaConsumer.pollTimeoutMs": "1500"})
+    assert options.properties["default.api.timeout.ms"] == "1500"
+
+
 def test_log_directories_stand_for_brokers() -> None:
     options = source_options({"logDirs": "/a, /b", "subscribe": "t"})
     assert options.log_dirs == ("/a", "/b")
