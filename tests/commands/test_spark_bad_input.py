@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -305,3 +307,27 @@ def test_a_topic_that_somebody_else_writes_to(live: Kcli, out: Path) -> None:
     assert live("topics", "delete", name).exit_code == 0
     assert live("topics", "create", name).exit_code == 0
     refused(live("spark-import", str(out), "--topic", name), 1, f"topic `{name}` was made anew", "--restart")
+
+
+@pytest.mark.parametrize("command", ["spark-export spark-ten --to {out}", "spark-import {out} --topic t"])
+def test_without_pyarrow(command: str, live: Kcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kcli.commands.export_actions.find_spec", lambda name: None)
+    monkeypatch.setattr("kcli.commands.spark_import.find_spec", lambda name: None)
+    words = command.format(out=tmp_path / "out").split()
+    for form in ("text", "json"):
+        refused(live(*words, "-o", form), 1, f"`{words[0]}` needs pyarrow", "pip install 'kcli[spark]'")
+
+
+def test_without_pyspark(live: Kcli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    target = tmp_path / "out"
+    refused(live("spark-export", "spark-ten", "--to", str(target)), 1, "pyspark is not installed", "local")
+    assert not target.exists()
+
+
+def test_two_exports_to_one_target(live: Kcli, out: Path) -> None:
+    with (out / "_kcli" / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        finished = live("spark-export", "spark-ten", "--to", str(out), *LOCAL, "-o", "json")
+    assert (finished.exit_code, json.loads(finished.out)["failure"]["kind"]) == (1, "target-locked")
+    assert finished.err.startswith("error: another export is running")
