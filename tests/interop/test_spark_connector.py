@@ -27,6 +27,8 @@ TIMEOUT_SECONDS = 170
 PARTITIONS = 3
 START_MS = 1_700_000_000_000
 STEP_MS = 1000
+KEPT = {"retention.ms": "-1"}
+"""The records look old, and a broker would delete them while they are read."""
 NEVER_MS = 4_000_000_000_000
 """Later than any record, and than the markers of transactions, which have the time of day."""
 
@@ -35,11 +37,11 @@ NEVER_MS = 4_000_000_000_000
 def topic(apache_kafka: ApacheKafka) -> str:
     """Records of every kind: keys, values and headers or none, transactions committed, aborted and open."""
     name = f"spark-{uuid.uuid4().hex[:8]}"
-    create_topic(apache_kafka.bootstrap, name, PARTITIONS)
+    create_topic(apache_kafka.bootstrap, name, PARTITIONS, KEPT)
     create_topic(apache_kafka.bootstrap, f"{name}-empty", 1)
     plain = Producer({"bootstrap.servers": apache_kafka.bootstrap, "compression.type": "lz4", "linger.ms": 5})
     write(plain, name, range(40))
-    create_topic(apache_kafka.bootstrap, f"{name}-cut", 1)
+    create_topic(apache_kafka.bootstrap, f"{name}-cut", 1, KEPT)
     for number in range(50):
         plain.produce(f"{name}-cut", f"value {number}", timestamp=START_MS)
     plain.flush()
