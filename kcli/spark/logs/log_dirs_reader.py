@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
+from kcli.spark.columns.entry import MAGIC
 from kcli.spark.columns.gather import Gatherer
 from kcli.spark.logs.file_window import WINDOW_BYTES, FileWindow
 from kcli.spark.logs.read_errors import CannotRead, reading
@@ -131,17 +132,27 @@ class SplitRun:
         return same[0] if same else segment
 
     def _begin(self, segment: Segment, file: SegmentFile) -> int:
-        """Return where in a segment the reading begins."""
-        split, offset = self.split, self.next_offset
-        if segment.base_offset >= offset:
-            return 0
-        if self.gatherer.next_offset < 0 and segment.base_offset == split.segment and split.position:
-            head = entry_at(segment, file, split.position)
-            if head is not None and head.base_offset <= split.start:
-                return split.position
-        if segment.base_offset < self.gatherer.next_offset:
+        """Return where in a segment the reading begins, and let the gatherer know which offset that has."""
+        gatherer, offset = self.gatherer, self.next_offset
+        if segment.base_offset < gatherer.next_offset:
             # It has entries that have been read, perhaps as a part of others.
-            self.gatherer.start, self.gatherer.next_offset = offset, -1
+            gatherer.start, gatherer.next_offset = offset, -1
+        position = 0 if segment.base_offset >= offset else self._position(segment, file, offset)
+        if gatherer.next_offset < 0:
+            head = entry_at(segment, file, position) if position else None
+            if not position:
+                gatherer.next_offset = segment.base_offset
+            elif head is not None and head.magic == MAGIC and head.base_offset <= offset:
+                gatherer.next_offset = head.base_offset
+        return position
+
+    def _position(self, segment: Segment, file: SegmentFile, offset: int) -> int:
+        """Return where the entry of an offset begins: where the split says, if that can be."""
+        split = self.split
+        if offset == split.start and segment.base_offset == split.segment and split.position:
+            head = entry_at(segment, file, split.position)
+            if head is not None and head.base_offset <= offset:
+                return split.position
         return locate(segment, file, offset)
 
     def _finish(self) -> None:
