@@ -21,12 +21,13 @@ from __future__ import annotations
 import math
 import time
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from kcli.client.admin.partitions import EARLIEST, LATEST, list_offsets
-from kcli.client.background import Background, shielded_nursery
+from kcli.client.background import Background
 from kcli.client.completed_fetch import BadFetch
 from kcli.client.config import ConsumerConfig
 from kcli.client.fetcher import Fetcher
@@ -42,9 +43,8 @@ if TYPE_CHECKING:
     from kcli.client.admin.types import OffsetAndTimestamp
     from kcli.client.client import Client
     from kcli.client.completed_fetch import FetchedRecords
-    from kcli.client.consumer_member import ConsumerMember
+    from kcli.client.group_block import Member
     from kcli.client.group_commits import Offsets, Settled
-    from kcli.client.group_member import GroupMember
     from kcli.client.membership import GroupMetadata
     from kcli.client.metadata import TopicPartition
     from kcli.client.rebalance_listener import RebalanceListener
@@ -62,7 +62,8 @@ class ConcurrentUse(KcliError):
 class Consumer(Background):
     """Used by one task at a time, with `async with`; in a group if the configuration has a `group_id`.
 
-    `note` is given a line for each thing that happens in the group and that nobody need act on.
+    `note` is given a line for each thing that happens in the group and that nobody need act on, `warn` one
+    where a commit failed that nobody waits for: what was read since the one before may be read again.
     """
 
     def __init__(
@@ -72,52 +73,39 @@ class Consumer(Background):
         *,
         wall_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         note: Callable[[str], None] = lambda line: None,
+        warn: Callable[[str], None] | None = None,
         close_seconds: float = CLOSE_SECONDS,
     ) -> None:
         self.config = config or ConsumerConfig()
         self._client = client
-        self._close_seconds = close_seconds
         has_group = bool(self.config.group_id)
         self._subscription = Subscription(self.config.auto_offset_reset, has_group=has_group)
         self._fetcher = Fetcher(client, self.config, self._subscription, wall_ms)
-        self._member = self._new_member(note) if has_group else None
+        self._member: Member | None = None
+        if has_group:
+            # Imported here: most consumers have no group.
+            from kcli.client.group_block import member_running, new_member
+
+            warn = warn or note
+            self._member = new_member(
+                client, self.config, self._subscription, self._fetcher, tell=self._wake, note=note, warn=warn
+            )
+            self._member_running = partial(member_running, close_seconds=close_seconds, warn=warn)
         self._is_polling = False
-
-    def _new_member(self, note: Callable[[str], None]) -> GroupMember | ConsumerMember:
-        # Imported here: most consumers have no group, and one that has speaks one protocol.
-        from kcli.client.committed_positions import CommittedPositions
-
-        member: GroupMember | ConsumerMember
-        if self.config.is_consumer_protocol:
-            from kcli.client.consumer_member import ConsumerMember
-
-            member = ConsumerMember(self._client, self.config, self._subscription, tell=self._wake, note=note)
-        else:
-            from kcli.client.group_member import GroupMember
-
-            member = GroupMember(self._client, self.config, self._subscription, tell=self._wake, note=note)
-        self._fetcher.committed = CommittedPositions(
-            self._client, self._subscription, member.commits, self._fetcher.position_ended
-        )
-        return member
 
     @asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
-        async with trio.open_nursery() as nursery, shielded_nursery(nursery) as members_nursery:
+        async with trio.open_nursery() as nursery:
             nursery.start_soon(self._fetcher.run)
-            if self._member is not None:
-                self._member.start(members_nursery)
             try:
-                yield
+                if self._member is None:
+                    yield
+                else:
+                    async with self._member_running(self._member, nursery):
+                        yield
             finally:
-                try:
-                    if self._member is not None:
-                        with trio.CancelScope(shield=True) as scope:
-                            scope.deadline = trio.current_time() + self._close_seconds
-                            await self._member.close()
-                finally:
-                    self._fetcher.close()
-                    nursery.cancel_scope.cancel()
+                self._fetcher.close()
+                nursery.cancel_scope.cancel()
 
     def _wake(self) -> None:
         """Have the waiting poll look again, and fetches started for what is new."""
@@ -290,7 +278,7 @@ class Consumer(Background):
 
     # --- the group -------------------------------------------------------------------------------------
 
-    def _in_group(self) -> GroupMember | ConsumerMember:
+    def _in_group(self) -> Member:
         if self._member is None:
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the consumer has no group", hint="set `group.id`")
         return self._member

@@ -54,6 +54,7 @@ class ConsumerMember:
         *,
         tell: Callable[[], None],
         note: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self.topics = TopicSubscription(exclude_internal=config.exclude_internal_topics)
         self.membership = ConsumerMembership(str(uuid.uuid4()))
@@ -65,7 +66,7 @@ class ConsumerMember:
         self.commits = GroupCommits(
             client, config, self._link, self.membership, topics=self.topics, assigned=assigned, tell=tell
         )
-        self.handover = Handover(client, config, assigned, self.commits, tell=tell, note=note)
+        self.handover = Handover(client, config, assigned, self.commits, tell=tell, warn=warn)
         self._fields = HeartbeatFields(config, self.topics)
         self.heartbeat = ConsumerHeartbeat(
             client,
@@ -140,6 +141,8 @@ class ConsumerMember:
                     await self._join()
                 case ConsumerState.RECONCILING if self._is_resolvable():
                     await self._reconcile()
+                    # If it was cut short, whoever cancelled the poll is heard now.
+                    await trio.lowlevel.checkpoint()
                 case _:
                     break
         self.commits.auto_commit()

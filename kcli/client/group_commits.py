@@ -111,11 +111,13 @@ class GroupCommits:
                 found[partition] = CommittedOffset(state.position, epoch if epoch >= 0 else None)
         return found
 
-    def uncommitted(self) -> dict[TopicPartition, CommittedOffset]:
-        """Return the positions that are not known to be committed."""
+    def uncommitted(
+        self, partitions: Iterable[TopicPartition] | None = None
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return the positions that are not known to be committed, of all partitions or of some."""
         return {
             partition: offset
-            for partition, offset in self.positions().items()
+            for partition, offset in self.positions(partitions).items()
             if self._assigned[partition].committed != offset.offset
         }
 
@@ -146,6 +148,11 @@ class GroupCommits:
             commit.is_abandoned = True
         if commit.error is not None:
             raise commit.error
+
+    @property
+    def is_busy(self) -> bool:
+        """Return whether a commit has no outcome yet."""
+        return bool(self._queue)
 
     async def settle(self) -> None:
         """Wait until every commit has its outcome."""

@@ -49,6 +49,7 @@ class GroupMember:
         *,
         tell: Callable[[], None],
         note: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self.topics = TopicSubscription(exclude_internal=config.exclude_internal_topics)
         self.membership = Membership()
@@ -61,7 +62,7 @@ class GroupMember:
         self.commits = GroupCommits(
             client, config, self._link, self.membership, topics=self.topics, assigned=assigned, tell=tell
         )
-        self.handover = Handover(client, config, assigned, self.commits, tell=tell, note=note)
+        self.handover = Handover(client, config, assigned, self.commits, tell=tell, warn=warn)
         self.heartbeat = Heartbeat(
             client, config, self._link, self.membership, tell=tell, leave=self._leave_expired
         )

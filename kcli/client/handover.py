@@ -1,12 +1,13 @@
 """Handover: gives a consumer the partitions of its group and takes them away, as its application is told.
 
 What must not be cut short, commits and the listener, is shielded from cancellation for as long as the group
-waits for a member: `max.poll.interval.ms`. Whatever a listener raises comes through once the assignment is
-what it said.
+waits for a member: `max.poll.interval.ms`. Once the consumer as a whole is to end there is less time:
+`hurry`. Whatever a listener raises comes through once the assignment is what it said.
 """
 
 from __future__ import annotations
 
+import math
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Handover:
-    """The partitions of one member. `tell` wakes the poll that waits."""
+    """The partitions of one member. `tell` wakes the poll that waits, `warn` hears of failed commits."""
 
     def __init__(
         self,
@@ -36,15 +37,18 @@ class Handover:
         commits: GroupCommits,
         *,
         tell: Callable[[], None],
-        note: Callable[[str], None],
+        warn: Callable[[str], None],
     ) -> None:
         self.listener = RebalanceListener()
+        self.deadline = math.inf
+        """When everything must be over."""
+        self._scope: trio.CancelScope | None = None
         self._client = client
         self._config = config
         self._assigned = assigned
         self._commits = commits
         self._tell = tell
-        self._note = note
+        self._warn = warn
 
     @property
     def owned(self) -> set[TopicPartition]:
@@ -55,16 +59,26 @@ class Handover:
     def shielded(self) -> Iterator[None]:
         """Keep the block from being cancelled while the group waits for it."""
         deadline = trio.current_time() + self._config.max_poll_interval_ms / 1000
-        with trio.CancelScope(shield=True, deadline=deadline):
+        with trio.CancelScope(shield=True, deadline=min(deadline, self.deadline)) as self._scope:
             yield
+        self._scope = None
+
+    def hurry(self, seconds: float) -> None:
+        """Be done after so many seconds, with what is under way as well."""
+        self.deadline = min(self.deadline, trio.current_time() + seconds)
+        if self._scope is not None:
+            self._scope.deadline = min(self._scope.deadline, self.deadline)
 
     async def commit(self, partitions: Iterable[TopicPartition]) -> None:
         """Commit what was handed out of partitions that are about to be given up."""
         timeout_ms = min(self._config.max_poll_interval_ms, self._client.config.default_api_timeout_ms)
+        offsets = self._commits.uncommitted(partitions)
+        if not offsets:
+            return
         try:
-            await self._commits.commit(self._commits.positions(partitions), timeout_ms=timeout_ms)
+            await self._commits.commit(offsets, timeout_ms=timeout_ms)
         except KcliError as error:
-            self._note(f"offsets are not committed: {error.message}")
+            self._warn(f"offsets are not committed: {error.message}")
 
     async def revoke(self, partitions: set[TopicPartition]) -> None:
         """Give partitions up in order."""

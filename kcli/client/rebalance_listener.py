@@ -1,7 +1,8 @@
 """RebalanceListener: what an application wants to know of the partitions that its group gives and takes.
 
 Its methods run inside `poll`, `unsubscribe` and the end of the consumer's block, in the task of the caller,
-and are not cancelled before `max.poll.interval.ms` is over.
+and are not cancelled before `max.poll.interval.ms` is over; where the block as a whole is cancelled, not
+before `close_seconds` are.
 """
 
 from __future__ import annotations

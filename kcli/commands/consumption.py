@@ -226,9 +226,15 @@ async def print_records(
 
     printer = None
     tell = note if verbose else lambda line: None
+
+    def warn(line: str) -> None:
+        note(f"warning: {line}")
+
     async with interruptible() as scope:
         with scope:
-            async with Consumer(client, config, note=tell, close_seconds=CLOSE_SECONDS) as consumer:
+            async with Consumer(
+                client, config, note=tell, warn=warn, close_seconds=CLOSE_SECONDS
+            ) as consumer:
                 if config.group_id:
                     limits = await join(client, consumer, choice, end, tell)
                 else:

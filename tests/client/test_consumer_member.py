@@ -557,6 +557,23 @@ async def test_the_end_of_the_block_does_not_take_for_ever(
         assert trio.current_time() - start == pytest.approx(5)
 
 
+async def test_a_block_that_is_cancelled_while_it_reconciles_ends_in_time(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with grouped(orders=4, bills=1) as (brokers, client, _):
+        warnings: list[str] = []
+        with trio.CancelScope() as scope:
+            async with Consumer(client, CONFIG, close_seconds=5, warn=warnings.append) as consumer:
+                consumer.subscribe(["orders", "bills"])
+                await read(consumer, 1)
+                brokers.script(OffsetCommitRequest, NoAnswer)
+                consumer.subscribe(["orders"])
+                scope.deadline = trio.current_time() + 1
+                await read(consumer, 20)
+        assert trio.current_time() - scope.deadline == pytest.approx(5)
+        assert len(warnings) == 1
+
+
 async def test_who_ends_while_it_joins_has_left(autojump_clock: trio.testing.MockClock) -> None:
     async with grouped() as (brokers, client, group):
 

@@ -657,6 +657,60 @@ async def test_the_end_of_the_block_does_not_take_for_ever(autojump_clock: trio.
         assert trio.current_time() - start == pytest.approx(5)
 
 
+@pytest.mark.parametrize("during", ["a commit", "the listener"])
+async def test_a_block_that_is_cancelled_during_a_rebalance_ends_in_time(
+    during: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    """What a poll shields and the end of the block have their time together."""
+
+    async def dawdle(event: str) -> None:
+        if during == "the listener" and event.startswith("-"):
+            await trio.sleep_forever()
+
+    async with grouped() as (brokers, client, group):
+        warnings: list[str] = []
+        with trio.CancelScope() as scope:
+            async with Consumer(client, CONFIG, close_seconds=5, warn=warnings.append) as consumer:
+                consumer.subscribe(["orders"], Diary(during=dawdle))
+                await read(consumer, 1)
+                if during == "a commit":
+                    brokers.script(OffsetCommitRequest, NoAnswer)
+                group.rebalance()
+                await read(consumer, 1.5)
+                scope.deadline = trio.current_time() + 1
+                await read(consumer, 20)
+        assert trio.current_time() - scope.deadline == pytest.approx(5)
+        # The listener is told when everything is committed.
+        lines = ["the coordinator did not answer in time: what was read last may be read again"]
+        assert warnings == (lines if during == "a commit" else [])
+
+
+async def test_what_is_committed_need_not_be_committed_again_at_the_end(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    async with grouped() as (brokers, client, _):
+        warnings: list[str] = []
+        async with Consumer(client, CONFIG, close_seconds=5, warn=warnings.append) as consumer:
+            consumer.subscribe(["orders"])
+            await read(consumer, 6)
+            brokers.script(LeaveGroupRequest, NoAnswer)
+            start = trio.current_time()
+        assert trio.current_time() - start == pytest.approx(5)
+        assert len(brokers.received(OffsetCommitRequest)) == 1
+        assert warnings == []
+
+
+async def test_a_failed_commit_at_the_end_is_warned_of(autojump_clock: trio.testing.MockClock) -> None:
+    async with grouped() as (brokers, client, _):
+        warnings: list[str] = []
+        async with Consumer(client, CONFIG, warn=warnings.append) as consumer:
+            consumer.subscribe(["orders"])
+            await read(consumer, 1)
+            brokers.script(OffsetCommitRequest, lambda _, request, __: commit_answer(request, 30))
+        (warning,) = warnings
+        assert warning.startswith("offsets are not committed: cannot commit the offset of orders-")
+
+
 async def test_leaving_during_a_join_commits_and_does_not_wait_for_it(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -11,6 +11,7 @@ import sys
 import termios
 from array import array
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -171,6 +172,28 @@ def test_an_interrupt_commits_what_was_printed(number: signal.Signals, topic: st
     assert "Empty" in described.out
     send(kcli, topic, "c")
     assert rest(kcli, topic) == ["c"]
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_an_interrupt_ends_soon_without_a_coordinator(protocol: str, tmp_path: Path, kcli: Kcli) -> None:
+    broker = KcliBroker(tmp_path)
+    broker.start()
+    try:
+        kcli("topics", "create", "t", "-b", broker.bootstrap)
+        kcli("produce", "t", "-b", broker.bootstrap, input=b"a\n")
+        group = ("--group", "g", "-X", f"group.protocol={protocol}", "-b", broker.bootstrap)
+        process = start("t", *group, "--from-beginning")
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"a\n"
+    finally:
+        broker.kill()
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=15)
+    assert (process.returncode, out) == (130, b"")
+    assert err.decode().splitlines() == [
+        "warning: the coordinator did not answer in time: what was read last may be read again",
+        "Processed a total of 1 messages",
+    ]
 
 
 def test_an_interrupt_before_a_slow_reader_repeats_at_most_a_torn_line(topic: str, kcli: Kcli) -> None:
