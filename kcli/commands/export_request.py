@@ -142,6 +142,7 @@ def write_options(choices: ExportChoices) -> WriteOptions:
             columns=column_names(columns),
             read_committed=choices.range.isolation == "read_committed",
             on_corrupt=OnCorrupt.DEAD_LETTER if quarantine else OnCorrupt(output.on_corrupt),
+            fail_on_data_loss=choices.range.fail_on_data_loss,
         ),
         key=field_format(columns.key, columns.key_schema, "key"),
         value=field_format(columns.value, columns.value_schema, "value"),

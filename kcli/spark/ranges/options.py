@@ -83,6 +83,7 @@ def source_options(options: Mapping[str, str], *, streaming: bool = False) -> So
             columns=_columns(given),
             read_committed=rules.read_committed,
             on_corrupt=given.choice("onCorrupt", OnCorrupt.FAIL),
+            fail_on_data_loss=rules.fail_on_data_loss,
         ),
         triggers=triggers,
         offset_attempts=given.positive("fetchOffset.numRetries") or 3,

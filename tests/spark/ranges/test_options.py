@@ -212,3 +212,9 @@ def test_a_stream_has_no_end(name: str) -> None:
 def test_an_end_before_the_start_is_refused_at_once() -> None:
     with pytest.raises(Exception, match="the start of orders-0 is behind its end: 23 > 5"):
         batch(startingOffsets=OFFSETS, endingOffsets='{"orders":{"0":5}}')
+
+
+@pytest.mark.parametrize(("said", "fails"), [(None, True), ("true", True), ("false", False)])
+def test_tasks_are_told_whether_lost_offsets_are_a_failure(said: str | None, fails: bool) -> None:
+    options = source_options(MINIMUM if said is None else {**MINIMUM, "failOnDataLoss": said})
+    assert (options.rules.fail_on_data_loss, options.reading.fail_on_data_loss) == (fails, fails)
