@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kcli.assignors.replica_placer import Candidate, growth_start, place_replicas
 from kcli.broker.controller.configuration_control import topic_config_records
-from kcli.broker.controller.replica_placer import Candidate, growth_start, place_replicas
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
 from kcli.broker.controller.topic_names import check_topic_name, collision_key
 from kcli.broker.coordinator.group_config import GroupConfig

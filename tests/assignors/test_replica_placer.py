@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.controller.replica_placer import Candidate, growth_start, place_replicas
+from kcli.assignors.replica_placer import Candidate, growth_start, place_replicas
 
 
 def without_racks(*node_ids: int) -> list[Candidate]:
