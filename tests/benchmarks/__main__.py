@@ -23,6 +23,7 @@ NAMES = {
     "ping": "what large requests of one client cost another",
     "groups": "heartbeats of 2,000 group members beside commits, and first records",
     "decoders": "record decoders, and reading, decoding and writing Parquet without Spark",
+    "spark": "spark-export beside Spark's own Kafka connector, and beside pyarrow alone",
     "forensics": "dump-log and verify-index of 1 GB segments beside Apache Kafka's tool",
 }
 
