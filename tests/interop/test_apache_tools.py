@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
+from tests.support.group_tool import eventually
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -61,7 +63,10 @@ class BoundTools:
         the second, leaves an idempotent producer retrying the first until its delivery times out.
         """
         self.done("kafka-topics", "--create", "--topic", topic, "--partitions", str(partitions))
-        assert len(self.done("kafka-get-offsets", "--topic", topic)) == partitions
+        eventually(
+            lambda: len(self("kafka-get-offsets", "--topic", topic).lines) == partitions,
+            f"every partition of {topic} is led",
+        )
 
     def produce(self, topic: str, *lines: str) -> None:
         """Produce lines."""

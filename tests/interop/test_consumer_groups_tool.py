@@ -120,6 +120,9 @@ class Both:
     def ours(self, verb: str, *arguments: str) -> Finished:
         return self.kcli("consumer-groups", verb, *arguments, "-b", self.broker.bootstrap)
 
+    def from_files(self, verb: str, *arguments: str) -> Finished:
+        return self.kcli("consumer-groups", verb, *arguments, "--log-dir", str(self.broker.data))
+
     def theirs(self, verb: str, *arguments: str) -> tuple[str, str]:
         result = self.tools(
             "kafka-consumer-groups", "--bootstrap-server", self.broker.bootstrap, f"--{verb}", *arguments
@@ -280,16 +283,16 @@ def test_members_and_explanations(both: Both) -> None:
 # --- without a broker ------------------------------------------------------------------------------
 
 
-def test_the_files_of_the_broker_tell_the_same(both: Both, populated: KcliBroker | ApacheKafka) -> None:
-    log_dir = str(populated.data)
+@pytest.mark.usefixtures("populated")
+def test_the_files_of_the_broker_tell_the_same(both: Both) -> None:
     for group in (CLASSIC, MODERN, MANY, EMPTY):
         for view in ((), ("--verbose",), ("--members", "--verbose"), ("--total-lag",), ("--history",)):
             live = both.ours("describe", group, *view)
-            files = both.ours("describe", group, *view, "--log-dir", log_dir)
+            files = both.from_files("describe", group, *view)
             # Coordinators keep members of the consumer protocol in the order of a hash table.
             assert sorted(files.out.splitlines()) == sorted(live.out.splitlines()), (group, view)
             assert (files.exit_code, files.err) == (live.exit_code, live.err) == (0, live.err)
-    files, live = both.ours("list", "--state", "--log-dir", log_dir), both.ours("list", "--state")
+    files, live = both.from_files("list", "--state"), both.ours("list", "--state")
     # A broker lists its groups in the order in which its coordinators happen to answer.
     assert sorted(files.out.splitlines()) == sorted(live.out.splitlines())
     assert (files.exit_code, files.err) == (live.exit_code, live.err) == (0, "")

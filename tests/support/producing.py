@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 DEADLINE_SECONDS = 60.0
+NOT_YET = (KafkaError._UNKNOWN_PARTITION, KafkaError.NOT_LEADER_FOR_PARTITION)
 
 
 def create_topic(
@@ -86,10 +87,7 @@ def end_offsets(bootstrap: str, topic: str) -> dict[int, tuple[int, int]]:
     consumer = _consumer(bootstrap)
     try:
         partitions = consumer.list_topics(topic, DEADLINE_SECONDS).topics[topic].partitions
-        return {
-            number: consumer.get_watermark_offsets(TopicPartition(topic, number), DEADLINE_SECONDS)
-            for number in sorted(partitions)
-        }
+        return {number: _watermarks(consumer, TopicPartition(topic, number)) for number in sorted(partitions)}
     finally:
         consumer.close()
 
@@ -100,7 +98,7 @@ def read_partition(
     """The records of a partition from its start, or `start`, to its end, or before `end`."""
     consumer = _consumer(bootstrap)
     try:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), DEADLINE_SECONDS)
+        low, high = _watermarks(consumer, TopicPartition(topic, partition))
         position = low if start is None else start
         stop = high if end is None else end
         consumer.assign([TopicPartition(topic, partition, position)])
@@ -122,6 +120,20 @@ def read_partition(
         return records
     finally:
         consumer.close()
+
+
+def _watermarks(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """The first offset and the end offset; a broker that has just started may not lead yet."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(partition, DEADLINE_SECONDS)
+        except KafkaException as error:
+            is_early = error.args[0].retriable() or error.args[0].code() in NOT_YET
+            if not is_early or time.monotonic() > deadline:
+                raise
+        else:
+            return low, high
 
 
 def _consumer(bootstrap: str) -> Consumer:
