@@ -19,11 +19,13 @@ from kcli.client.client import Client, connect
 from kcli.client.metadata import Node
 from kcli.protocol.framing import FrameReader
 from kcli.protocol.headers import encode_response, parse_request_header
+from kcli.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kcli.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from kcli.protocol.messages.delete_groups import DeleteGroupsRequest
 from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
+from kcli.protocol.messages.elect_leaders import ElectLeadersRequest
 from kcli.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchPartition,
@@ -47,6 +49,7 @@ from kcli.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from kcli.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kcli.protocol.messages.metadata import (
     MetadataRequest,
     MetadataResponse,
@@ -75,11 +78,13 @@ if TYPE_CHECKING:
 REQUESTS = {
     message_info(request).key: request
     for request in (
+        AlterPartitionReassignmentsRequest,
         ApiVersionsRequest,
         ConsumerGroupDescribeRequest,
         ConsumerGroupHeartbeatRequest,
         DeleteGroupsRequest,
         DescribeGroupsRequest,
+        ElectLeadersRequest,
         FetchRequest,
         FindCoordinatorRequest,
         HeartbeatRequest,
@@ -88,6 +93,7 @@ REQUESTS = {
         LeaveGroupRequest,
         ListGroupsRequest,
         ListOffsetsRequest,
+        ListPartitionReassignmentsRequest,
         MetadataRequest,
         OffsetCommitRequest,
         OffsetDeleteRequest,

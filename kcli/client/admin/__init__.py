@@ -39,6 +39,7 @@ from kcli.client.admin.configs import (
     incremental_alter_configs,
     list_config_resources,
 )
+from kcli.client.admin.elections import ElectionType, elect_leaders
 from kcli.client.admin.group_offsets import (
     alter_group_offsets,
     delete_group_offsets,
@@ -69,6 +70,11 @@ from kcli.client.admin.partitions import (
     delete_records,
     describe_producers,
     list_offsets,
+)
+from kcli.client.admin.reassignments import (
+    PartitionReassignment,
+    alter_partition_reassignments,
+    list_partition_reassignments,
 )
 from kcli.client.admin.topics import (
     create_partitions,
@@ -123,6 +129,7 @@ __all__ = [
     "ConfigSource",
     "ConfigSynonym",
     "ConfigType",
+    "ElectionType",
     "FeatureRange",
     "GroupDescription",
     "GroupListing",
@@ -136,12 +143,14 @@ __all__ = [
     "NodeApiVersions",
     "OffsetAndTimestamp",
     "PartitionDescription",
+    "PartitionReassignment",
     "ReplicaLog",
     "TopicCreated",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",
     "alter_group_offsets",
+    "alter_partition_reassignments",
     "api_versions",
     "create_partitions",
     "create_topics",
@@ -155,11 +164,13 @@ __all__ = [
     "describe_log_dirs",
     "describe_producers",
     "describe_topics",
+    "elect_leaders",
     "incremental_alter_configs",
     "list_config_resources",
     "list_group_offsets",
     "list_groups",
     "list_offsets",
+    "list_partition_reassignments",
     "list_topics",
     "remove_members",
 ]
