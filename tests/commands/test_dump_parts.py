@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kcli.commands.dump_columns import WIDEST_COLUMN, StreamedColumns, contents, moment
 from kcli.commands.dump_complaints import MOST_PAIRS, Complaints, absolute
 from kcli.commands.dump_damage import counted
 from kcli.commands.dump_distinct import MOST_EXACT, DistinctCounter
@@ -16,7 +17,6 @@ from kcli.commands.dump_entries import records_of
 from kcli.commands.dump_files import DumpFile, FileKind, identify, java_path
 from kcli.commands.dump_output import DumpOutput
 from kcli.commands.dump_records import RecordLines
-from kcli.commands.dump_columns import WIDEST_COLUMN, StreamedColumns, contents, moment
 from kcli.commands.dump_text import record_metadata, utf8_lines
 from kcli.commands.dump_view import OptionalLong
 from kcli.commands.java_utf8 import java_utf8
