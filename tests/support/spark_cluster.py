@@ -1,0 +1,124 @@
+"""A standalone Spark cluster on the loopback interface: a master and workers out of the pyspark package."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyspark
+
+from kcli.spark.java import find_java, home_for_spark
+from tests.support.processes import ChildProcess, free_port
+from tests.support.spark_exports import descendants, kill, wait_until
+from tests.support.toolchain import INTEROP
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+ROOT = INTEROP.parent.parent
+SPARK_HOME = Path(pyspark.__file__).parent
+SUBMIT_SECONDS = 120
+WORKER_MEGABYTES = 600
+
+
+def environment() -> dict[str, str]:
+    """What programs of Spark need to know."""
+    return {
+        "JAVA_HOME": str(home_for_spark(find_java(os.environ))),
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_DAEMON_MEMORY": "200m",
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
+
+
+class SparkCluster:
+    """A master and workers with one core each."""
+
+    def __init__(self, directory: Path, workers: int) -> None:
+        self._directory = directory
+        self._count = workers
+        self._children: list[ChildProcess] = []
+        self.url = f"spark://127.0.0.1:{free_port()}"
+
+    def start(self) -> SparkCluster:
+        """Start them and wait until the workers are known to the master."""
+        port = self.url.rpartition(":")[2]
+        master = self._launch("master", "master.Master", "--port", port, "--webui-port", "0")
+        wait_until(lambda: "I have been elected leader" in self._said(master), "the master")
+        for number in range(self._count):
+            self._launch(
+                f"worker-{number}",
+                "worker.Worker",
+                *("--webui-port", "0", "--cores", "1", "--memory", f"{WORKER_MEGABYTES}m"),
+                *("--work-dir", str(self._directory / f"work-{number}"), self.url),
+            )
+        for worker in self._children[1:]:
+            wait_until(lambda: "Successfully registered" in self._said(worker), "a worker")  # noqa: B023
+        return self
+
+    def _launch(self, name: str, program: str, *arguments: str) -> ChildProcess:
+        command = [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{program}"]
+        child = ChildProcess(
+            [*command, "--host", "127.0.0.1", *arguments],
+            stderr=self._directory / f"{name}.log",
+            environment=environment(),
+            directory=self._directory,
+        )
+        self._children.append(child)
+        return child
+
+    def _said(self, child: ChildProcess) -> str:
+        assert child.is_running(), child.errors
+        return child.errors
+
+    def close(self) -> None:
+        """End them, and whatever they have started."""
+        family = [pid for child in self._children for pid in descendants(child.pid)]
+        for child in reversed(self._children):
+            child.kill()
+        for pid in family:
+            kill(pid)
+
+
+def packaged(path: Path) -> Path:
+    """Write kcli to a zip as a wheel has it."""
+    with zipfile.ZipFile(path, "w") as archive:
+        for file in sorted((ROOT / "kcli").rglob("*.py")):
+            archive.write(file, file.relative_to(ROOT))
+        for file in sorted((ROOT / "kcli" / "spark" / "pyspark_kcli").glob("*.py")):
+            archive.write(file, file.relative_to(ROOT / "kcli" / "spark"))
+    return path
+
+
+def submit(directory: Path, master: str, archive: Path, program: Path, arguments: Sequence[str]) -> str:
+    """Run a program with `spark-submit`; return its standard output."""
+    conf = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "500m",
+        "spark.executor.memory": f"{WORKER_MEGABYTES}m",
+        "spark.ui.enabled": "false",
+    }
+    done = subprocess.run(
+        [
+            SPARK_HOME / "bin" / "spark-submit",
+            *("--master", master, "--py-files", archive),
+            *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
+            program,
+            *arguments,
+        ],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=SUBMIT_SECONDS,
+        cwd=directory,
+        env={**os.environ, **environment()},
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-5000:]
+    return done.stdout
