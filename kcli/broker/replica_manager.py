@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kcli.broker.controller.replication_control import UNASSIGNED_DIRECTORY
+from kcli.broker.controller.partition_change import UNASSIGNED_DIRECTORY
 from kcli.broker.encoded_metadata import EncodedMetadata
 from kcli.broker.fetch_data import FetchedPartition
 from kcli.broker.group_commit import GroupCommit

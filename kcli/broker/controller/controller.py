@@ -7,15 +7,20 @@ has seen it. An append that fails leaves the image as it was.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kcli.broker.controller import (
     cluster_control,
     configuration_control,
+    election_control,
     feature_control,
+    isr_control,
     producer_id_control,
+    reassignment_control,
     replication_control,
 )
+from kcli.broker.controller.partition_decisions import PartitionDecisions
 from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import random_uuid
@@ -25,10 +30,13 @@ if TYPE_CHECKING:
     from random import Random
 
     from kcli.broker.controller.configuration_control import ConfigChange
+    from kcli.broker.controller.election_control import ElectionType
     from kcli.broker.controller.producer_id_control import ProducerIdBlock
+    from kcli.broker.controller.reassignment_control import Reassignment
     from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
     from kcli.broker.controller.result import ControllerResult
     from kcli.broker.metadata_image import ConfigResource, Endpoint, MetadataDelta, MetadataImage, TopicImage
+    from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.metadata_records import MetadataRecord
 
 R = TypeVar("R")
@@ -64,6 +72,7 @@ class Controller:
         random: Random,
         new_topic_id: Callable[[], bytes] = random_uuid,
         max_replicas: int | None = None,
+        topic_defaults: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         self.image = image
         self._log = log
@@ -71,6 +80,7 @@ class Controller:
         self._new_topic_id = new_topic_id
         self.max_replicas = max_replicas
         """How many replicas of a partition the nodes can keep, if not as many as there are nodes."""
+        self._topic_defaults = topic_defaults
         self._subscribers: list[Callable[[MetadataImage, MetadataDelta], None]] = []
 
     def subscribe(self, subscriber: Callable[[MetadataImage, MetadataDelta], None]) -> None:
@@ -199,6 +209,33 @@ class Controller:
                 configs=configs,
             )
         )
+
+    # --- replicas and leaders
+
+    def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Have a leader change its in-sync replicas."""
+        return self.commit(isr_control.alter_partition(self._decisions(), request))
+
+    def elect_leaders(
+        self, partitions: Sequence[tuple[str, int]], *, type: ElectionType
+    ) -> list[KafkaError | None]:
+        """Elect leaders of partitions; return for each None or why not."""
+        return self.commit(election_control.elect_leaders(self._decisions(), partitions, type=type))
+
+    def alter_reassignments(
+        self, wanted: Sequence[Reassignment], *, allow_replication_factor_change: bool = True
+    ) -> list[KafkaError | None]:
+        """Begin, replace and stop moves of partitions; return for each None or why not."""
+        return self.commit(
+            reassignment_control.alter_reassignments(
+                self._decisions(),
+                wanted,
+                allow_replication_factor_change=allow_replication_factor_change,
+            )
+        )
+
+    def _decisions(self) -> PartitionDecisions:
+        return PartitionDecisions(self.image, self._topic_defaults)
 
     # --- configurations
 

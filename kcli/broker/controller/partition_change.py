@@ -1,24 +1,29 @@
 """The one rule that picks a partition's next state.
 
 Whatever happens to a partition (a broker comes or goes, its leader changes the in-sync replicas, someone
-asks for an election) ends here: the wished-for state goes in, and out comes the change record that leads
-there, with the leader elected. A replica may lead if it is acceptable, which the caller knows (registered,
-not fenced, not shutting down), and in sync. The last in-sync replica is never taken away: it alone has
-every committed record, so the partition waits for it without a leader (class `PartitionChangeBuilder`).
+moves it or asks for an election) ends here: the wished-for state goes in, and out comes the change record
+that leads there, with the leader elected. A replica may lead if it is acceptable, which the caller knows
+(registered, not fenced, not shutting down), and in sync. The last in-sync replica is never taken away: it
+alone has every committed record, so the partition waits for it without a leader. A reassignment ends with the
+first change whose in-sync replicas have all that stay, in the same record (class `PartitionChangeBuilder`).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from kcli.broker.registrations import LeaderRecoveryState
-from kcli.protocol.metadata_records import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
+from kcli.protocol.metadata_records import NO_LEADER, PartitionChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kcli.broker.metadata_image import PartitionRegistration
+
+UNASSIGNED_DIRECTORY = (1).to_bytes(16, "big")
+"""Stands for the log directory of a replica whose broker has not said which one it is (KIP-858)."""
 
 
 class Election(Enum):
@@ -29,6 +34,25 @@ class Election(Enum):
     UNCLEAN = "if none in sync may lead, take the first acceptable one, and lose what it lacks"
 
 
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Which replicas a partition has, the preferred leader first, and which of them come and go."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, partition: PartitionRegistration) -> Assignment:
+        """Return the assignment that a partition has."""
+        return cls(partition.replicas, partition.adding, partition.removing)
+
+    @property
+    def is_moving(self) -> bool:
+        """True while replicas come or go."""
+        return bool(self.adding or self.removing)
+
+
 def next_state(
     partition: PartitionRegistration,
     *,
@@ -37,23 +61,33 @@ def next_state(
     is_acceptable: Callable[[int], bool],
     election: Election = Election.ONLINE,
     isr: Sequence[int] | None = None,
+    assignment: Assignment | None = None,
+    recovery_state: LeaderRecoveryState | None = None,
+    directory_of: Callable[[int], bytes] = lambda _: UNASSIGNED_DIRECTORY,
 ) -> PartitionChangeRecord | None:
-    """Return the change to a partition whose in-sync replicas should be `isr` (default: as they are).
+    """Return the change to a partition whose in-sync replicas should be `isr`; by default as they are.
 
-    None if nothing changes.
+    `assignment` and `recovery_state` are as they are by default, too; `directory_of` gives the log directory
+    of a replica that is new. None if nothing changes.
     """
     wished = tuple(partition.isr if isr is None else isr) or partition.isr
-    leader, is_unclean = elect(partition, wished, is_acceptable=is_acceptable, election=election)
-    change = PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id)
-    if leader != partition.leader:
-        change.leader = leader
+    target, wished = _complete(assignment or Assignment.of(partition), wished)
+    moved = replace(partition, replicas=target.replicas)
+    leader, is_unclean = elect(moved, wished, is_acceptable=is_acceptable, election=election)
+    state = partition.recovery_state if recovery_state is None else recovery_state
     if is_unclean:
-        wished = (leader,)
-        if partition.recovery_state is not LeaderRecoveryState.RECOVERING:
-            change.leader_recovery_state = LeaderRecoveryState.RECOVERING
+        wished, state = (leader,), LeaderRecoveryState.RECOVERING
+    change = PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id)
+    # A replica that leaves must not go on fetching in the epoch it knows.
+    if leader != partition.leader or not set(partition.replicas) <= set(target.replicas):
+        change.leader = leader
+    if state is not partition.recovery_state:
+        change.leader_recovery_state = state
     if wished != partition.isr:
         change.isr = list(wished)
-    return None if _is_empty(change) else change
+    _assign(change, partition, target, directory_of)
+    unchanged = PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id)
+    return None if change == unchanged else change
 
 
 def elect(
@@ -79,5 +113,30 @@ def elect(
     return NO_LEADER, False
 
 
-def _is_empty(change: PartitionChangeRecord) -> bool:
-    return change.leader == LEADER_UNCHANGED and change.isr is None and change.leader_recovery_state < 0
+def _complete(target: Assignment, isr: tuple[int, ...]) -> tuple[Assignment, tuple[int, ...]]:
+    """Return the assignment after a move, and its in-sync replicas, if these are enough to end it."""
+    if not target.is_moving:
+        return target, isr
+    stay = tuple(replica for replica in target.replicas if replica not in target.removing)
+    in_sync = tuple(replica for replica in isr if replica not in target.removing)
+    if not stay or not in_sync or not set(stay) <= set(in_sync):
+        return target, isr
+    return Assignment(stay), in_sync
+
+
+def _assign(
+    change: PartitionChangeRecord,
+    partition: PartitionRegistration,
+    target: Assignment,
+    directory_of: Callable[[int], bytes],
+) -> None:
+    if target.replicas != partition.replicas:
+        known = dict(zip(partition.replicas, partition.directories, strict=False))
+        directories = [known.get(replica) or directory_of(replica) for replica in target.replicas]
+        change.replicas = list(target.replicas)
+        if tuple(directories) != partition.directories:
+            change.directories = directories
+    if target.adding != partition.adding:
+        change.adding_replicas = list(target.adding)
+    if target.removing != partition.removing:
+        change.removing_replicas = list(target.removing)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.assignors.replica_placer import Candidate, growth_start, place_replicas
 from kcli.broker.controller.configuration_control import topic_config_records
+from kcli.broker.controller.partition_change import UNASSIGNED_DIRECTORY
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
 from kcli.broker.controller.topic_names import check_topic_name, collision_key
 from kcli.broker.coordinator.group_config import GroupConfig
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
     from kcli.broker.metadata_image import MetadataImage
     from kcli.protocol.metadata_records import MetadataRecord
-
-UNASSIGNED_DIRECTORY = (1).to_bytes(16, "big")
-"""Stands for the log directory of a replica whose broker has not said which one it is (KIP-858)."""
 
 BROKER_DEFAULT = -1
 """As a number of partitions or replicas: what the broker's configuration says."""

@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.controller.election_control import ElectionType
+from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
 from kcli.broker.metadata_image import MetadataDelta, MetadataImage, TopicImage
 from kcli.broker.metadata_replay import MetadataBatch, replay
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.alter_partition import AlterPartitionRequest, PartitionData, TopicData
 from tests.support.metadata import MemoryJournal, broker, running_controller, topic_id
 
 if TYPE_CHECKING:
@@ -28,6 +31,9 @@ OPERATIONS = st.one_of(
     st.tuples(st.just("fence"), st.integers(1, 3)),
     st.tuples(st.just("unfence"), st.integers(1, 3)),
     st.tuples(st.just("restart"), st.integers(1, 3)),
+    st.tuples(st.just("move"), NAMES, st.none() | st.lists(st.integers(1, 4), max_size=4).map(tuple)),
+    st.tuples(st.just("elect"), NAMES, st.sampled_from(ElectionType)),
+    st.tuples(st.just("in sync"), NAMES, st.lists(st.integers(1, 4), max_size=4)),
     st.tuples(st.just("term")),
     st.tuples(st.just("producer ids")),
 )
@@ -56,10 +62,33 @@ def perform(controller: Controller, operation: tuple[object, ...]) -> None:
                 endpoints=was.endpoints,
                 directories=was.directories,
             )
+        case ("move", str(name), replicas):
+            controller.alter_reassignments([Reassignment(name, 0, replicas)])  # type: ignore[arg-type]
+        case ("elect", str(name), ElectionType() as type):
+            controller.elect_leaders([(name, 0)], type=type)
+        case ("in sync", str(name), list(isr)) if name in controller.image.topics:
+            controller.alter_partition(leader_asks(controller.image, name, isr))
         case ("term",):
             controller.begin_term()
         case ("producer ids",):
             controller.allocate_producer_ids(node_id=1, broker_epoch=0)
+
+
+def leader_asks(image: MetadataImage, name: str, isr: list[int]) -> AlterPartitionRequest:
+    topic = image.topics[name]
+    partition = topic.partitions[0]
+    data = PartitionData(
+        partition_index=0,
+        leader_epoch=partition.leader_epoch,
+        partition_epoch=partition.partition_epoch,
+        new_isr=isr,
+    )
+    sender = max(partition.leader, 1)
+    return AlterPartitionRequest(
+        broker_id=sender,
+        broker_epoch=image.brokers[sender].epoch,
+        topics=[TopicData(topic_id=topic.topic_id, partitions=[data])],
+    )
 
 
 @settings(max_examples=200)
@@ -78,6 +107,10 @@ def test_the_image_is_always_what_replaying_the_log_gives(operations: list[tuple
     for topic in controller.image.topics.values():
         for partition in topic.partitions:
             assert partition.isr
+            assert set(partition.isr) <= set(partition.replicas)
+            assert {*partition.adding, *partition.removing} <= set(partition.replicas)
+            assert len(partition.directories) == len(partition.replicas)
+            assert partition.leader in {-1, *partition.isr}
             assert partition.leader == -1 or controller.image.broker_is_active(partition.leader)
 
 

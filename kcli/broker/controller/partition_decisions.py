@@ -1,0 +1,95 @@
+"""PartitionDecisions: the rule of `partition_change`, asked about the partitions of one image.
+
+It knows what the rule is told by the cluster: which brokers may lead, where a new replica's log lies, and
+which topics would rather lose records than wait.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.controller.partition_change import UNASSIGNED_DIRECTORY, Election, next_state
+from kcli.broker.topic_configs import TOPIC_CONFIGS
+from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from kcli.broker.controller.partition_change import Assignment
+    from kcli.broker.metadata_image import (
+        LeaderRecoveryState,
+        MetadataImage,
+        PartitionRegistration,
+        TopicImage,
+    )
+    from kcli.protocol.metadata_records import PartitionChangeRecord
+
+_UNCLEAN = "unclean.leader.election.enable"
+
+
+class PartitionDecisions:
+    """Decides about the partitions of `image`; `defaults` are the typed configurations of topics."""
+
+    def __init__(self, image: MetadataImage, defaults: Mapping[str, Any]) -> None:
+        self.image = image
+        self._defaults = defaults
+
+    def change(
+        self,
+        topic: TopicImage,
+        index: int,
+        *,
+        election: Election | None = None,
+        isr: Sequence[int] | None = None,
+        assignment: Assignment | None = None,
+        recovery_state: LeaderRecoveryState | None = None,
+    ) -> PartitionChangeRecord | None:
+        """Return what changes a partition, None if nothing does.
+
+        `election` is by default as far as the topic lets it go.
+        """
+        if election is None:
+            election = Election.UNCLEAN if self.may_elect_unclean(topic.name) else Election.ONLINE
+        return next_state(
+            topic.partitions[index],
+            topic_id=topic.topic_id,
+            partition_id=index,
+            is_acceptable=self.image.broker_is_active,
+            election=election,
+            isr=isr,
+            assignment=assignment,
+            recovery_state=recovery_state,
+            directory_of=self._directory_of,
+        )
+
+    def may_elect_unclean(self, topic: str) -> bool:
+        """True if a topic would rather lose records than wait for who has them."""
+        definition = TOPIC_CONFIGS[_UNCLEAN].definition
+        for layer in (self.image.topic_config(topic), self.image.config(ConfigResourceType.BROKER, "")):
+            if _UNCLEAN in layer:
+                return bool(definition.parse(layer[_UNCLEAN]))
+        return bool(self._defaults.get(_UNCLEAN, definition.default))
+
+    def partition(self, topic: str, index: int) -> tuple[TopicImage, PartitionRegistration]:
+        """Return a topic and a partition of it; raise `KafkaError` UNKNOWN_TOPIC_OR_PARTITION."""
+        found = self.image.topics.get(topic)
+        if found is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic `{topic}` does not exist")
+        if not 0 <= index < len(found.partitions):
+            raise KafkaError(
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic `{topic}` has no partition {index}"
+            )
+        return found, found.partitions[index]
+
+    def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+        """Yield every partition with its topic and its number."""
+        for topic in self.image.topics.values():
+            for index, partition in enumerate(topic.partitions):
+                yield topic, index, partition
+
+    def _directory_of(self, node_id: int) -> bytes:
+        broker = self.image.brokers.get(node_id)
+        if broker is not None and len(broker.directories) == 1:
+            return broker.directories[0]
+        return UNASSIGNED_DIRECTORY

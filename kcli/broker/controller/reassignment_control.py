@@ -1,0 +1,113 @@
+"""Reassignments: moving partitions to other replicas, stopping that, and telling what moves (KIP-455).
+
+A move begins with the new replicas before the old ones that go, all in one list, and ends by itself when
+those that stay are in sync (`partition_change`). A new move of a partition replaces one that has not ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kcli.broker.controller.partition_change import Assignment, Election
+from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kcli.broker.controller.partition_decisions import PartitionDecisions
+    from kcli.broker.metadata_image import MetadataImage, PartitionRegistration, TopicImage
+    from kcli.protocol.metadata_records import PartitionChangeRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Reassignment:
+    """A partition and the replicas it is to have; None stops its move."""
+
+    topic: str
+    partition: int
+    replicas: tuple[int, ...] | None
+
+
+def alter_reassignments(
+    decisions: PartitionDecisions,
+    wanted: Sequence[Reassignment],
+    *,
+    allow_replication_factor_change: bool = True,
+) -> ControllerResult[list[KafkaError | None]]:
+    """Begin, replace and stop moves; the response has an error or None for each, in order.
+
+    Errors: 3 for what does not exist, 39 for replicas that cannot be, 38 for another number of them where
+    that is not allowed, 85 for stopping what does not move, 44 for more than one batch can hold.
+    """
+    records: list[PartitionChangeRecord] = []
+    outcomes: list[KafkaError | None] = []
+    for each in wanted:
+        try:
+            topic, partition = decisions.partition(each.topic, each.partition)
+            if each.replicas is None:
+                record = _cancel(decisions, topic, each.partition)
+            else:
+                _check_target(decisions.image, each.replicas)
+                if not allow_replication_factor_change:
+                    _check_count(partition, each.replicas)
+                record = decisions.change(
+                    topic,
+                    each.partition,
+                    election=Election.ONLINE,
+                    assignment=_begin(partition, each.replicas),
+                )
+            if record is not None and len(records) == MAX_RECORDS_PER_OPERATION:
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, "too many partitions for one request")
+        except KafkaError as error:
+            outcomes.append(error)
+            continue
+        records.extend([] if record is None else [record])
+        outcomes.append(None)
+    return ControllerResult(tuple(records), outcomes)
+
+
+def _begin(partition: PartitionRegistration, target: tuple[int, ...]) -> Assignment:
+    removing = tuple(sorted(set(partition.replicas) - set(target)))
+    adding = tuple(sorted(set(target) - set(partition.replicas)))
+    return Assignment((*target, *removing), adding, removing)
+
+
+def _cancel(decisions: PartitionDecisions, topic: TopicImage, index: int) -> PartitionChangeRecord | None:
+    partition = topic.partitions[index]
+    if not Assignment.of(partition).is_moving:
+        raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
+    replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding)
+    isr = tuple(replica for replica in partition.isr if replica not in partition.adding)
+    if not isr:
+        if not decisions.may_elect_unclean(topic.name):
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"stopping the move of `{topic.name}` partition {index} needs an unclean election",
+            )
+        isr = replicas[:1]
+    return decisions.change(topic, index, isr=isr, assignment=Assignment(replicas))
+
+
+def _check_target(image: MetadataImage, replicas: tuple[int, ...]) -> None:
+    """Raise `KafkaError` unless a partition may move there. Brokers that are down are accepted."""
+    wrong = None
+    unknown = [replica for replica in replicas if replica not in image.brokers]
+    if not replicas:
+        wrong = "there are no replicas"
+    elif unknown:
+        wrong = f"broker {unknown[0]} is not registered"
+    elif len(set(replicas)) != len(replicas):
+        wrong = "a broker is named more than once"
+    if wrong is not None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong)
+
+
+def _check_count(partition: PartitionRegistration, target: tuple[int, ...]) -> None:
+    current = len(set(partition.replicas) - set(partition.removing))
+    if len(target) != current:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            f"the replication factor would change from {current} to {len(target)}",
+        )
