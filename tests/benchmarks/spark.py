@@ -2,8 +2,8 @@
 
 The topic has two partitions, a segment each, in the directory of a kcli broker, which serves what the others
 read from the files. Everybody writes Parquet with zstd at level 1 and the columns of Spark's Kafka source;
-the connector otherwise as Spark does by default. Sessions are warm: starting Java and the session, about
-4 s, is in no figure. The CPU time is that of the driver, the JVM and every Python worker; the broker's, which
+the connector otherwise as Spark does by default. Sessions are warm: starting Java and the session
+is in no figure. The CPU time is that of the driver, the JVM and every Python worker; the broker's, which
 shares the cores, is not in it. By hand is a process for each partition, without plan, receipts or fsync.
 
 Everything lies in memory (`KCLI_SPARK_DIRECTORY`, /dev/shm where there is one). `KCLI_SPARK_MB` is the size
