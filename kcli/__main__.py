@@ -7,11 +7,20 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 
 
 def main() -> int:
     """Run kcli with the arguments of the process and return its exit code."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    if sys.argv[1:2] == ["dump-log"]:
+        from kcli.commands.shortcut import run_shortcut
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        code = run_shortcut(sys.argv[1:])
+        if code is not None:
+            # All is written and closed; to take the interpreter apart would only take time.
+            os._exit(code)
     from kcli.cli import main
 
     # trio takes interrupts over from Python's own handler only.

@@ -38,7 +38,7 @@ PURE_BROKER = (
 ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     # room: (kcli modules it may import, third-party packages); the longest room that holds a module counts
     "kcli": ((), set()),
-    "kcli.__main__": (("kcli.cli",), set()),
+    "kcli.__main__": (("kcli.cli", "kcli.commands.shortcut"), set()),
     "kcli.cli": (("kcli.__version__", "kcli.commands"), {"typer"}),
     "kcli.errors": ((), set()),
     "kcli.properties": (("kcli.errors",), set()),

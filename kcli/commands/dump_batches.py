@@ -16,12 +16,10 @@ from kcli.protocol.record_batch_header import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
-    LOG_OVERHEAD,
     SEQUENCE_MASK,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from kcli.storage.batch_run import BATCH_BITS
 
 if TYPE_CHECKING:
     from kcli.storage.batch_run import BatchRun
@@ -30,27 +28,10 @@ CODEC_NAMES = tuple(codec.name.lower() for codec in Codec) + ("unknown",) * 3
 
 Column = Sequence[int] | Sequence[bytes]
 
-_FLAGS, _TIMES, _CODECS = zip(
-    *(
-        (
-            b" isTransactional: %b isControl: %b"
-            % (
-                b"true" if bits & TRANSACTIONAL_BIT else b"false",
-                b"true" if bits & CONTROL_BIT else b"false",
-            ),
-            b" LogAppendTime: " if bits & TIMESTAMP_TYPE_BIT else b" CreateTime: ",
-            CODEC_NAMES[bits & CODEC_MASK].encode("ascii"),
-        )
-        for bits in range(BATCH_BITS + 1)
-    ),
-    strict=True,
-)
-"""What a line says of attributes, by their number."""
-
 
 def run_lines(run: BatchRun) -> bytes:
     """Return the lines of batches, as `dump_text` makes that of a single one."""
-    attributes = run.attributes
+    flags, horizons, times, codecs = _attribute_columns(run)
     columns: tuple[tuple[bytes, Column], ...] = (
         (b"baseOffset: ", run.base_offsets),
         (b" lastOffset: ", run.last_offsets),
@@ -60,20 +41,20 @@ def run_lines(run: BatchRun) -> bytes:
         (b" producerId: ", run.producer_ids),
         (b" producerEpoch: ", run.producer_epochs),
         (b" partitionLeaderEpoch: ", run.leader_epochs),
-        (b"", [_FLAGS[bits] for bits in attributes]),
-        (b" deleteHorizonMs: OptionalLong", _horizons(run)),
+        (b"", flags),
+        (b" deleteHorizonMs: OptionalLong", horizons),
         (b" position: ", run.positions),
-        (b"", [_TIMES[bits] for bits in attributes]),
+        (b"", times),
         (b"", run.max_timestamps),
-        (b" size: ", [LOG_OVERHEAD + length for length in run.lengths]),
-        (b" magic: 2 compresscodec: ", [_CODECS[bits] for bits in attributes]),
+        (b" size: ", run.sizes),
+        (b" magic: 2 compresscodec: ", codecs),
         (b" crc: ", run.crcs),
     )
     template = bytearray()
     varying: list[Column] = []
     for label, column in columns:
         first, form = column[0], b"%b" if isinstance(column[0], bytes) else b"%d"
-        if first == column[-1] and len(set(column)) == 1:
+        if first == column[-1] and column.count(first) == len(column):
             template += label + form % first
         else:
             template += label + form
@@ -82,17 +63,29 @@ def run_lines(run: BatchRun) -> bytes:
     return bytes(template * len(run)) % tuple(chain.from_iterable(zip(*varying, strict=True)))
 
 
+def _attribute_columns(run: BatchRun) -> tuple[Sequence[bytes], ...]:
+    """Return what the lines say of attributes: flags, delete horizons, kinds of timestamps and codecs."""
+    if len(set(run.attributes)) == 1 and not run.attributes[0] & DELETE_HORIZON_BIT:
+        return tuple((text,) for text in _attribute_texts(run.attributes[0], 0))
+    texts = map(_attribute_texts, run.attributes, run.base_timestamps)
+    return tuple(zip(*texts, strict=True))
+
+
+def _attribute_texts(attributes: int, base_timestamp: int) -> tuple[bytes, bytes, bytes, bytes]:
+    is_transactional = b"true" if attributes & TRANSACTIONAL_BIT else b"false"
+    is_control = b"true" if attributes & CONTROL_BIT else b"false"
+    return (
+        b" isTransactional: %b isControl: %b" % (is_transactional, is_control),
+        b"[%d]" % base_timestamp if attributes & DELETE_HORIZON_BIT else b".empty",
+        b" LogAppendTime: " if attributes & TIMESTAMP_TYPE_BIT else b" CreateTime: ",
+        CODEC_NAMES[attributes & CODEC_MASK].encode("ascii"),
+    )
+
+
 def _last_sequences(run: BatchRun) -> Sequence[int]:
     if max(run.sequences) < 0:
         return run.sequences
     return [
         first if first < 0 else last & SEQUENCE_MASK
         for first, last in zip(run.sequences, map(add, run.sequences, run.deltas), strict=True)
-    ]
-
-
-def _horizons(run: BatchRun) -> Sequence[bytes]:
-    return [
-        b"[%d]" % timestamp if bits & DELETE_HORIZON_BIT else b".empty"
-        for bits, timestamp in zip(run.attributes, run.base_timestamps, strict=True)
     ]

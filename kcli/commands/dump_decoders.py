@@ -6,8 +6,7 @@ cannot be decoded is shown as it is, with a note; how often that happened is cou
 
 from __future__ import annotations
 
-import json
-from base64 import b64encode
+from binascii import b2a_base64
 from collections.abc import Callable
 from importlib import import_module
 from struct import Struct
@@ -77,7 +76,9 @@ class PlainDecoder:
         decoded = self._decoded(data, decode)
         if isinstance(decoded, str):
             return decoded
-        return json.dumps(decoded, ensure_ascii=False, separators=(",", ":"), default=str)
+        from json import dumps
+
+        return dumps(decoded, ensure_ascii=False, separators=(",", ":"), default=str)
 
     def _decoded(self, data: bytes | None, decode: Decode | None) -> object:
         if data is None:
@@ -90,7 +91,7 @@ class PlainDecoder:
         except Exception as error:
             self.failures += 1
             reason = str(error) or type(error).__name__
-            return {"error": reason, "base64": b64encode(data).decode("ascii")}
+            return {"error": reason, "base64": base64(data)}
 
 
 def text_or_base64(data: bytes) -> object:
@@ -98,7 +99,19 @@ def text_or_base64(data: bytes) -> object:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {"base64": b64encode(data).decode("ascii")}
+        return {"base64": base64(data)}
+
+
+def base64(data: bytes) -> str:
+    """Return the base64 of bytes."""
+    return b2a_base64(data, newline=False).decode("ascii")
+
+
+def json(data: bytes) -> object:
+    """Return the JSON document in bytes. Raises `ValueError`."""
+    from json import loads
+
+    return loads(data)
 
 
 def unpack(packer: Struct, data: bytes) -> object:
@@ -111,8 +124,8 @@ def unpack(packer: Struct, data: bytes) -> object:
 FIELD_DECODERS: dict[str, Decode | None] = {
     "string": None,
     "hex": bytes.hex,
-    "base64": lambda data: b64encode(data).decode("ascii"),
-    "json": json.loads,
+    "base64": base64,
+    "json": json,
     "int": lambda data: unpack(_INT, data),
     "long": lambda data: unpack(_LONG, data),
 }

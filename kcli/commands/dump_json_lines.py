@@ -5,9 +5,10 @@ It is what `json.JSONEncoder` makes of the fields that `JsonDump` would give it,
 
 from __future__ import annotations
 
-from base64 import b64encode
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING
+
+from kcli.commands.dump_decoders import base64
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +43,7 @@ def _shown(data: bytes | None) -> str:
     try:
         return encode_basestring(data.decode())
     except UnicodeDecodeError:
-        return f'{{"base64":"{b64encode(data).decode("ascii")}"}}'
+        return f'{{"base64":"{base64(data)}"}}'
 
 
 def _pairs(headers: Sequence[tuple[str, bytes | None]]) -> str:

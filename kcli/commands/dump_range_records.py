@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.dump_complaints import MOST_PAIRS, Complaints
 from kcli.commands.dump_output import FLUSH_BYTES, DumpOutput
-from kcli.commands.dump_ranges import FirstRecord, Range, RangeEnd, RangeStart
+from kcli.commands.dump_ranges import FirstRecord, Range, RangeEnd, RangeStart, begin_of
 from kcli.commands.dump_segment import SegmentDump
+from kcli.commands.dump_view import Layout
 from kcli.commands.dump_views import ranged_view
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import RecordBatch
@@ -52,9 +53,11 @@ class RangeRecords:
         last_offset, position = -1, wanted.start
         most_held = MOST_HELD_BYTES if wanted.start else FLUSH_BYTES
         self._options.decoder.failures = 0
-        self._view.begin_range(self._file, wanted.layout, self._note_first)
+        self._view.begin_range(self._file, wanted.layout or Layout(), self._note_first)
         try:
-            for item in scan(self._file.path, start=wanted.start, segment_base=self._file.offset):
+            with SegmentFile(self._file.path) as segment:
+                begin = begin_of(segment, self._file, wanted)
+            for item in scan(self._file.path, start=begin, segment_base=self._file.offset):
                 if not isinstance(item, ScannedEntry) or not item.is_whole or item.damages:
                     break
                 if item.position >= wanted.end:
@@ -70,7 +73,7 @@ class RangeRecords:
         self._give()
         self._send(self._gaps.pairs)
         failures, last_record = self._options.decoder.failures, self._view.last_record_offset
-        self._send(RangeEnd(last_offset, position, last_record, failures, position == wanted.end))
+        self._send(RangeEnd(last_offset, position, last_record, failures, position >= wanted.end))
 
     def _start_of(self, entry: ScannedEntry) -> RangeStart:
         batch = entry.batch
@@ -81,7 +84,8 @@ class RangeRecords:
         with SegmentFile(self._file.path) as segment:
             following = segment.read(entry.end, OFFSET_BYTES)
         is_there = len(following) == OFFSET_BYTES
-        return RangeStart(entry.first_offset, span, int.from_bytes(following, "big") if is_there else None)
+        offset = int.from_bytes(following, "big") if is_there else None
+        return RangeStart(entry.position, entry.first_offset, span, offset)
 
     def _show(self, entry: ScannedEntry) -> None:
         """Show a batch, or nothing of it: its first records are worth nothing without what is wrong then."""

@@ -1,9 +1,10 @@
 """Dumping a long log by ranges in several processes: the same output, sooner.
 
-The log is cut where a batch begins, searched for every `RANGE_BYTES` by its looks and its checksum. A batch
-that is found inside of a record is no harm: a range is sound only if its batches end exactly where the next
-range begins, so that all beginnings follow from that of the file. At the first range that is not, what comes
-before its first problem is printed, and from there on the dump goes on in this process.
+A process begins a range with the first batch behind a position, found by its looks and its checksum, and ends
+it before the first that begins at the next range's position or behind. A batch that is found inside of a
+record is no harm: what a range holds is printed only if it begins exactly where the one before it ended, so
+that all beginnings follow from that of the file. At the first range that does not, or in which something is
+wrong, the dump goes on in this process.
 
 What a process says of a range: a `RangeStart`, pieces of output, a `FirstRecord` where in it the first record
 stands, the offsets that do not follow on each other, an array of pairs, and a `RangeEnd`.
@@ -20,7 +21,6 @@ from kcli.commands.dump_batches import run_lines
 from kcli.commands.dump_files import DumpFile, FileKind
 from kcli.commands.output import OutputFormat
 from kcli.commands.worker_pool import MESSAGE_BYTES, Send, WorkerPool, processors
-from kcli.protocol.record_batch_header import LOG_OVERHEAD
 from kcli.storage.batch_run import MAX_RELATIVE_OFFSET, BatchReader
 from kcli.storage.segment_file import SegmentFile
 
@@ -37,26 +37,28 @@ BATCHES_RANGE_BYTES = 32 * 1024 * 1024
 
 
 class Range(NamedTuple):
-    """Bytes of the file with that number, from the beginning of a batch to that of a later one."""
+    """The batches of the file with that number that begin in a stretch of it."""
 
     file: int
     start: int
     end: int
-    layout: Layout
+    layout: Layout | None = None
+    """Of a table."""
 
 
 class RangeStart(NamedTuple):
-    """The offset of the first batch, how many offsets it has, and the offset behind it, None if none is."""
+    """Where the first batch begins, its offset, how many offsets it has, and the one behind it, if one is."""
 
+    position: int
     offset: int
     span: int
     following: int | None
 
-    def follows_on(self, expected: int) -> bool:
-        """Whether it can come where another offset is expected: see `BatchReader.is_out_of_line`."""
-        if self.offset <= expected or not self.span:
-            return self.offset >= expected
-        return self.following != expected + self.span
+    def follows_on(self, position: int, expected: int) -> bool:
+        """Whether it comes where it should; of its offset see `BatchReader.is_out_of_line`."""
+        if self.position != position or self.offset < expected:
+            return False
+        return self.offset == expected or not self.span or self.following != expected + self.span
 
 
 class FirstRecord(NamedTuple):
@@ -111,21 +113,25 @@ def is_long(file: DumpFile) -> bool:
         return False
 
 
-def boundaries(file: DumpFile, size: int, each: int) -> Iterator[tuple[int, int]]:
-    """Yield beginning and end of ranges of about so many bytes of a log. Raises `OSError`."""
+def stretches(size: int, most: int, count: int) -> Iterator[tuple[int, int]]:
+    """Yield where ranges begin and end; the last are small, so that no process waits long for another."""
+    start = 0
+    while start < size:
+        each = min(most, max((size - start) // (2 * count), most // 8))
+        yield start, min(start + each, size)
+        start += each
+
+
+def begin_of(segment: SegmentFile, file: DumpFile, wanted: Range) -> int:
+    """Return where the first batch of a range begins, its end if there is none. Raises `OSError`."""
+    if not wanted.start:
+        return 0
     from kcli.storage.entry_search import EntrySearch
 
     assert file.offset is not None
-    with SegmentFile(file.path) as segment:
-        search = EntrySearch(segment, file.offset + MAX_RELATIVE_OFFSET)
-        start = 0
-        while start + 2 * each < size:
-            found = search.next_entry(start + each, file.offset, start + 2 * each)
-            if found is None:
-                break
-            yield start, found.position
-            start = found.position
-        yield start, size
+    search = EntrySearch(segment, file.offset + MAX_RELATIVE_OFFSET)
+    found = search.next_entry(wanted.start, file.offset, wanted.end)
+    return wanted.end if found is None else found.position
 
 
 def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
@@ -137,14 +143,14 @@ def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
         with SegmentFile(file.path) as segment:
             reader = BatchReader(
                 segment,
-                position=position,
-                expected=-1 if position else file.offset,
+                position=begin_of(segment, file, wanted),
+                expected=-1 if wanted.start else file.offset,
                 highest=file.offset + MAX_RELATIVE_OFFSET,
             )
             for run in reader.runs(wanted.end):
                 if last_offset < 0:
-                    behind = run.starts[0] + LOG_OVERHEAD + run.lengths[0]
-                    send(RangeStart(run.base_offsets[0], run.deltas[0] + 1, reader.offset_at(behind)))
+                    following = reader.offset_at(run.starts[0] + run.sizes[0])
+                    send(RangeStart(run.positions[0], run.base_offsets[0], run.deltas[0] + 1, following))
                 text += run_lines(run)
                 last_offset, position = run.last_offsets[-1], run.end
                 if len(text) > MESSAGE_BYTES:
@@ -153,7 +159,7 @@ def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
     except OSError:
         pass  # who goes on from there meets it too
     send(text)
-    send(RangeEnd(last_offset, position, -1, 0, position == wanted.end))
+    send(RangeEnd(last_offset, position, -1, 0, position >= wanted.end))
 
 
 class RangedDump:
@@ -183,7 +189,9 @@ class RangedDump:
         if layout is None:
             return last._replace(is_sound=False)
         number, size = self._files.index(file), os.stat(file.path).st_size
-        ranges = (Range(number, *each, layout) for each in boundaries(file, size, self._range_bytes))
+        of_table = layout if layout.names else None
+        parts = stretches(size, self._range_bytes, self._pool.count)
+        ranges = (Range(number, *part, of_table) for part in parts)
         pending: list[Range] = []
         while True:
             while len(pending) < 2 * self._pool.count and (following := next(ranges, None)) is not None:
@@ -191,20 +199,21 @@ class RangedDump:
                 pending.append(following)
             if not pending or not last.is_sound:
                 break
-            wanted = pending.pop(0)
-            last = self._take(file, last)
-            advance(last.next_position - wanted.start)
+            before = last.next_position
+            last = self._take(file, pending.pop(0), last)
+            advance(last.next_position - before)
         for _ in pending:
             self._discard()
         return last
 
-    def _take(self, file: DumpFile, last: RangeEnd) -> RangeEnd:
+    def _take(self, file: DumpFile, wanted: Range, last: RangeEnd) -> RangeEnd:
         """Print the next range; nothing of it, if it does not follow on the last."""
-        view, follows = self._view, True
+        view, follows = self._view, False
         while True:
             match message := self._receive():
                 case RangeStart():
-                    follows = last.last_offset < 0 or message.follows_on(last.last_offset + 1)
+                    expected = last.last_offset + 1 if last.next_position else message.offset
+                    follows = message.follows_on(last.next_position, expected)
                 case RangeEnd():
                     break
                 case _ if not follows:
@@ -217,10 +226,9 @@ class RangedDump:
                     view.gaps(zip(message[0::2], message[1::2], strict=True))
         self._taken += 1
         if not follows:
-            return last._replace(is_sound=False)
+            # Without a beginning in it, all of it belongs to a batch of the range before.
+            return last._replace(is_sound=last.next_position >= wanted.end)
         self._options.decoder.failures += message.failures
-        if message.last_offset < 0:
-            return message._replace(last_offset=last.last_offset)
         if message.last_record_offset >= 0:
             view.resume(file, message.last_record_offset)
         return message

@@ -1,30 +1,32 @@
-"""DumpRun: dumps files one after the other, and counts what was wrong."""
+"""DumpRun: dumps files one after the other, and counts what was wrong.
+
+The processes that help with a long log are forked first of all: they begin while the modules that only this
+one needs are imported.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump_complaints import Complaints
 from kcli.commands.dump_files import DumpFile, FileKind, find_files
-from kcli.commands.dump_output import DumpOutput, OutputLost
-from kcli.commands.dump_views import ranged_view, summary_view
 from kcli.commands.output import chosen_format
-from kcli.commands.progress import progress_bar
 from kcli.errors import ChecksFailed, KcliError
 from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
+    from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_files import Selection
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_ranges import RangedDump
-    from kcli.commands.dump_view import DumpView, RangedView
+    from kcli.commands.dump_view import DumpView
     from kcli.commands.output import OutputFormat
     from kcli.commands.progress import Advance
+    from kcli.commands.worker_pool import WorkerPool
 
 LONG_BYTES = 32 * 1024 * 1024
 """From how many bytes on there is a progress bar, and more than one process."""
@@ -45,28 +47,55 @@ def dump(
 ) -> None:
     """Dump what the paths stand for; raise what was wrong when all is done."""
     found = [*find_files(paths, selection)]
-    complaints, form = Complaints(), chosen_format(output)
-    view: DumpView
-    ranged = None
-    if is_summary:
-        view = summary_view(form, DumpOutput())
-    else:
-        view = ranged = ranged_view(form, options, complaints, DumpOutput())
-    run = DumpRun(options, view, complaints, ranged)
-    run.run(found)
+    files = [file for file in found if isinstance(file, DumpFile)]
+    total, form, pool = total_bytes(files), chosen_format(output), None
+    if total is not None and not is_summary:
+        from kcli.commands.dump_ranges import range_pool
+
+        pool = range_pool(files, options, form)
+    with pool or nullcontext():
+        run = summary_run(options, form) if is_summary else ranged_run(options, form, pool, files)
+        run.run(found, total)
     failures = run.result()
     if failures:
         raise ExceptionGroup("dump-log", failures)
 
 
-class DumpRun:
-    """Tells a view of files; `failures` are those not read, `problems` what is wrong in the others.
+def summary_run(options: DumpOptions, form: OutputFormat) -> DumpRun:
+    """Return a run that only says what there is to say about logs as a whole."""
+    from kcli.commands.dump_complaints import Complaints
+    from kcli.commands.dump_output import DumpOutput
+    from kcli.commands.dump_summary_view import SummaryDump
 
-    `ranged` is the view if several processes may make parts of it.
-    """
+    return DumpRun(options, SummaryDump(DumpOutput(), form), Complaints())
+
+
+def ranged_run(
+    options: DumpOptions, form: OutputFormat, pool: WorkerPool | None, files: Sequence[DumpFile]
+) -> DumpRun:
+    """Return a run of which a pool, if there is one, does what takes long."""
+    from kcli.commands.dump_complaints import Complaints
+    from kcli.commands.dump_output import DumpOutput
+    from kcli.commands.dump_views import ranged_view
+
+    complaints = Complaints()
+    view = ranged_view(form, options, complaints, DumpOutput())
+    if pool is None:
+        return DumpRun(options, view, complaints)
+    from kcli.commands.dump_ranges import RangedDump
+
+    return DumpRun(options, view, complaints, RangedDump(pool, view, options, files))
+
+
+class DumpRun:
+    """Tells a view of files; `failures` are those not read, `problems` what is wrong in the others."""
 
     def __init__(
-        self, options: DumpOptions, view: DumpView, complaints: Complaints, ranged: RangedView | None
+        self,
+        options: DumpOptions,
+        view: DumpView,
+        complaints: Complaints,
+        ranges: RangedDump | None = None,
     ) -> None:
         self.failures: list[KcliError] = []
         self.problems = 0
@@ -74,45 +103,24 @@ class DumpRun:
         self._options = options
         self._view = view
         self._complaints = complaints
+        self._ranges = ranges
         self._can_go_on = False
-        self._ranged_view = ranged
-        self._ranges: RangedDump | None = None
 
-    def run(self, found: Sequence[DumpFile | KcliError]) -> None:
-        """Dump what was found, in order. Raises `OSError` when nobody takes it."""
+    def run(self, found: Sequence[DumpFile | KcliError], total: int | None) -> None:
+        """Dump what was found, in order; there are `total` bytes. Raises `OSError` when nobody takes it."""
+        from kcli.commands.dump_output import OutputLost
+        from kcli.commands.progress import progress_bar
+
         try:
-            self._run(found)
+            with progress_bar("dump-log", None if sys.stdout.isatty() else total) as advance:
+                for file in found:
+                    if isinstance(file, KcliError):
+                        self.failures.append(file)
+                    else:
+                        self._dump(file, advance)
+                self._view.close()
         except OutputLost as lost:
             raise lost.error from lost
-
-    def _run(self, found: Sequence[DumpFile | KcliError]) -> None:
-        files = [file for file in found if isinstance(file, DumpFile)]
-        total = total_bytes(files)
-        shown = None if sys.stdout.isatty() else total
-        with self._processes(files, total), progress_bar("dump-log", shown) as advance:
-            for file in found:
-                if isinstance(file, KcliError):
-                    self.failures.append(file)
-                else:
-                    self._dump(file, advance)
-            self._view.close()
-
-    @contextmanager
-    def _processes(self, files: Sequence[DumpFile], total: int | None) -> Iterator[None]:
-        """Have long logs dumped by several processes, where the form of the dump allows it."""
-        if total is None or self._ranged_view is None:
-            yield
-            return
-        from kcli.commands.dump_ranges import RangedDump, range_pool
-
-        pool = range_pool(files, self._options, self._ranged_view.form)
-        if pool is None:
-            yield
-            return
-        with pool:
-            self._ranges = RangedDump(pool, self._ranged_view, self._options, files)
-            yield
-        self._ranges = None
 
     def _dump(self, file: DumpFile, advance: Advance) -> None:
         self._view.file_begins(file)

@@ -1,4 +1,4 @@
-"""The forms of a dump by name: a view of each is made here, and only its modules are imported."""
+"""The forms of a dump by name: the view of one is made here, and only its modules are imported."""
 
 from __future__ import annotations
 
@@ -10,14 +10,7 @@ if TYPE_CHECKING:
     from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_output import DumpOutput
-    from kcli.commands.dump_view import DumpView, RangedView
-
-
-def summary_view(form: OutputFormat, output: DumpOutput) -> DumpView:
-    """Return the view that says what there is to say about logs as a whole."""
-    from kcli.commands.dump_summary_view import SummaryDump
-
-    return SummaryDump(output, form)
+    from kcli.commands.dump_view import RangedView
 
 
 def ranged_view(

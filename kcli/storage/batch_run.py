@@ -112,6 +112,11 @@ class BatchRun:
         return [origin + at for at in self.starts]
 
     @property
+    def sizes(self) -> list[int]:
+        """How long the batches are."""
+        return [LOG_OVERHEAD + length for length in self.lengths]
+
+    @property
     def is_dense(self) -> bool:
         """Whether no offset is missing in the batches and between them."""
         spanned = self.last_offsets[-1] - self.base_offsets[0] + 1

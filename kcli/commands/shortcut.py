@@ -1,0 +1,87 @@
+"""Command lines of `dump-log` that need no Typer: paths and little else.
+
+To import Typer, and to describe all options of the command to it, takes longer than to read hundreds of
+megabytes. A line with anything in it that is not known here is Typer's. So are errors: they are judged and
+printed where all others are.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from kcli.commands.output import OutputFormat
+
+_SWITCHES = ("--print-data-log", "--deep-iteration")
+_COMPLETE_VARIABLE = "_KCLI_COMPLETE"
+
+
+class Line(NamedTuple):
+    """A command line: paths, switches and output."""
+
+    paths: Sequence[str]
+    switches: frozenset[str]
+    output: OutputFormat | None
+
+
+def run_shortcut(arguments: Sequence[str]) -> int | None:
+    """Do what a command line says and return its exit code; None, and nothing done, if it is for Typer."""
+    line = None if _COMPLETE_VARIABLE in os.environ else parse(arguments)
+    if line is None:
+        return None
+    try:
+        dump_log(line)
+        sys.stdout.flush()
+    except BaseException as error:
+        return judge(error)
+    return 0
+
+
+def parse(arguments: Sequence[str]) -> Line | None:
+    """Return what a command line says, None if that is more than paths, switches and an output format."""
+    paths, switches, output = [], set(), None
+    words = iter(arguments[1:])
+    for word in words:
+        if word in ("-o", "--output"):
+            name = next(words, "")
+            if name not in list(OutputFormat):
+                return None
+            output = OutputFormat(name)
+        elif word in _SWITCHES:
+            switches.add(word)
+        elif word and not word.startswith("-"):
+            paths.append(word)
+        else:
+            return None
+    return Line(paths, frozenset(switches), output) if paths else None
+
+
+def dump_log(line: Line) -> None:
+    """Dump what the paths stand for."""
+    from kcli.commands.dump_decoders import PlainDecoder
+    from kcli.commands.dump_files import Selection
+    from kcli.commands.dump_filters import Filter
+    from kcli.commands.dump_options import DumpOptions
+    from kcli.commands.dump_run import dump
+
+    prints = "--print-data-log" in line.switches
+    options = DumpOptions(PlainDecoder(), Filter(), prints_contents=prints, deep=bool(line.switches))
+    dump(line.paths, Selection(), options, line.output)
+
+
+def judge(error: BaseException) -> int:
+    """Print an error as any command does, and return the exit code."""
+    import typer
+
+    from kcli.commands.runner import run
+
+    def fail() -> None:
+        raise error
+
+    try:
+        run(fail, output=None, verbose=False)
+    except typer.Exit as ended:
+        return ended.exit_code
+    return 0
