@@ -92,7 +92,9 @@ class StateFile:
         """Keep other imports of this state out; raise `KcliError` if there is one."""
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = os.open(
+                self.path.with_name(self.path.name + ".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644
+            )
         except OSError as error:
             raise self._unwritable(error) from error
         try:

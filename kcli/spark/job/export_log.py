@@ -86,6 +86,14 @@ class ExportLog:
             raise DamagedLog(f"`{self.target.uri}` has lost the commits before number {first}")
 
     @property
+    def has_plan(self) -> bool:
+        """Whether anything was planned; asked of the target, for writing a plan may have been interrupted."""
+        if self.commits or self.pending is not None:
+            return True
+        name = plan_path(self.next_number)
+        return any(entry.path == name for entry in self.target.list(name.rpartition("/")[0]))
+
+    @property
     def next_number(self) -> int:
         """Return the number of the next plan."""
         return self.commits[-1] + 1 if self.commits else 1

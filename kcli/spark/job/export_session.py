@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kcli.errors import KcliError
 from kcli.spark.job import finishing
 from kcli.spark.job.export_log import ExportLog
-from kcli.spark.job.failures import is_final
+from kcli.spark.job.failures import TargetRefused, is_final
 from kcli.spark.job.lock import locked
 from kcli.spark.job.options import Mode
 from kcli.spark.job.overwriting import remove_dropped
@@ -71,8 +71,14 @@ class ExportSession:
         if plan is None:
             return False
         if not resumes(plan, self.options):
+            if self.options.mode is Mode.SNAPSHOT:
+                raise TargetRefused(
+                    f"`{self.log.target.uri}` holds another export that was begun and not finished",
+                    hint="finish it with the command that began it, or take an empty directory",
+                )
             finishing.roll_back(self.log, plan)
             return False
+        plan.identity.check_cluster(self.source.cluster_id(), self.log.target.uri)
         self._progress.note(f"resuming plan {plan.number}, begun by an earlier run")
         self._totals.resumed = True
         self._finish(plan)
@@ -166,8 +172,11 @@ def _tidy(target: Target) -> None:
 
 
 def resumes(plan: Plan, options: ExportOptions) -> bool:
-    """Return whether a run goes on with a plan that it finds: not if that is to be overwritten anyway."""
-    return options.mode is not Mode.OVERWRITE or plan.asked == asked(options)
+    """Return whether a run goes on with a plan that it finds.
+
+    What is appended goes on whatever is asked for next; other modes want what they ask for and nothing else.
+    """
+    return options.mode is Mode.APPEND or plan.asked == asked(options)
 
 
 @contextmanager
@@ -192,6 +201,6 @@ def open_session(
             remove_dropped(log)
             yield ExportSession(source, log, options, engine, progress, lock=lock, now_ms=now_ms)
         finally:
-            if not log.commits and log.pending is None:
+            if not log.has_plan:
                 log.remove_traces()
                 lock.forget()

@@ -94,7 +94,9 @@ class _Following:
     def _round(self) -> bool:
         """Export what is new if there is enough; return whether there is more already."""
         session = self._session
-        session.resume()
+        if session.resume():
+            # The plan that replaces what was there is an earlier run's; what follows adds to it.
+            session.options = replace(session.options, mode=Mode.APPEND)
         news = session.news()
         triggers = self._follow.triggers
         waited_ms = (self._clock() - self._planned_at) * 1000

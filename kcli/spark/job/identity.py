@@ -66,10 +66,14 @@ class Identity:
             fields[name] = FieldFormat(**fields[name])
         return cls(**fields)
 
+    def check_cluster(self, cluster_id: str | None, target: str) -> None:
+        """Raise `TargetMismatch` if both clusters are known and are not one."""
+        if self.cluster_id and cluster_id and self.cluster_id != cluster_id:
+            raise _mismatch(target, "cluster", self.cluster_id, cluster_id)
+
     def check(self, present: Identity, target: str) -> None:
         """Raise `TargetMismatch` unless an export of identity `present` may go on in this target."""
-        if self.cluster_id and present.cluster_id and self.cluster_id != present.cluster_id:
-            raise _mismatch(target, "cluster", self.cluster_id, present.cluster_id)
+        self.check_cluster(present.cluster_id, target)
         if self.topics and not self.topics.keys() & present.topics.keys():
             raise _mismatch(target, "topic", ", ".join(self.topics), ", ".join(present.topics))
         for name, mine, other in self._forms(present):

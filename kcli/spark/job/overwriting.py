@@ -21,7 +21,7 @@ def remove_dropped(log: ExportLog) -> None:
         return
     _renew_identity(log)
     target = log.target
-    live = {file.path for file in last.files}
+    live = {file.path for file in (*last.files, *last.dead_letters)}
     directories = set()
     for number in [one for one in log.commits if one < last.number]:
         try:

@@ -5,6 +5,7 @@ One commit then lists all files that count (`kcli.spark.job.repair_files`), in p
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -95,9 +96,19 @@ def _commit_of(target: Target, found: FoundFiles, files: list[FoundFile]) -> Com
         next_offsets=_next_offsets(files, known, found.uncertain_plan(files)),
         splits=0,
         files=tuple(_written(file) for file in files),
+        dead_letters=_dead_letters(target, found),
         counters=Counters(rows=sum(file.footer.rows for file in files)),
         gaps=known.gaps if known else (),
     )
+
+
+def _dead_letters(target: Target, found: FoundFiles) -> tuple[WrittenFile, ...]:
+    """Return the dead letters of every commit that can be read: the target has these rows nowhere else."""
+    letters: list[WrittenFile] = []
+    for number in sorted(found.commits):
+        with suppress(DamagedLog):
+            letters.extend(read_commit(target, number).dead_letters)
+    return tuple(letters)
 
 
 def _last_commit(target: Target, found: FoundFiles) -> Commit | None:

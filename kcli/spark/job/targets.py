@@ -11,6 +11,8 @@ from kcli.spark.job.local_target import LocalTarget
 from kcli.spark.job.object_target import ObjectTarget
 
 if TYPE_CHECKING:
+    from urllib.parse import SplitResult
+
     from kcli.spark.job.target import Target
 
 
@@ -21,14 +23,18 @@ def open_target(uri: str) -> Target:
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", uri)
     if scheme is None:
         return LocalTarget(uri)
-    if scheme[1].lower() == "file":
+    try:
         parts = urlsplit(uri)
+    except ValueError:
+        # Nothing of it is repeated: what cannot be taken apart may hold a password anywhere.
+        raise UsageError(f"not a target that can be written to: no `{scheme[1]}` address") from None
+    if scheme[1].lower() == "file":
         if parts.netloc not in ("", "localhost"):
             raise UsageError(f"a file on another host: `{uri}`", hint="write file:///path")
         return LocalTarget(unquote(parts.path))
     from pyarrow.fs import FileSystem
 
-    shown = _without_credentials(uri)
+    shown = _without_credentials(parts)
     try:
         filesystem, root = FileSystem.from_uri(uri)
     except ValueError as error:
@@ -39,7 +45,6 @@ def open_target(uri: str) -> Target:
     return ObjectTarget(filesystem, root, uri=shown)
 
 
-def _without_credentials(uri: str) -> str:
+def _without_credentials(parts: SplitResult) -> str:
     """Return a URI as it may be shown: no user, no password, no options, which may hold keys."""
-    parts = urlsplit(uri)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

@@ -25,6 +25,7 @@ from kcli.spark.ranges.streaming import TriggerLimits
 from kcli.spark.split import TopicPartition
 from tests.spark.job.exporting import InlineEngine, Watched, offsets_in, options
 from tests.spark.job.fake_source import FakeSource
+from tests.spark.job.test_resuming import begun
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
@@ -202,3 +203,13 @@ def test_the_first_signal_lets_the_plan_end_and_the_second_does_not(
         assert output.count("written") < 3
     World(FakeSource.of(300), ends_at=1).follow(tmp_path, FollowOptions())
     assert offsets_in(tmp_path) == {P0: list(range(300))}
+
+
+def test_an_overwriting_plan_that_was_begun_replaces_once(tmp_path: Path) -> None:
+    World(FakeSource.of(20), ends_at=1).follow(tmp_path, FollowOptions())
+    source = FakeSource.of(300)
+    begun(tmp_path, source, mode=Mode.OVERWRITE)
+    world = World(source, growing(source, s15=350))
+    world.follow(tmp_path, FollowOptions(interval_s=10), asked=options(mode=Mode.OVERWRITE))
+    assert offsets_in(tmp_path) == {P0: list(range(350))}
+    assert len(ranges(tmp_path)) == 4

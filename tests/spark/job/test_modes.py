@@ -110,3 +110,12 @@ def test_a_failed_overwriting_leaves_the_target_as_it_was(tmp_path: Path) -> Non
     with pytest.raises(Exception, match="corrupt batch"):
         export(FakeSource.of(300, fake_reader=FakeReader(poison=(200,))), tmp_path, OVERWRITE)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_snapshot_does_not_finish_what_somebody_else_asked_for(tmp_path: Path) -> None:
+    begun(tmp_path, FakeSource.of(300), mode=Mode.SNAPSHOT)
+    before = files_in(tmp_path)
+    payments = FakeSource.of(50, topic="payments")
+    with pytest.raises(TargetRefused, match="another export that was begun and not finished"):
+        export(payments, tmp_path, options("payments", mode=Mode.SNAPSHOT))
+    assert files_in(tmp_path) == before

@@ -154,6 +154,7 @@ def test_what_a_target_may_be_called(tmp_path: Path) -> None:
         ("", "the target is empty"),
         ("file://other/path", "a file on another host: `file://other/path`"),
         ("gopher://user:secret@host/x", "not a target that can be written to: `gopher://host/x`"),
+        ("s3://user:sec[ret@x", "not a target that can be written to: no `s3` address"),
     ],
 )
 def test_a_target_that_cannot_be_opened(uri: str, message: str) -> None:

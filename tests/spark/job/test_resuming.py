@@ -11,6 +11,7 @@ import pytest
 
 from kcli.errors import Interrupted, KcliError
 from kcli.spark.job.engine import Progress
+from kcli.spark.job.identity import TargetMismatch
 from kcli.spark.job.layout import Layout
 from kcli.spark.job.local_target import LocalTarget
 from kcli.spark.job.options import ParquetOptions, WriteOptions
@@ -280,4 +281,34 @@ def test_a_task_of_an_earlier_run_is_waited_for(tmp_path: Path) -> None:
     ):
         export(source, impatient)
     export(source, impatient)
+    assert offsets_in(tmp_path) == {P0: list(range(300))}
+
+
+def test_a_plan_is_not_finished_from_another_cluster(tmp_path: Path) -> None:
+    source = FakeSource.of(300)
+    begun(tmp_path, source)
+    before = files_in(tmp_path)
+    # Without ids of topics, only the cluster tells one `orders` from another.
+    other = FakeSource({P0: 300}, cluster="cluster-B")
+    with pytest.raises(TargetMismatch, match="another cluster"):
+        export(other, tmp_path)
+    assert files_in(tmp_path) == before
+    export(source, tmp_path)
+    assert offsets_in(tmp_path) == {P0: list(range(300))}
+
+
+class InterruptedAtThePlan(LocalTarget):
+    """Ctrl-C comes when the plan is there and the run does not know it yet."""
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        super().write_atomically(path, data)
+        if path.endswith(".plan.json"):
+            raise KeyboardInterrupt
+
+
+def test_a_first_plan_that_was_interrupted_while_it_was_written_is_finished(tmp_path: Path) -> None:
+    source = FakeSource.of(300)
+    with pytest.raises(Interrupted):
+        export(source, InterruptedAtThePlan(str(tmp_path)))
+    export(source, tmp_path)
     assert offsets_in(tmp_path) == {P0: list(range(300))}

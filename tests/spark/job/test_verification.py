@@ -13,9 +13,10 @@ from kcli.spark.job.export_log import DamagedLog
 from kcli.spark.job.layout import Layout
 from kcli.spark.job.listing import list_export
 from kcli.spark.job.local_target import LocalTarget
-from kcli.spark.job.options import WriteOptions
+from kcli.spark.job.options import FieldFormat, OnBadValue, WriteOptions
 from kcli.spark.job.repair import repair_export
 from kcli.spark.job.verification import verify_export
+from kcli.spark.reading import Reading
 from kcli.spark.split import TopicPartition
 from tests.spark.job.exporting import export, files_in, offsets_in, offsets_on_disk, options, temporary_files
 from tests.spark.job.fake_source import FakeReader, FakeSource
@@ -234,3 +235,20 @@ def test_no_export_goes_on_with_a_log_that_is_lost(lose: Callable[[Path], None],
     with pytest.raises(KcliError):
         export(source, tmp_path, DATED)
     assert files_in(tmp_path) - {"_kcli/lock"} == before - {"_kcli/lock"}
+
+
+def test_a_repair_keeps_the_dead_letters_of_every_commit(tmp_path: Path) -> None:
+    write = WriteOptions(
+        reading=Reading(columns=("key", "offset")),
+        key=FieldFormat("long"),
+        on_bad_value=OnBadValue.DEAD_LETTER,
+    )
+    source = FakeSource.of(150)
+    export(source, tmp_path, options(write=write))
+    source.grow(P0, 200)
+    export(source, tmp_path, options(write=write))
+    letters = set(tmp_path.glob("_kcli/dead-letter/values/*.parquet"))
+    lose_identity(tmp_path)
+    repair_export(LocalTarget(str(tmp_path)))
+    assert len(letters) > 1
+    assert set(tmp_path.glob("_kcli/dead-letter/values/*.parquet")) == letters
