@@ -28,6 +28,14 @@ COMMANDS = {
     ),
     "get-offsets": ("kcli.commands.get_offsets", "Print partition offsets: earliest, latest or by time."),
     "delete-records": ("kcli.commands.delete_records", "Delete the records below given offsets."),
+    "reassign-partitions": (
+        "kcli.commands.reassign_partitions",
+        "Propose, start, verify, list and cancel moves of partitions between brokers.",
+    ),
+    "preferred-replica-election": (
+        "kcli.commands.preferred_replica_election",
+        "Make the first replica of each partition its leader again.",
+    ),
     "dump-log": ("kcli.commands.dump_log", "Print what log files hold, and explain what is wrong with them."),
     "verify-index": ("kcli.commands.verify_index", "Check indexes, logs and checkpoints against each other."),
     "spark-export": (

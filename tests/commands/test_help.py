@@ -26,6 +26,7 @@ VERBS = {
         "clone",
         "validate-regex",
     ),
+    "reassign-partitions": ("generate", "execute", "verify", "list", "cancel"),
     "log-dirs": ("describe",),
     "cluster": ("id", "nodes", "api-versions"),
 }

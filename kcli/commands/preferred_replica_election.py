@@ -1,0 +1,146 @@
+"""`kcli preferred-replica-election`: have the controller elect leaders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.output import Table
+from kcli.commands.runner import command
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.admin import TopicPartition
+    from kcli.protocol.error_codes import KafkaError
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+class Election(StrEnum):
+    """Who is elected."""
+
+    PREFERRED = "preferred"
+    UNCLEAN = "unclean"
+
+
+class ElectionResult(NamedTuple):
+    """A partition and what became of its election: `elected`, `not needed`, or why it failed."""
+
+    topic: str
+    partition: int
+    result: str
+
+
+class Elected(NamedTuple):
+    """The result of `preferred-replica-election`, in the order in which Kafka's tool lists partitions."""
+
+    election: str
+    partitions: Sequence[ElectionResult]
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return Kafka's lines; failures are errors of their own."""
+        elected, valid = (
+            ", ".join(f"{each.topic}-{each.partition}" for each in self.partitions if each.result == result)
+            for result in ("elected", "not needed")
+        )
+        if elected:
+            yield (
+                f"Successfully completed leader election ({self.election.upper()}) for partitions {elected}"
+            )
+        if valid:
+            yield f"Valid replica already elected for partitions {valid}"
+
+    def tables(self) -> Iterator[Table]:
+        """Return one table."""
+        rows = sorted(self.partitions)
+        yield Table(
+            ("Partition", "Result"), [(f"{each.topic}-{each.partition}", each.result) for each in rows]
+        )
+
+
+@command(app, "preferred-replica-election", example="kcli preferred-replica-election orders:0 orders:1")
+async def preferred_replica_election(
+    targets: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="TOPIC:PARTITION...", help="Partitions: all if none are given", show_default=False
+        ),
+    ] = None,
+    path_to_json_file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The partitions as JSON", show_default=False)
+    ] = None,
+    all_topic_partitions: Annotated[
+        bool, typer.Option("--all-topic-partitions", help="All partitions: the default")
+    ] = False,
+    topic: Annotated[str | None, typer.Option(hidden=True)] = None,
+    partition: Annotated[int | None, typer.Option(min=0, hidden=True)] = None,
+    election_type: Annotated[
+        Election, typer.Option(help="Unclean elects a replica out of sync where none is in sync")
+    ] = Election.PREFERRED,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Elected:
+    """Make the first replica of each partition its leader again."""
+    from kcli.client import admin
+    from kcli.commands.session import open_client
+
+    if (topic is None) != (partition is None):
+        raise UsageError("`--topic` and `--partition` need each other")
+    texts = [*(targets or ()), *([] if topic is None else [f"{topic}:{partition}"])]
+    if sum((bool(texts), path_to_json_file is not None, all_topic_partitions)) > 1:
+        raise UsageError("partitions, `--path-to-json-file` and `--all-topic-partitions` exclude each other")
+    wanted = _wanted(texts, path_to_json_file)
+    kind = admin.ElectionType[election_type.name]
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        return _result(election_type, await admin.elect_leaders(client, kind, wanted))
+
+
+def _wanted(texts: Sequence[str], path: Path | None) -> list[TopicPartition] | None:
+    """Return the partitions that were named, None for all."""
+    from kcli.commands.reassignment_plan import parse_election, refuse_twice
+
+    if path is None:
+        wanted = [_parse(text) for text in texts]
+        refuse_twice(wanted, "a partition is named twice")
+        return wanted or None
+    try:
+        return parse_election(path.read_text(encoding="utf-8"), str(path))
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"`{path}` is not UTF-8: {error}") from error
+
+
+def _parse(text: str) -> TopicPartition:
+    from kcli.client.admin import TopicPartition
+
+    topic, _, number = text.rpartition(":")
+    if not topic or not number.isdecimal() or not number.isascii() or int(number) >= 2**31:
+        raise UsageError(f"not TOPIC:PARTITION: {text}")
+    return TopicPartition(topic, int(number))
+
+
+def _result(election: Election, results: dict[TopicPartition, KafkaError | None]) -> Elected:
+    from kcli.commands.java_order import hash_map_order, partition_hash
+    from kcli.commands.session import failure
+    from kcli.protocol.error_codes import ErrorCode
+
+    rows: list[ElectionResult] = []
+    failures: list[KcliError] = []
+    for partition in hash_map_order(results, partition_hash):
+        error = results[partition]
+        if error is None:
+            rows.append(ElectionResult(*partition, "elected"))
+        elif error.code == ErrorCode.ELECTION_NOT_NEEDED:
+            rows.append(ElectionResult(*partition, "not needed"))
+        else:
+            rows.append(ElectionResult(*partition, error.message))
+            failures.append(failure(f"cannot elect a leader of {partition} ({election})", error))
+    return Elected(election, rows, failures)

@@ -1,0 +1,149 @@
+"""A reassignment plan: which replicas partitions shall have, as files that Kafka's own tools read and write.
+
+A plan is `{"version":1,"partitions":[{"topic":…,"partition":…,"replicas":[…],"log_dirs":["any",…]}]}`, and
+a list of topics to plan for is `{"version":1,"topics":[{"topic":…}]}`. A version that is missing is 1, log
+directories that are missing are all "any". Pure: text in, values out, `UsageError` for what cannot be meant.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+from kcli.client.metadata import TopicPartition
+from kcli.commands.java_json import java_json
+from kcli.errors import UsageError
+
+Assignment: TypeAlias = Mapping[TopicPartition, tuple[int, ...]]
+"""The replicas of partitions, the preferred leader first."""
+
+PLAN_HINT = '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2,3]}]}'
+TOPICS_HINT = '{"version":1,"topics":[{"topic":"orders"}]}'
+ELECTION_HINT = '{"partitions":[{"topic":"orders","partition":0}]}'
+
+ANY_LOG_DIR = "any"
+
+
+def parse_plan(text: str, source: str) -> Assignment:
+    """Return the plan in a document; `source` names it in errors."""
+    plan: dict[TopicPartition, tuple[int, ...]] = {}
+    for entry in _entries(text, source, "partitions", PLAN_HINT):
+        partition, replicas = _planned(entry, source)
+        if partition in plan:
+            raise UsageError(f"`{source}` names a partition twice: {partition}")
+        plan[partition] = replicas
+    return plan
+
+
+def parse_topics(text: str, source: str) -> list[str]:
+    """Return the topics in a document of topics to move."""
+    topics: list[str] = []
+    for entry in _entries(text, source, "topics", TOPICS_HINT):
+        match entry:
+            case {"topic": str(topic)} if topic:
+                topics.append(topic)
+            case _:
+                raise UsageError(f"`{source}` holds an entry without a topic", hint=TOPICS_HINT)
+    return topics
+
+
+def parse_election(text: str, source: str) -> list[TopicPartition]:
+    """Return the partitions in a document of partitions to elect leaders of."""
+    partitions = [
+        _partition(entry, source, ELECTION_HINT)
+        for entry in _entries(text, source, "partitions", ELECTION_HINT)
+    ]
+    refuse_twice(partitions, f"`{source}` names a partition twice")
+    return partitions
+
+
+def parse_brokers(text: str) -> list[int]:
+    """Return the brokers of a list like `1,2,3`."""
+    try:
+        brokers = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError(f"`--broker-list` wants ids with commas between them: {text}") from None
+    refuse_twice(brokers, "`--broker-list` names a broker twice")
+    return brokers
+
+
+def plan_json(assignment: Assignment) -> str:
+    """Return a plan as Kafka's tool writes it: on one line, in ascending order, with log directories."""
+    partitions = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "replicas": list(replicas),
+            "log_dirs": [ANY_LOG_DIR] * len(replicas),
+        }
+        for partition, replicas in sorted(assignment.items())
+    ]
+    return java_json({"version": 1, "partitions": partitions})
+
+
+def refuse_twice(items: Iterable[object], complaint: str) -> None:
+    """Refuse a list that holds something twice."""
+    seen = set()
+    for item in items:
+        if item in seen:
+            raise UsageError(f"{complaint}: {item}")
+        seen.add(item)
+
+
+def _entries(text: str, source: str, field: str, hint: str) -> Iterator[object]:
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise UsageError(f"`{source}` is not JSON: {error}", hint=hint) from error
+    version = document.get("version", 1) if isinstance(document, dict) else 1
+    if type(version) is not int or version != 1:
+        raise UsageError(f"`{source}` has a version that is not known: {json.dumps(version)}", hint=hint)
+    entries = document.get(field) if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        raise UsageError(f"`{source}` holds no list of `{field}`", hint=hint)
+    if not entries:
+        raise UsageError(f"`{source}` holds an empty list of `{field}`", hint=hint)
+    yield from entries
+
+
+def _partition(entry: object, source: str, hint: str) -> TopicPartition:
+    match entry:
+        case {"topic": str(topic), "partition": int(index)} if topic and _is_number(index):
+            return TopicPartition(topic, index)
+        case _:
+            raise UsageError(f"`{source}` holds an entry without topic and partition", hint=hint)
+
+
+def _planned(entry: object, source: str) -> tuple[TopicPartition, tuple[int, ...]]:
+    partition = _partition(entry, source, PLAN_HINT)
+    match entry:
+        case {"replicas": [*replicas], **others} if all(map(_is_number, replicas)):
+            _check_log_dirs(others.get("log_dirs"), replicas, partition, source)
+        case _:
+            raise UsageError(f"`{source}` has no replicas for {partition}", hint=PLAN_HINT)
+    if not replicas:
+        raise UsageError(f"`{source}` has an empty list of replicas for {partition}")
+    refuse_twice(replicas, f"`{source}` names a broker twice for {partition}")
+    return partition, tuple(replicas)
+
+
+def _check_log_dirs(
+    log_dirs: object, replicas: Sequence[object], partition: TopicPartition, source: str
+) -> None:
+    """Refuse lists of another length, and directories by name: brokers choose them."""
+    if log_dirs is None:
+        return
+    if not isinstance(log_dirs, list) or len(log_dirs) != len(replicas):
+        raise UsageError(f"`{source}` has not as many log directories as replicas for {partition}")
+    for log_dir in log_dirs:
+        if log_dir != ANY_LOG_DIR:
+            raise UsageError(
+                f"`{source}` names a log directory for {partition}: {log_dir}",
+                hint=f'brokers choose the directory: "{ANY_LOG_DIR}"',
+            )
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether a value is an id or an index; True is an int, but no number."""
+    return type(value) is int and 0 <= value < 2**31
