@@ -139,8 +139,10 @@ class ClassicGroup:
             self._count(member, -1)
             if member.awaiting_join is not None:
                 self.awaiting_joins -= 1
-            if member.group_instance_id is not None:
-                del self.static_members[member.group_instance_id]
+            instance_id = member.group_instance_id
+            # Damaged records may have brought two members of one instance id.
+            if instance_id is not None and self.static_members.get(instance_id) == member_id:
+                del self.static_members[instance_id]
             if self.leader_id == member_id:
                 self.leader_id = next(iter(self.members), None)
         return member

@@ -59,7 +59,9 @@ def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
         assigned_generation=value.generation,
     )
     for each in value.members:
-        group.add(_member_from_record(each, value.protocol or ""))
+        # No coordinator writes an id twice: of what is damaged the first one counts.
+        if each.member_id not in group.members and each.group_instance_id not in group.static_members:
+            group.add(_member_from_record(each, value.protocol or ""))
     if value.leader in group.members:
         group.leader_id = value.leader
     group.update_subscribed()
