@@ -14,20 +14,20 @@ from kcli.broker.coordinator.classic_group import ClassicGroup
 from kcli.broker.coordinator.classic_groups import ClassicGroups, describe_group
 from kcli.broker.coordinator.classic_leave import heartbeat, leave_group
 from kcli.broker.coordinator.classic_members import ClassicMembers
-from kcli.broker.coordinator.classic_rebalance import dissolve
 from kcli.broker.coordinator.classic_states import ClassicGroupState
 from kcli.broker.coordinator.classic_sync import sync_group
 from kcli.broker.coordinator.consumer_group import ConsumerGroup
 from kcli.broker.coordinator.consumer_groups import ConsumerGroups
-from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Reply
+from kcli.broker.coordinator.deleted_topics import DELETED_TOPICS_KEY, DeletedTopics
+from kcli.broker.coordinator.effects import Append, Effect, Reply
+from kcli.broker.coordinator.group_deletions import GroupDeletions
 from kcli.broker.coordinator.group_keeper import GroupKeeper
 from kcli.broker.coordinator.group_offsets import GroupOffsets, commit_refused
 from kcli.broker.coordinator.join_attempt import JoinAttempt
 from kcli.broker.coordinator.member_timers import Wait
-from kcli.broker.coordinator.offset_sweep import SWEEP_KEY, OffsetSweep, in_batches
+from kcli.broker.coordinator.offset_sweep import SWEEP_KEY, OffsetSweep
 from kcli.protocol.coordinator_records import GroupMetadataKey, OffsetCommitKey
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.messages.delete_groups import DeletableGroupResult
 from kcli.protocol.messages.describe_groups import DescribedGroup
 from kcli.protocol.messages.heartbeat import HeartbeatResponse
 from kcli.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse
@@ -69,6 +69,8 @@ class GroupCoordinator:
         self._classic = ClassicGroups(self.groups, config)
         self._offsets = GroupOffsets(self.groups, config)
         self._sweep = OffsetSweep(self.groups, self._offsets)
+        self._deleted_topics = DeletedTopics(self._offsets.store)
+        self._deletions = GroupDeletions(self.groups, self._offsets.store)
         keeper = self._keeper = GroupKeeper(self.groups, config, image=image, new_id=new_id)
         self._consumer = ConsumerGroups(keeper)
         self._classic_members = ClassicMembers(keeper)
@@ -209,34 +211,7 @@ class GroupCoordinator:
 
     def delete_groups(self, now: Now, token: Token, group_ids: Sequence[str]) -> list[Effect]:
         """Delete groups without members, and their offsets; the answer is a list of results."""
-        results: list[DeletableGroupResult] = []
-        records: list[CoordinatorRecord] = []
-        deleted: list[Group] = []
-        for group_id in dict.fromkeys(group_ids):
-            group = self.groups.get(group_id)
-            error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_delete()
-            if group is not None and not error:
-                records += [*self._offsets.store.tombstones(group_id), *group.tombstones()]
-                deleted.append(group)
-            results.append(DeletableGroupResult(group_id=group_id, error_code=error))
-        if not records:
-            return [Reply(token, results)]
-
-        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
-            for result in results:
-                if error is not None and not result.error_code:
-                    result.error_code = error.code
-            return [*self._dissolve(now, deleted), Reply(token, results)]
-
-        return [Append(tuple(records), stored)]
-
-    def _dissolve(self, now: Now, deleted: list[Group]) -> list[Effect]:
-        """Forget the timers of groups that the log has deleted: of ids that were given out and never used."""
-        effects: list[Effect] = []
-        for group in deleted:
-            if isinstance(group, ClassicGroup) and self.groups.get(group.group_id) is not group:
-                effects += dissolve(now, group, ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        return effects
+        return self._deletions.begin(now, token, group_ids)
 
     # --- life --------------------------------------------------------------------------------------
 
@@ -258,14 +233,21 @@ class GroupCoordinator:
 
     def unloaded(self, now: Now) -> list[Effect]:
         """Stop: answer whoever waits, and leave the log alone for the next leader."""
-        return self._classic.unloaded(now) + self._consumer.unloaded() + self._sweep.stop()
+        effects = self._sweep.stop() + self._deleted_topics.stop() + self._deletions.stop()
+        return self._classic.unloaded(now) + self._consumer.unloaded() + effects
 
     def expire(self, now: Now, key: Hashable) -> list[Effect]:
         """Do what a timer is for."""
         if key == SWEEP_KEY:
             return self._sweep.go_on(now)
-        if isinstance(key, tuple) and isinstance(key[0], Wait):
-            return self._consumer.expire(now, key)
+        if key == DELETED_TOPICS_KEY:
+            return self._deleted_topics.go_on()
+        match key:
+            case (Wait(), *_):
+                assert isinstance(key, tuple)
+                return self._consumer.expire(now, key)
+            case ("deletion", int() as number):
+                return self._deletions.go_on(("deletion", number))
         return self._classic.expire(now, key)
 
     def expire_offsets(self, now: Now) -> list[Effect]:
@@ -275,10 +257,7 @@ class GroupCoordinator:
     def image_changed(self, now: Now, delta: MetadataDelta) -> list[Effect]:
         """Forget the offsets of topics that were deleted, and let consumer groups see to their topics."""
         self._consumer.image_changed(delta)
-        records: list[CoordinatorRecord] = []
-        for topic in delta.deleted_topics:
-            records += self._offsets.store.tombstones_of_topic(topic.name, topic.topic_id)
-        return in_batches(records)
+        return self._deleted_topics.begin(delta.deleted_topics)
 
 
 def _unknown_member(identity: MemberIdentity) -> MemberResponse:

@@ -155,9 +155,14 @@ class GroupOffsets:
 
         return [Append(tuple(records), stored)]
 
-    def expired(self, group: Group, wall_ms: int) -> list[CoordinatorRecord]:
-        """Return what deletes the offsets of a group that nobody needs, and the group if it has no others."""
-        records = self.store.expired(group, wall_ms, self._config.offsets_retention_ms)
+    def expired(self, group: Group, wall_ms: int, *, most: int) -> list[CoordinatorRecord]:
+        """Return what deletes the offsets of a group that nobody needs, and the group if it has no others.
+
+        If that is `most` offsets there may be more.
+        """
+        records = self.store.expired(group, wall_ms, self._config.offsets_retention_ms, most=most)
+        if len(records) == most:
+            return records
         kept = sum(map(len, self.store.of_group(group.group_id).values())) - len(records)
         return records if kept or not group.may_go else [*records, *group.tombstones()]
 

@@ -9,6 +9,7 @@ Nothing here changes but in `replay`: everything else returns the records that w
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.group_records import offset_tombstone
@@ -74,28 +75,31 @@ class OffsetStore:
             for partition in partitions
         ]
 
-    def tombstones_of_topic(self, name: str, topic_id: bytes) -> list[CoordinatorRecord]:
-        """Return what deletes every group's offsets of a topic that is gone.
+    def tombstones_of_topic(
+        self, group_id: str, name: str, topic_id: bytes, *, most: int
+    ) -> list[CoordinatorRecord]:
+        """Return what deletes a group's offsets of a topic that is gone, `most` of them.
 
         Offsets that were committed by the id of another topic, which has the name now, stay.
         """
-        return [
+        found = (
             offset_tombstone(group_id, name, partition)
-            for group_id, topics in self._groups.items()
-            for partition, offset in topics.get(name, {}).items()
+            for partition, offset in self.of_group(group_id).get(name, {}).items()
             if offset.topic_id in {ZERO_UUID, topic_id}
-        ]
+        )
+        return list(islice(found, most))
 
-    def expired(self, group: Group, wall_ms: int, retention_ms: int) -> list[CoordinatorRecord]:
-        """Return what deletes the offsets of a group that nobody needs any more."""
+    def expired(self, group: Group, wall_ms: int, retention_ms: int, *, most: int) -> list[CoordinatorRecord]:
+        """Return what deletes the offsets of a group that nobody needs any more, `most` of them."""
         start = group.retention_start()
         if start is None:
             return []
-        return [
+        found = (
             offset_tombstone(group.group_id, topic, partition)
             for topic, partitions in self.of_group(group.group_id).items()
             if not group.is_subscribed_to(topic)
             for partition, offset in partitions.items()
             if wall_ms
             >= (start(offset) + retention_ms if offset.expire_timestamp == -1 else offset.expire_timestamp)
-        ]
+        )
+        return list(islice(found, most))

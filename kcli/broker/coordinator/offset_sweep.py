@@ -1,8 +1,8 @@
 """OffsetSweep: a look at all groups of a shard for offsets that nobody needs any more, in steps.
 
-A step deals with some groups and leaves the rest to a timer, so that a shard with very many of them keeps
-nobody waiting. Each group is judged, and its tombstones are written, in one step: a commit that comes between
-two steps is never deleted by what was decided before it.
+A step deals with some groups and leaves the rest to a timer, so that a shard with very many of them, or with
+very many offsets in one, keeps nobody waiting. What a step judges it deletes: a commit that comes between two
+steps is never deleted by what was decided before it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from kcli.broker.coordinator.group_offsets import GroupOffsets
 
 GROUPS_PER_STEP = 5000
-MAX_TOMBSTONES = 1000
-"""How many offsets are deleted by one append when nobody asked for it: batches have a limit."""
+TOMBSTONES_PER_STEP = 1000
+"""As many as one batch holds in any case: batches have a limit."""
 
 SWEEP_KEY = ("sweep",)
 """The key of the timer for the next step."""
@@ -31,11 +31,14 @@ class OffsetSweep:
         self._groups = groups
         self._offsets = offsets
         self._unswept: list[str] = []
+        self._first: CoordinatorRecord | None = None
+        """The first of what the last step deleted."""
 
     def begin(self, now: Now) -> list[Effect]:
         """Begin with all groups, also if an earlier sweep is not at its end."""
         self._offsets.adopt_orphans()
         self._unswept = list(reversed(self._groups))
+        self._first = None
         return self.go_on(now)
 
     def go_on(self, now: Now) -> list[Effect]:
@@ -43,23 +46,21 @@ class OffsetSweep:
         unswept = self._unswept
         records: list[CoordinatorRecord] = []
         for _ in range(min(len(unswept), GROUPS_PER_STEP)):
-            group = self._groups.get(unswept.pop())
+            group = self._groups.get(unswept[-1])
             if group is not None:
-                records += self._offsets.expired(group, now.wall_ms)
-            if len(records) >= MAX_TOMBSTONES:
-                break
-        effects = in_batches(records)
+                most = TOMBSTONES_PER_STEP - len(records)
+                found = self._offsets.expired(group, now.wall_ms, most=most)
+                if found and found[0] == self._first:
+                    found = []  # the last step could not be written: the next sweep tries again
+                records += found
+                if len(records) >= TOMBSTONES_PER_STEP:
+                    break  # the group may have more
+            unswept.pop()
+        self._first = records[0] if records else None
+        effects: list[Effect] = [Append(tuple(records))] if records else []
         return [*effects, Schedule(SWEEP_KEY, 1)] if unswept else effects
 
     def stop(self) -> list[Effect]:
         """Leave the rest to the next leader."""
         unswept, self._unswept = self._unswept, []
         return [Cancel(SWEEP_KEY)] if unswept else []
-
-
-def in_batches(records: list[CoordinatorRecord]) -> list[Effect]:
-    """Return what writes records that nobody waits for."""
-    return [
-        Append(tuple(records[start : start + MAX_TOMBSTONES]))
-        for start in range(0, len(records), MAX_TOMBSTONES)
-    ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kcli.protocol.coordinator_records import (
@@ -110,6 +112,47 @@ def test_a_deletion_that_is_not_confirmed_says_so(world: VirtualCoordinator, wri
     assert ("g" in world.shard.groups) is not written
 
 
+def test_many_groups_with_many_offsets_are_deleted_in_steps(world: VirtualCoordinator) -> None:
+    names = [f"group-{number}" for number in range(7)]
+    for name in names:
+        world.commit({("t", partition): 1 for partition in range(450)}, group=name)
+    world.commit({("t", partition): 1 for partition in range(2_500)}, group="large")
+    call = world.delete("large", *names, "nothing")
+    # A group goes as a whole; batches have a limit.
+    assert set(world.shard.groups) == set(names)
+    assert call.is_parked
+    # Whoever joins before its turn keeps a group.
+    member_id = world.join(version=3, group=names[-1]).response.member_id
+    world.advance(10)
+    assert [(each.group_id, each.error_code) for each in call.response] == [
+        ("large", 0),
+        *((name, 0) for name in names[:-1]),
+        (names[-1], ErrorCode.NON_EMPTY_GROUP),
+        ("nothing", ErrorCode.GROUP_ID_NOT_FOUND),
+    ]
+    assert set(world.shard.groups) == {names[-1]}
+    assert set(world.group(names[-1]).members) == {member_id}
+    assert world.offsets("large") == {}
+    assert len(world.offsets(names[-1])) == 450
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_deletions_that_a_shard_leaves_unfinished_are_answered(
+    world: VirtualCoordinator, written: bool
+) -> None:
+    for name in "abc":
+        world.commit({("t", partition): 1 for partition in range(1_200)}, group=name)
+    world.holds_commits = not written
+    call = world.delete("a", "b", "c")
+    world.unload()
+    assert [each.error_code for each in call.response] == [
+        ErrorCode.NONE if written else ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NOT_COORDINATOR,
+    ]
+    assert not world.timers
+
+
 def test_an_id_given_out_by_a_deleted_group_is_forgotten(world: VirtualCoordinator) -> None:
     given = world.join(version=9).response.member_id
     assert world.delete("g").response[0].error_code == 0
@@ -179,6 +222,31 @@ def test_a_loaded_leader_that_is_no_member_is_replaced(world: VirtualCoordinator
     value.leader = "m1"
     load(world, (KEY, value))
     assert world.group().leader_id == "m2"
+
+
+def test_of_ids_that_a_damaged_record_has_twice_the_first_counts(world: VirtualCoordinator) -> None:
+    value = group_value(5, "m1", "m2", "m1", "m3")
+    for member, instance in zip(value.members, ("i", "i", None, None), strict=True):
+        member.group_instance_id = instance
+    load(world, (KEY, value))
+    assert list(world.group().members) == ["m1", "m3"]
+    assert world.group().static_members == {"i": "m1"}
+    world.leave(("", "i"))
+    assert world.join("m3").response.generation_id == 6
+    world.advance(10 * SESSION_MS)
+    assert world.state() == "Empty"
+
+
+def test_members_of_one_instance_id_can_both_be_removed(world: VirtualCoordinator) -> None:
+    """Damaged records of a group of the consumer protocol may bring them into one that has become classic."""
+    value = group_value(5, "m1", "m2")
+    value.members[0].group_instance_id = "i"
+    load(world, (KEY, value))
+    group = world.group()
+    group.add(replace(group.members["m1"], member_id="m4"))
+    for member_id in ("m1", "m4", "m2"):
+        assert group.remove(member_id).member_id == member_id
+    assert (group.static_members, group.members) == ({}, {})
 
 
 def test_a_loaded_group_without_members_is_empty(world: VirtualCoordinator) -> None:

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from kcli.broker.coordinator import offset_sweep
+from kcli.broker.coordinator.deleted_topics import DELETED_TOPICS_KEY, TOMBSTONES_PER_STEP
+from kcli.broker.coordinator.effects import Append, Cancel
 from kcli.broker.metadata_image import MetadataDelta, TopicImage
 from kcli.protocol.coordinator_records import decode_record
 from kcli.protocol.error_codes import ErrorCode
@@ -236,6 +238,48 @@ def test_the_offsets_of_a_deleted_topic_go(world: VirtualCoordinator) -> None:
     assert (world.offsets(), world.offsets("h")) == ({("u", 0): 2}, {})
 
 
+def test_many_offsets_of_deleted_topics_go_in_steps(world: VirtualCoordinator) -> None:
+    for name in "gh":
+        world.commit({("t", partition): 1 for partition in range(450)}, group=name)
+        world.commit({("u", 0): 1, ("v", 0): 1}, group=name)
+    deleted = tuple(TopicImage(name, OLD_ID, ()) for name in "tu")
+    effects = world.shard.image_changed(world.now, MetadataDelta(deleted_topics=deleted))
+    world.perform(effects)
+    (append,) = (effect for effect in effects if isinstance(effect, Append))
+    assert len(append.records) == TOMBSTONES_PER_STEP
+    assert len(world.offsets("g")) + len(world.offsets("h")) == 904 - TOMBSTONES_PER_STEP
+    # Another topic goes meanwhile, and one comes with the name of the first.
+    world.perform(
+        world.shard.image_changed(world.now, MetadataDelta(deleted_topics=(TopicImage("v", OLD_ID, ()),)))
+    )
+    commit_with_id(world, NEW_ID, 5)
+    world.advance(20)
+    assert (world.offsets(), world.offsets("h")) == ({("t", 0): 5}, {})
+    assert not world.timers
+    world.restart()
+    assert (world.offsets(), world.offsets("h")) == ({("t", 0): 5}, {})
+
+
+def test_offsets_of_a_deleted_topic_that_cannot_be_deleted_are_left_to_expire(
+    world: VirtualCoordinator,
+) -> None:
+    world.commit({("t", partition): 1 for partition in range(450)})
+    world.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    delta = MetadataDelta(deleted_topics=(TopicImage("t", OLD_ID, ()),))
+    world.perform(world.shard.image_changed(world.now, delta))
+    world.advance(100)
+    assert not world.timers
+    assert len(world.offsets()) == 450
+
+
+def test_a_shard_that_goes_leaves_the_offsets_of_deleted_topics(world: VirtualCoordinator) -> None:
+    world.commit({("t", partition): 1 for partition in range(450)})
+    delta = MetadataDelta(deleted_topics=(TopicImage("t", OLD_ID, ()),))
+    world.perform(world.shard.image_changed(world.now, delta))
+    effects = world.shard.unloaded(world.now)
+    assert Cancel(DELETED_TOPICS_KEY) in effects
+
+
 def test_the_offsets_of_a_new_topic_with_the_deleted_ones_name_stay(world: VirtualCoordinator) -> None:
     commit_with_id(world, NEW_ID, 5)
     delta = MetadataDelta(deleted_topics=(TopicImage("t", OLD_ID, ()),))
@@ -363,8 +407,29 @@ def test_an_expiry_that_cannot_be_written_is_tried_again(world: VirtualCoordinat
 def test_many_offsets_expire_in_several_batches(world: VirtualCoordinator) -> None:
     world.commit({("t", partition): 1 for partition in range(2_500)})
     world.advance(WEEK_MS)
-    assert len(world.shard.expire_offsets(world.now)) == 3
     expire(world)
+    assert len(world.offsets()) == 1_500
+    # What is committed between two steps is judged anew.
+    world.commit({("t", 2_400): 5})
+    world.advance(10)
+    assert world.offsets() == {("t", 2_400): 5}
+    world.advance(WEEK_MS)
+    expire(world)
+    assert not world.shard.groups
+    assert not world.timers
+
+
+def test_an_expiry_of_many_offsets_that_cannot_be_written_ends(world: VirtualCoordinator) -> None:
+    world.commit({("t", partition): 1 for partition in range(2_500)})
+    world.commit({("t", 0): 1}, group="h")
+    world.advance(WEEK_MS)
+    world.append_error = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    expire(world)
+    world.advance(100)
+    assert not world.timers
+    world.append_error = None
+    expire(world)
+    world.advance(100)
     assert not world.shard.groups
 
 
