@@ -26,7 +26,10 @@ _log = logging.getLogger(__name__)
 
 
 async def load(host: ShardHost[Any], *, decode: Decode, page_bytes: int) -> bool:
-    """Replay all of the log; return whether the shard may begin, which one that is closed by now may not."""
+    """Replay all of the log; return whether the shard may begin, which one that is closed by now may not.
+
+    Raises `KafkaError` or `OSError` where the log cannot be read.
+    """
     log = host.partition.log
     name = str(log.topic_partition)
     replay = LogReplay(
@@ -35,15 +38,10 @@ async def load(host: ShardHost[Any], *, decode: Decode, page_bytes: int) -> bool
     replay.next_offset = log.log_start_offset
     started = trio.current_time()
     while replay.next_offset < log.log_end_offset:
-        try:
-            for _ in _page(log, replay, page_bytes):
-                await trio.lowlevel.checkpoint()
-                if host.is_closed:
-                    return False
-        except (KafkaError, OSError) as error:
-            # Its directory has failed, and with it the partition: the shard will be closed.
-            _log.error("cannot read %s: %s", name, error)
-            return False
+        for _ in _page(log, replay, page_bytes):
+            await trio.lowlevel.checkpoint()
+            if host.is_closed:
+                return False
         await trio.lowlevel.checkpoint()
         if host.is_closed:
             return False

@@ -39,6 +39,9 @@ if TYPE_CHECKING:
 
 S = TypeVar("S", bound=Shard)
 
+LOAD_RETRY_SECONDS, MOST_LOAD_RETRY_SECONDS = 1, 30
+"""How soon a log that could not be read is read again; each time twice as late."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -281,8 +284,21 @@ class CoordinatorRuntime(Generic[S]):
         self._purgatory.touch(partition.key)
 
     async def _load(self, host: ShardHost[S]) -> None:
-        if await load(host, decode=self._decode, page_bytes=self._settings.load_buffer_bytes):
-            self._begin(host)
+        """Load a shard. Where its log cannot be read, begin again until it can, or until it is closed."""
+        delay = LOAD_RETRY_SECONDS
+        while not host.is_closed:
+            try:
+                if await load(host, decode=self._decode, page_bytes=self._settings.load_buffer_bytes):
+                    self._begin(host)
+                return
+            except (KafkaError, OSError) as error:
+                # If its directory has failed the shard will be closed. What else it was may pass: records
+                # that were deleted while they were read.
+                topic, index = host.partition.key
+                _log.error("cannot read %s-%d, trying again in %d s: %s", topic, index, delay, error)
+            await trio.sleep(delay)
+            delay = min(2 * delay, MOST_LOAD_RETRY_SECONDS)
+            host.shard = self._new_shard()
 
     def stop(self) -> None:
         """Refuse what comes from now on, and answer what is parked."""

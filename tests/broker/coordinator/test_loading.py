@@ -267,6 +267,64 @@ async def test_compressed_batches_are_read(codec: Codec, autojump_clock: Clock, 
         assert len((await reload(node)).numbers) == 51
 
 
+@pytest.mark.parametrize("error", [KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE), OSError("odd")])
+async def test_a_log_that_could_not_be_read_is_read_again(
+    error: Exception,
+    autojump_clock: Clock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Its directory is sound, so nobody closes the shard: it must not be loading for ever."""
+    async with notebook_node(tmp_path, CoordinatorSettings(load_buffer_bytes=1000)) as node:
+        node.create()
+        fill(node, 100)
+        expected = node.runtime.shard(0).numbers
+        log, fails_at = node.partition.log, [1, 3]
+        read, calls = log.read, []
+
+        def failing(*arguments: Any, **options: Any) -> Any:
+            calls.append(arguments)
+            if len(calls) in fails_at:
+                raise error
+            return read(*arguments, **options)
+
+        monkeypatch.setattr(type(log), "read", lambda self, *given, **options: failing(*given, **options))
+        controller = node.node.controller
+        controller.fence_broker(node_id=node.node.node_id, epoch=node.node.epoch)
+        controller.unfence_broker(node_id=node.node.node_id, epoch=node.node.epoch)
+        await trio.sleep(2.5)
+        assert is_loading(node)
+        await trio.sleep(1)
+        assert node.runtime.shard(0).numbers == expected
+        lines = [each.getMessage() for each in caplog.records if "cannot read" in each.getMessage()]
+        assert [line.partition(": ")[0] for line in lines] == [
+            f"cannot read __notebook-0, trying again in {seconds} s" for seconds in (1, 2)
+        ]
+
+
+async def test_a_log_that_cannot_be_read_is_let_go_with_its_leadership(
+    autojump_clock: Clock, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with notebook_node(tmp_path) as node:
+        node.create()
+        fill(node, 10)
+        controller = node.node.controller
+        controller.fence_broker(node_id=node.node.node_id, epoch=node.node.epoch)
+
+        def fail(*_: Any, **__: Any) -> Any:
+            raise OSError("odd")
+
+        monkeypatch.setattr(type(node.partition.log), "read", fail)
+        controller.unfence_broker(node_id=node.node.node_id, epoch=node.node.epoch)
+        await trio.sleep(10)
+        assert is_loading(node)
+        controller.fence_broker(node_id=node.node.node_id, epoch=node.node.epoch)
+        count = len(caplog.records)
+        await trio.sleep(100)
+        assert len(caplog.records) == count
+
+
 async def test_others_run_while_a_long_log_is_read(autojump_clock: Clock, tmp_path: Path) -> None:
     async with notebook_node(tmp_path) as node:
         node.create()
