@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.handlers.groups import GROUP_OPERATIONS, client_info
+from kcli.broker.handlers.described_groups import describe_each
+from kcli.broker.handlers.groups import client_info
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse, DescribedGroup
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
+    from kcli.broker.coordinator.effects import Now
+    from kcli.broker.coordinator.group_coordinator import GroupCoordinator
     from kcli.broker.coordinator.waiting import Answer
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
@@ -43,23 +46,20 @@ def consumer_group_describe(
     request: ConsumerGroupDescribeRequest, context: RequestContext
 ) -> ConsumerGroupDescribeResponse:
     """Answer with epochs, assignor and members of each group."""
-    groups = [_described(group_id, context) for group_id in request.group_ids]
-    if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
+    groups = describe_each(
+        context,
+        request.group_ids,
+        describe=_describe,
+        refused=_not_described,
+        with_operations=request.include_authorized_operations,
+    )
     return ConsumerGroupDescribeResponse(groups=groups)
 
 
-def _described(group_id: str, context: RequestContext) -> DescribedGroup:
-    runtime = context.broker.groups
-    try:
-        if not group_id:
-            raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-        shard = runtime.shard(runtime.partition_for(group_id))
-        (group,) = shard.consumer_group_describe(runtime.now(), [group_id])
-    except KafkaError as error:
-        return _not_described(group_id, error)
+def _describe(shard: GroupCoordinator, now: Now, group_id: str) -> DescribedGroup:
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    (group,) = shard.consumer_group_describe(now, [group_id])
     return group
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.coordinator.client_info import ClientInfo
 from kcli.broker.coordinator.waiting import Answer
+from kcli.broker.handlers.described_groups import describe_each
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from kcli.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.leave_group import LeaveGroupRequest
     from kcli.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
     from kcli.protocol.messages.sync_group import SyncGroupRequest
-
-GROUP_OPERATIONS = 0b1101_0100_1000
-"""Every operation on a group, as a bit field: nobody is refused anything without an authorizer."""
 
 
 def client_info(context: RequestContext) -> ClientInfo:
@@ -147,22 +145,14 @@ def failed_list_groups(request: ListGroupsRequest, error: KafkaError) -> ListGro
 
 def describe_groups(request: DescribeGroupsRequest, context: RequestContext) -> DescribeGroupsResponse:
     """Answer with state, protocol and members of each group."""
-    groups = [_described(group_id, context) for group_id in request.groups]
-    if request.include_authorized_operations:
-        for group in groups:
-            if group.error_code == ErrorCode.NONE:
-                group.authorized_operations = GROUP_OPERATIONS
+    groups = describe_each(
+        context,
+        request.groups,
+        describe=lambda shard, now, name: shard.describe_groups(now, [name], context.api_version)[0],
+        refused=_not_described,
+        with_operations=request.include_authorized_operations,
+    )
     return DescribeGroupsResponse(groups=groups)
-
-
-def _described(group_id: str, context: RequestContext) -> DescribedGroup:
-    runtime = context.broker.groups
-    try:
-        shard = runtime.shard(runtime.partition_for(group_id))
-        (group,) = shard.describe_groups(runtime.now(), [group_id], context.api_version)
-    except KafkaError as error:
-        return _not_described(group_id, error)
-    return group
 
 
 def failed_describe_groups(request: DescribeGroupsRequest, error: KafkaError) -> DescribeGroupsResponse:
