@@ -5,14 +5,19 @@ Partitions are (topic, index) tuples, so that every room's own named tuples will
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
 Partition = tuple[str, int]
 Assignment = dict[str, list[Partition]]
+Racks = Mapping[Partition, frozenset[str]]
+"""The racks in which each partition has replicas."""
+
+NO_RACKS: Racks = {}
 
 NO_GENERATION = -1
 """The generation of a member that has not joined, or that did not say."""
@@ -31,6 +36,7 @@ class Subscription:
     generation: int = NO_GENERATION
     instance_id: str | None = None
     user_data: bytes | None = None
+    rack_id: str | None = None
 
 
 def java_order(text: str) -> bytes:

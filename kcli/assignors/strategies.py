@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kcli.assignors import cooperative_sticky, range, roundrobin, sticky
+from kcli.assignors.members import NO_RACKS
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from kcli.assignors.members import Assignment, Partition, Subscription
+    from kcli.assignors.members import Assignment, Partition, Racks, Subscription
 
 JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 
@@ -18,6 +19,25 @@ JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 def no_user_data(assigned: Iterable[Partition] | None, generation: int) -> bytes | None:
     """Say nothing of a member's last assignment."""
     return None
+
+
+class Assign(Protocol):
+    """Says who gets what of topics with so many partitions, as far as the assignor minds it by rack."""
+
+    def __call__(
+        self, counts: Mapping[str, int], members: Mapping[str, Subscription], racks: Racks = NO_RACKS
+    ) -> Assignment: ...
+
+
+def wherever(assign: Callable[[Mapping[str, int], Mapping[str, Subscription]], Assignment]) -> Assign:
+    """Return an assignor that does not mind racks."""
+
+    def assign_wherever(
+        counts: Mapping[str, int], members: Mapping[str, Subscription], racks: Racks = NO_RACKS
+    ) -> Assignment:
+        return assign(counts, members)
+
+    return assign_wherever
 
 
 class Strategy(NamedTuple):
@@ -28,19 +48,19 @@ class Strategy(NamedTuple):
 
     name: str
     java_name: str
-    assign: Callable[[Mapping[str, int], Mapping[str, Subscription]], Assignment]
+    assign: Assign
     user_data: Callable[[Iterable[Partition] | None, int], bytes | None] = no_user_data
     is_cooperative: bool = False
 
 
 STRATEGIES = (
     Strategy("range", "RangeAssignor", range.assign),
-    Strategy("roundrobin", "RoundRobinAssignor", roundrobin.assign),
-    Strategy("sticky", "StickyAssignor", sticky.assign, sticky.user_data),
+    Strategy("roundrobin", "RoundRobinAssignor", wherever(roundrobin.assign)),
+    Strategy("sticky", "StickyAssignor", wherever(sticky.assign), sticky.user_data),
     Strategy(
         "cooperative-sticky",
         "CooperativeStickyAssignor",
-        cooperative_sticky.assign,
+        wherever(cooperative_sticky.assign),
         cooperative_sticky.user_data,
         is_cooperative=True,
     ),

@@ -1,7 +1,8 @@
 """What members tell the leader of their group, and what the leader makes of it.
 
 Pure: from subscriptions to assignments, both as the bytes that JoinGroup and SyncGroup carry. A subscription
-is written in version 1, in version 3 where the group is cooperative; an assignment in version 0.
+is written in version 1, in version 3 where the group is cooperative or the member has a rack; an assignment
+in version 0.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kcli.assignors.strategies import Strategy
+    from kcli.client.metadata import ClusterMetadata
     from kcli.protocol.messages.join_group import JoinGroupResponseMember
     from kcli.protocol.schema import Buffer
 
@@ -66,7 +68,9 @@ def subscription_bytes(
         generation_id=generation_id,
         rack_id=rack or None,
     )
-    return encode_subscription(subscription, COOPERATIVE_VERSION if is_cooperative else EAGER_VERSION)
+    # Earlier versions cannot say where the member is.
+    needs_newest = is_cooperative or bool(rack)
+    return encode_subscription(subscription, COOPERATIVE_VERSION if needs_newest else EAGER_VERSION)
 
 
 def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, assignors.Subscription]:
@@ -85,12 +89,30 @@ def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, assign
             generation=told.generation_id,
             instance_id=member.group_instance_id,
             user_data=told.user_data,
+            rack_id=told.rack_id or None,
         )
     return read
 
 
+def racks_of(cluster: ClusterMetadata, topics: Iterable[str]) -> assignors.Racks:
+    """Return in which racks each partition of some topics has replicas, alive or not."""
+    return {
+        (name, index): frozenset(
+            rack
+            for node_id in partition.replicas
+            if (node := cluster.nodes.get(node_id)) is not None and (rack := node.rack)
+        )
+        for name in topics
+        if (topic := cluster.topics.get(name)) is not None
+        for index, partition in topic.partitions.items()
+    }
+
+
 def assign(
-    strategy: Strategy, counts: Mapping[str, int], members: Mapping[str, assignors.Subscription]
+    strategy: Strategy,
+    counts: Mapping[str, int],
+    members: Mapping[str, assignors.Subscription],
+    racks: assignors.Racks = assignors.NO_RACKS,
 ) -> list[SyncGroupRequestAssignment]:
     """Return the assignment of every member, of those too that get nothing: Java members insist on bytes."""
     return [
@@ -101,7 +123,7 @@ def assign(
                 ASSIGNMENT_VERSION,
             ),
         )
-        for member_id, partitions in strategy.assign(counts, members).items()
+        for member_id, partitions in strategy.assign(counts, members, racks).items()
     ]
 
 

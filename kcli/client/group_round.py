@@ -15,7 +15,13 @@ import trio
 from kcli.client.backoff import Backoff
 from kcli.client.connection import Disconnected
 from kcli.client.coordinator_link import is_passing
-from kcli.client.group_assignment import assign, read_assignment, read_members, subscription_bytes
+from kcli.client.group_assignment import (
+    assign,
+    racks_of,
+    read_assignment,
+    read_members,
+    subscription_bytes,
+)
 from kcli.client.membership import Generation, Verdict
 from kcli.client.topic_subscription import partition_counts
 from kcli.errors import KcliError
@@ -162,12 +168,13 @@ class GroupRound:
         topics = sorted({topic for member in members.values() for topic in member.topics})
         for topic in topics:
             self._client.want_topic(topic, pinned=True)
-        counts = partition_counts(await self._client.metadata(topics), topics)
+        cluster = await self._client.metadata(topics)
+        counts = partition_counts(cluster, topics)
         self._topics.watched = counts
         if response.skip_assignment:
             return []
         strategy = next(each for each in self._config.strategies if each.name == response.protocol_name)
-        return assign(strategy, counts, members)
+        return assign(strategy, counts, members, racks_of(cluster, topics))
 
     async def _sync(self, connection: Connection, assignments: list[SyncGroupRequestAssignment]) -> Verdict:
         sent = self.generation

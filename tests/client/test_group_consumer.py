@@ -20,6 +20,7 @@ from kcli.client.rebalance_listener import RebalanceListener
 from kcli.client.subscription import NotAssigned
 from kcli.client.topic_subscription import SubscriptionConflict
 from kcli.errors import KcliError
+from kcli.protocol.consumer_protocol import decode_subscription
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import FetchRequest
 from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -147,6 +148,20 @@ async def test_partitions_are_shared_and_handed_over(autojump_clock: trio.testin
         assert first.events == ["+0,1,2,3", "-0,1,2,3", "+0,1", "-0,1"]
         assert second.events == ["+2,3", "-2,3"]
         assert committed(group) == dict.fromkeys(range(4), 15)
+
+
+@pytest.mark.parametrize(("rack", "version"), [("", 1), ("a", 3)])
+async def test_a_member_tells_its_rack_if_it_has_one(
+    rack: str, version: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    config = ConsumerConfig(group_id="g", client_rack=rack)
+    async with grouped() as (brokers, client, _), Consumer(client, config) as consumer:
+        consumer.subscribe(["orders"])
+        await read(consumer, 1)
+        assert consumer.assignment == set(ORDERS)
+        for protocol in brokers.received(JoinGroupRequest)[-1].protocols:
+            assert int.from_bytes(bytes(protocol.metadata)[:2], "big") == version
+            assert decode_subscription(protocol.metadata).rack_id == (rack or None)
 
 
 async def test_a_cooperative_member_keeps_what_does_not_move(autojump_clock: trio.testing.MockClock) -> None:
