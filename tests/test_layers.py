@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "kcli").rglob("*.py"))
 
-PURE = ("kcli.errors", "kcli.properties", "kcli.assignors", "kcli.metrics")
+PURE = ("kcli.errors", "kcli.properties", "kcli.control_socket", "kcli.assignors", "kcli.metrics")
 PURE_BROKER = (
     "kcli.broker.controller",
     "kcli.broker.coordinator",
@@ -42,6 +42,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "kcli.cli": (("kcli.__version__", "kcli.commands"), {"typer"}),
     "kcli.errors": ((), set()),
     "kcli.properties": (("kcli.errors",), set()),
+    "kcli.control_socket": (("kcli.errors",), set()),
     "kcli.assignors": (("kcli.errors", "kcli.assignors"), set()),
     "kcli.metrics": (("kcli.errors",), set()),
     "kcli.protocol": (("kcli.errors", "kcli.protocol"), {"crc32c", "lz4", "snappy", "cramjam"}),

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.broker.cluster import Cluster, ClusterOptions
+from kcli.broker.control_server import ControlServer
 from kcli.broker.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
 
@@ -47,6 +48,7 @@ async def serve(options: ClusterOptions, *, verbose: bool) -> None:
             async with trio.open_nursery() as nursery:
                 await nursery.start(stop_on_signal, cluster)
                 await nursery.start(cluster.run)
+                await nursery.start(ControlServer(cluster, data_dir).run)
                 announce(cluster, pid_file)
                 await cluster.stopped.wait()
                 nursery.cancel_scope.cancel()

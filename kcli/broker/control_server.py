@@ -1,0 +1,121 @@
+"""ControlServer: the socket through which commands act on this process; what is said on it is described in
+`kcli.control_socket`.
+
+`OPERATIONS` lists what there is: a function of the cluster and the arguments, whose result is JSON's.
+Operations of different clients run at the same time; each looks whether what it was asked for still can be.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from kcli.broker.node_operations import NODE_OPERATIONS
+from kcli.control_socket import MAX_LINE_BYTES, SOCKET_NAME, socket_name
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from kcli.broker.cluster import Cluster
+
+    Operation = Callable[["Cluster", Mapping[str, Any]], Awaitable[object]]
+
+_RECEIVE_BYTES = 65536
+_log = logging.getLogger(__name__)
+
+OPERATIONS: Mapping[str, Operation] = {**NODE_OPERATIONS}
+"""What can be asked for, by name."""
+
+
+class ControlServer:
+    """The control socket of one process."""
+
+    def __init__(
+        self, cluster: Cluster, data_dir: Path, *, operations: Mapping[str, Operation] = OPERATIONS
+    ) -> None:
+        self._cluster = cluster
+        self._data_dir = data_dir
+        self._operations = operations
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled, then remove the socket. Where none can be made the process goes on."""
+        path = self._data_dir / SOCKET_NAME
+        try:
+            listening = self._open(path)
+        except OSError as error:
+            _log.warning("`kcli broker node` will not work: cannot make `%s`: %s", path, error.strerror)
+            task_status.started()
+            return
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(trio.serve_listeners, self._serve, [trio.SocketListener(listening)])
+                task_status.started()
+        finally:
+            path.unlink(missing_ok=True)
+
+    def _open(self, path: Path) -> trio.socket.SocketType:
+        """Return a listening socket. What lies there is of a process that was killed: ours has the locks."""
+        path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with socket_name(self._data_dir) as name:
+                listening.bind(name)
+            os.chmod(path, 0o600)
+            listening.listen()
+        except BaseException:
+            listening.close()
+            raise
+        return trio.socket.from_stdlib_socket(listening)
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        """Answer one client until it leaves."""
+        try:
+            received = bytearray()
+            while (line := await _next_line(stream, received)) is not None:
+                answer = await self._answer(line)
+                await stream.send_all(json.dumps(answer).encode() + b"\n")
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            _log.debug("a control connection ended: %s", error)
+
+    async def _answer(self, line: bytes) -> dict[str, Any]:
+        try:
+            request = _parse(line)
+            operation = self._operations.get(request["operation"])
+            if operation is None:
+                raise UsageError(f"there is no operation `{request['operation']}`")
+            return {"result": await operation(self._cluster, request["arguments"])}
+        except KcliError as error:
+            return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
+        except Exception as error:
+            _log.exception("an operation failed")
+            return {"error": f"unexpected {type(error).__name__}: {error}", "hint": None, "exit_code": 1}
+
+
+async def _next_line(stream: trio.SocketStream, received: bytearray) -> bytes | None:
+    """Take the next line out of what was received; None at the end, or where a line is too long."""
+    while (end := received.find(b"\n")) < 0:
+        data = await stream.receive_some(_RECEIVE_BYTES)
+        if not data or len(received) > MAX_LINE_BYTES:
+            return None
+        received += data
+    line = bytes(received[:end])
+    del received[: end + 1]
+    return line
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        request = json.loads(line)
+        operation, arguments = request["operation"], request.get("arguments", {})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsageError("a request is an object with `operation` and `arguments`") from error
+    if not isinstance(operation, str) or not isinstance(arguments, dict):
+        raise UsageError("a request is an object with `operation` and `arguments`")
+    return {"operation": operation, "arguments": arguments}

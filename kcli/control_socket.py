@@ -1,0 +1,101 @@
+"""The control socket: how a command acts on the broker process of a data directory.
+
+`<data-dir>/control.sock` takes one JSON object a line, as
+``{"operation": "node.stop", "arguments": {"node": 2}}``, and answers each with one line:
+``{"result": …}``, or ``{"error": message, "hint": hint, "exit_code": number}``.
+It exists while the process runs; only the user who started that may open it.
+
+The name of a socket has room for a hundred bytes: a longer one is reached through the directory's descriptor.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+SOCKET_NAME = "control.sock"
+MAX_LINE_BYTES = 1 << 20
+
+_MAX_NAME_BYTES = 100
+_CONNECT_SECONDS = 5.0
+_RECEIVE_BYTES = 65536
+
+
+@contextmanager
+def socket_name(data_dir: Path) -> Iterator[str]:
+    """Give the name under which the socket of a directory can be bound or connected to. Raises `OSError`."""
+    path = str(data_dir / SOCKET_NAME)
+    if len(os.fsencode(path)) <= _MAX_NAME_BYTES:
+        yield path
+        return
+    descriptor = os.open(data_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{SOCKET_NAME}"
+    finally:
+        os.close(descriptor)
+
+
+def ask(data_dir: Path, operation: str, *, timeout_seconds: float, **arguments: object) -> Any:  # noqa: ANN401
+    """Have the process of a data directory perform an operation; return its result, which is JSON's.
+
+    Raises `KcliError` if no process listens there, if it refuses, or if it takes longer than this.
+    """
+    request = {"operation": operation, "arguments": arguments}
+    try:
+        with _connect(data_dir) as connection:
+            connection.settimeout(timeout_seconds)
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            line = _receive_line(connection)
+    except TimeoutError as error:
+        raise KcliError(
+            f"the broker has not done it within {timeout_seconds:g} s", hint="it may still do it: ask again"
+        ) from error
+    except OSError as error:
+        raise KcliError(f"the broker in `{data_dir}` went away: {error.strerror}") from error
+    return _result(line, data_dir)
+
+
+def _connect(data_dir: Path) -> socket.socket:
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.settimeout(_CONNECT_SECONDS)
+    try:
+        with socket_name(data_dir) as name:
+            connection.connect(name)
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
+        connection.close()
+        raise KcliError(
+            f"no broker runs in `{data_dir}`", hint="name its directory with `--data-dir`"
+        ) from error
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _receive_line(connection: socket.socket) -> bytes:
+    received = bytearray()
+    while not received.endswith(b"\n"):
+        data = connection.recv(_RECEIVE_BYTES)
+        if not data:
+            break
+        received += data
+    return bytes(received)
+
+
+def _result(line: bytes, data_dir: Path) -> Any:  # noqa: ANN401 - whatever the operation returns
+    if not line:
+        raise KcliError(f"the broker in `{data_dir}` ended before it answered")
+    answer: Mapping[str, Any] = json.loads(line)
+    if "error" not in answer:
+        return answer["result"]
+    kind = UsageError if answer.get("exit_code") == UsageError.exit_code else KcliError
+    raise kind(answer["error"], hint=answer.get("hint"))

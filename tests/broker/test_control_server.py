@@ -1,0 +1,136 @@
+"""The control socket of a process: requests and answers, line by line."""
+
+from __future__ import annotations
+
+import stat
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from kcli.broker.control_server import ControlServer
+from kcli.control_socket import SOCKET_NAME, ask, socket_name
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+
+async def echo(cluster: object, arguments: Mapping[str, Any]) -> object:
+    return {"arguments": dict(arguments)}
+
+
+async def refuse(cluster: object, arguments: Mapping[str, Any]) -> object:
+    kind = UsageError if arguments.get("usage") else KcliError
+    raise kind("no", hint="ask another")
+
+
+async def fail(cluster: object, arguments: Mapping[str, Any]) -> object:
+    raise ZeroDivisionError("a bug")
+
+
+async def hang(cluster: object, arguments: Mapping[str, Any]) -> object:
+    await trio.sleep_forever()
+
+
+def server(data_dir: Path) -> ControlServer:
+    operations = {"echo": echo, "refuse": refuse, "fail": fail, "hang": hang}
+    return ControlServer(None, data_dir, operations=operations)  # type: ignore[arg-type]
+
+
+async def asked(data_dir: Path, operation: str, timeout_seconds: float = 10, **arguments: object) -> Any:
+    call = partial(ask, data_dir, operation, timeout_seconds=timeout_seconds, **arguments)
+    return await trio.to_thread.run_sync(call)
+
+
+async def test_an_operation_gets_its_arguments_and_gives_its_result(tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server(tmp_path).run)
+        assert await asked(tmp_path, "echo", node=2, text="ü\n") == {"arguments": {"node": 2, "text": "ü\n"}}
+        nursery.cancel_scope.cancel()
+
+
+async def test_only_its_owner_may_open_the_socket_which_goes_with_the_server(tmp_path: Path) -> None:
+    path = tmp_path / SOCKET_NAME
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server(tmp_path).run)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        nursery.cancel_scope.cancel()
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments", "kind", "message", "hint"),
+    [
+        ("refuse", {}, KcliError, "no", "ask another"),
+        ("refuse", {"usage": True}, UsageError, "no", "ask another"),
+        ("fail", {}, KcliError, "unexpected ZeroDivisionError: a bug", None),
+        ("nothing", {}, UsageError, "there is no operation `nothing`", None),
+    ],
+)
+async def test_what_is_refused_is_raised_where_it_was_asked(
+    operation: str,
+    arguments: dict[str, object],
+    kind: type[KcliError],
+    message: str,
+    hint: str | None,
+    tmp_path: Path,
+) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server(tmp_path).run)
+        with pytest.raises(KcliError) as caught:
+            await asked(tmp_path, operation, **arguments)  # type: ignore[arg-type]
+        nursery.cancel_scope.cancel()
+    assert (type(caught.value), caught.value.message, caught.value.hint) == (kind, message, hint)
+
+
+@pytest.mark.parametrize(
+    "line", [b"{}", b"[]", b"no json", b'{"operation": 1}', b'{"operation":"x","arguments":1}']
+)
+async def test_what_is_no_request_is_answered_with_an_error(line: bytes, tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server(tmp_path).run)
+        async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:
+            await stream.send_all(line + b"\n")
+            assert b'"error": "a request is an object' in await stream.receive_some()
+        nursery.cancel_scope.cancel()
+
+
+async def test_one_that_hangs_delays_no_other(tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server(tmp_path).run)
+        async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:
+            await stream.send_all(b'{"operation": "hang"}\n')
+            assert await asked(tmp_path, "echo") == {"arguments": {}}
+        with pytest.raises(KcliError, match="not done it within"):
+            await asked(tmp_path, "hang", timeout_seconds=0.01)
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_directory_with_a_long_name_has_one_too(tmp_path: Path) -> None:
+    deep = tmp_path / ("long-" * 30)
+    deep.mkdir()
+    with socket_name(deep) as name:
+        assert len(name) < 100
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server(deep).run)
+        assert await asked(deep, "echo") == {"arguments": {}}
+        nursery.cancel_scope.cancel()
+    assert not (deep / SOCKET_NAME).exists()
+
+
+async def test_a_socket_that_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / SOCKET_NAME).write_bytes(b"")
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server(tmp_path).run)
+        assert await asked(tmp_path, "echo") == {"arguments": {}}
+        nursery.cancel_scope.cancel()
+
+
+def test_where_no_broker_runs_it_says_so(tmp_path: Path) -> None:
+    with pytest.raises(KcliError) as caught:
+        ask(tmp_path, "echo", timeout_seconds=1)
+    assert caught.value.message == f"no broker runs in `{tmp_path}`"
+    assert caught.value.hint == "name its directory with `--data-dir`"
