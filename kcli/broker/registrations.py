@@ -13,6 +13,15 @@ from kcli.protocol.metadata_records import (
     PartitionRecord,
 )
 
+MIGRATING_DIRECTORY = bytes(16)
+"""Stands for the log directory of a replica that had one before directories were told apart (KIP-858)."""
+
+UNASSIGNED_DIRECTORY = (1).to_bytes(16, "big")
+"""Stands for the log directory of a replica whose broker has not said which one it is."""
+
+LOST_DIRECTORY = (2).to_bytes(16, "big")
+"""Stands for a log directory that is gone, whichever it was."""
+
 
 class LeaderRecoveryState(IntEnum):
     """Whether a leader came without having been in sync and has not caught up with that yet."""
@@ -53,6 +62,13 @@ class BrokerRegistration:
         """True if it may be given leadership and replicas."""
         return not (self.fenced or self.in_controlled_shutdown)
 
+    def has_online(self, directory: bytes) -> bool:
+        """True unless replicas in this log directory are known to be out of reach."""
+        if directory in {MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY}:
+            return True
+        # Who never named a directory has some all the same, or it would have stopped.
+        return directory != LOST_DIRECTORY and (not self.directories or directory in self.directories)
+
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """Return where this listener is reached, None if the broker does not have it."""
         return next((endpoint for endpoint in self.endpoints if endpoint.name == listener_name), None)
@@ -73,6 +89,12 @@ class PartitionRegistration:
     recovery_state: LeaderRecoveryState = LeaderRecoveryState.RECOVERED
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
+
+    def directory_of(self, replica: int) -> bytes:
+        """Return the log directory that a replica lies in, as far as the cluster knows."""
+        if replica not in self.replicas or len(self.directories) != len(self.replicas):
+            return UNASSIGNED_DIRECTORY
+        return self.directories[self.replicas.index(replica)]
 
     def merge(self, change: PartitionChangeRecord) -> PartitionRegistration:
         """Return this partition after a change."""

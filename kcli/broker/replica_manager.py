@@ -10,11 +10,11 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kcli.broker.controller.partition_change import UNASSIGNED_DIRECTORY
 from kcli.broker.encoded_metadata import EncodedMetadata
 from kcli.broker.fetch_data import FetchedPartition
 from kcli.broker.group_commit import GroupCommit
 from kcli.broker.partition import Partition
+from kcli.broker.registrations import UNASSIGNED_DIRECTORY
 from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import INTERNAL_TOPICS

@@ -1,4 +1,4 @@
-"""Brokers: registration, fencing, unfencing (KIP-631).
+"""Brokers: how they come, and how they go: registration, fencing, controlled shutdown (KIP-631).
 
 A broker registers with every start and gets an epoch, the offset of its registration; whoever quotes an
 older one is stale. It is fenced until it has caught up. A new registration of a node that had not been
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.controller.partition_change import Election, next_state
 from kcli.broker.controller.result import ControllerResult
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import (
@@ -20,23 +19,23 @@ from kcli.protocol.metadata_records import (
     BrokerRegistrationChangeRecord,
     PartitionChangeRecord,
     RegisterBrokerRecord,
+    UnregisterBrokerRecord,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from kcli.broker.controller.partition_decisions import PartitionDecisions, Place
     from kcli.broker.metadata_image import (
         BrokerRegistration,
         Endpoint,
         MetadataImage,
-        PartitionRegistration,
-        TopicImage,
     )
     from kcli.protocol.metadata_records import MetadataRecord
 
 
 def register_broker(
-    image: MetadataImage,
+    decisions: PartitionDecisions,
     *,
     node_id: int,
     incarnation: bytes,
@@ -48,19 +47,15 @@ def register_broker(
     """Register a node that starts; the response is its broker epoch.
 
     `features` gives the lowest and highest level that the node supports, by name. Raises `KafkaError`
-    INVALID_REGISTRATION if it does not support what the cluster works at.
+    INVALID_REGISTRATION if it does not support what the cluster works at, or has another's directories.
     """
-    for name, level in image.features.items():
-        lowest, highest = features.get(name, (0, 0))
-        if not lowest <= level <= highest:
-            raise KafkaError(
-                ErrorCode.INVALID_REGISTRATION,
-                f"node {node_id} does not support the cluster's `{name}` level {level}",
-            )
+    image = decisions.image
+    _check_features(image, node_id, features)
+    _check_directories(image, node_id, directories)
     records: list[MetadataRecord] = []
     former = image.brokers.get(node_id)
     if former is not None and former.incarnation != incarnation and not former.fenced:
-        records.extend(leave_partitions(image, node_id))
+        records.extend(leave_partitions(decisions, node_id))
     epoch = image.offset + len(records) + 1
     records.append(
         RegisterBrokerRecord(
@@ -84,72 +79,70 @@ def register_broker(
     return ControllerResult(tuple(records), epoch)
 
 
-def unfence_broker(image: MetadataImage, *, node_id: int, epoch: int) -> ControllerResult[None]:
-    """Let a caught-up broker lead; partitions without a leader that it is in sync with elect it."""
-    broker = _current_broker(image, node_id, epoch)
-    if not broker.fenced:
+def unfence_broker(decisions: PartitionDecisions, *, node_id: int, epoch: int) -> ControllerResult[None]:
+    """Let a caught-up broker lead; partitions without a leader that it may lead elect it."""
+    if not current_broker(decisions.image, node_id, epoch).fenced:
         return ControllerResult((), None)
     records: list[MetadataRecord] = [
         BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=epoch, fenced=-1)
     ]
-    records.extend(
-        _changes(
-            image,
-            lambda partition: partition.leader == NO_LEADER and node_id in partition.isr,
-            is_acceptable=lambda replica: replica == node_id or image.broker_is_active(replica),
-        )
-    )
+    with_it = decisions.with_coming(node_id)
+    for place in decisions.partitions():
+        if place.partition.leader == NO_LEADER:
+            change = with_it.change(place.topic, place.index)
+            records.extend([] if change is None else [change])
     return ControllerResult(tuple(records), None)
 
 
-def fence_broker(image: MetadataImage, *, node_id: int, epoch: int) -> ControllerResult[None]:
+def fence_broker(decisions: PartitionDecisions, *, node_id: int, epoch: int) -> ControllerResult[None]:
     """Take a broker out of every in-sync set it is not alone in, and its leaderships away."""
-    broker = _current_broker(image, node_id, epoch)
-    if broker.fenced:
+    if current_broker(decisions.image, node_id, epoch).fenced:
         return ControllerResult((), None)
-    records: list[MetadataRecord] = list(leave_partitions(image, node_id))
+    records: list[MetadataRecord] = list(leave_partitions(decisions, node_id))
     records.append(BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=epoch, fenced=1))
     return ControllerResult(tuple(records), None)
 
 
-def leave_partitions(image: MetadataImage, node_id: int) -> Iterator[PartitionChangeRecord]:
-    """Yield the changes to the partitions of a broker that is no longer there."""
-    return _changes(
-        image,
-        lambda partition: partition.leader == node_id or node_id in partition.isr,
-        is_acceptable=lambda replica: replica != node_id and image.broker_is_active(replica),
-        leaving=node_id,
-    )
+def begin_controlled_shutdown(
+    decisions: PartitionDecisions, *, node_id: int, epoch: int
+) -> ControllerResult[None]:
+    """Have a broker lead no more, so that it can stop without anyone noticing (KIP-841)."""
+    records: list[MetadataRecord] = []
+    if not current_broker(decisions.image, node_id, epoch).in_controlled_shutdown:
+        records.append(
+            BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=epoch, in_controlled_shutdown=1)
+        )
+    records.extend(leave_partitions(decisions, node_id))
+    return ControllerResult(tuple(records), None)
 
 
-def _changes(
-    image: MetadataImage,
-    concerns: Callable[[PartitionRegistration], bool],
-    *,
-    is_acceptable: Callable[[int], bool],
-    leaving: int | None = None,
+def unregister_broker(decisions: PartitionDecisions, *, node_id: int) -> ControllerResult[None]:
+    """Forget a broker; what it alone has in sync waits for a broker of its number."""
+    broker = decisions.image.brokers.get(node_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node_id} is not registered")
+    records: list[MetadataRecord] = list(leave_partitions(decisions, node_id))
+    records.append(UnregisterBrokerRecord(broker_id=node_id, broker_epoch=broker.epoch))
+    return ControllerResult(tuple(records), None)
+
+
+def leave_partitions(
+    decisions: PartitionDecisions, node_id: int, concerns: Callable[[Place], bool] = lambda _: True
 ) -> Iterator[PartitionChangeRecord]:
-    for topic, index, partition in _partitions(image):
-        if concerns(partition):
-            change = next_state(
-                partition,
-                topic_id=topic.topic_id,
-                partition_id=index,
-                is_acceptable=is_acceptable,
-                election=Election.ONLINE,
-                isr=[replica for replica in partition.isr if replica != leaving],
-            )
+    """Yield the changes to those partitions of a broker that it is no longer there for."""
+    without = decisions.with_going(node_id)
+    for place in decisions.partitions():
+        partition = place.partition
+        is_member = partition.leader == node_id or node_id in partition.isr
+        if is_member and concerns(place):
+            isr = [replica for replica in partition.isr if replica != node_id]
+            change = without.change(place.topic, place.index, isr=isr)
             if change is not None:
                 yield change
 
 
-def _partitions(image: MetadataImage) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
-    for topic in image.topics.values():
-        for index, partition in enumerate(topic.partitions):
-            yield topic, index, partition
-
-
-def _current_broker(image: MetadataImage, node_id: int, epoch: int) -> BrokerRegistration:
+def current_broker(image: MetadataImage, node_id: int, epoch: int) -> BrokerRegistration:
+    """Return a broker that quotes its epoch; raise `KafkaError` for an old one or an unknown broker."""
     broker = image.brokers.get(node_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node_id} is not registered")
@@ -158,3 +151,24 @@ def _current_broker(image: MetadataImage, node_id: int, epoch: int) -> BrokerReg
             ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} is at epoch {broker.epoch}, not at {epoch}"
         )
     return broker
+
+
+def _check_features(image: MetadataImage, node_id: int, features: Mapping[str, tuple[int, int]]) -> None:
+    for name, level in image.features.items():
+        lowest, highest = features.get(name, (0, 0))
+        if not lowest <= level <= highest:
+            raise KafkaError(
+                ErrorCode.INVALID_REGISTRATION,
+                f"node {node_id} does not support the cluster's `{name}` level {level}",
+            )
+
+
+def _check_directories(image: MetadataImage, node_id: int, directories: Sequence[bytes]) -> None:
+    if len(set(directories)) != len(directories):
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, f"node {node_id} names a log directory twice")
+    for other in image.brokers.values():
+        if other.node_id != node_id and not set(directories).isdisjoint(other.directories):
+            raise KafkaError(
+                ErrorCode.INVALID_REGISTRATION,
+                f"node {node_id} has a log directory of node {other.node_id}",
+            )

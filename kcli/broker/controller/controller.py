@@ -13,23 +13,28 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from kcli.broker.controller import (
     cluster_control,
     configuration_control,
+    directory_control,
     election_control,
     feature_control,
+    heartbeat_control,
     isr_control,
     producer_id_control,
     reassignment_control,
     replication_control,
 )
+from kcli.broker.controller.controller_settings import ControllerSettings
+from kcli.broker.controller.heartbeat_control import BrokerState, Heartbeat, HeartbeatAnswer, Sessions
 from kcli.broker.controller.partition_decisions import PartitionDecisions
 from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import random_uuid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from random import Random
 
     from kcli.broker.controller.configuration_control import ConfigChange
+    from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.controller.election_control import ElectionType
     from kcli.broker.controller.producer_id_control import ProducerIdBlock
     from kcli.broker.controller.reassignment_control import Reassignment
@@ -40,6 +45,8 @@ if TYPE_CHECKING:
     from kcli.protocol.metadata_records import MetadataRecord
 
 R = TypeVar("R")
+
+_DEFAULT_SETTINGS = ControllerSettings()
 
 
 class Journal(Protocol):
@@ -73,14 +80,17 @@ class Controller:
         new_topic_id: Callable[[], bytes] = random_uuid,
         max_replicas: int | None = None,
         topic_defaults: Mapping[str, Any] = MappingProxyType({}),
+        settings: ControllerSettings = _DEFAULT_SETTINGS,
     ) -> None:
         self.image = image
+        self.settings = settings
         self._log = log
         self._random = random
         self._new_topic_id = new_topic_id
         self.max_replicas = max_replicas
         """How many replicas of a partition the nodes can keep, if not as many as there are nodes."""
         self._topic_defaults = topic_defaults
+        self._sessions = Sessions()
         self._subscribers: list[Callable[[MetadataImage, MetadataDelta], None]] = []
 
     def subscribe(self, subscriber: Callable[[MetadataImage, MetadataDelta], None]) -> None:
@@ -115,6 +125,7 @@ class Controller:
         self._log.begin_term()
         # The record that opens the term took an offset; broker epochs are offsets.
         self.image, _ = apply(self.image, (), last_offset=self._log.end_offset - 1, epoch=self._log.epoch)
+        self._sessions = Sessions()
         self.commit(feature_control.finalize_features(self.image))
 
     def register_broker(
@@ -125,11 +136,23 @@ class Controller:
         endpoints: Sequence[Endpoint],
         directories: Sequence[bytes],
         rack: str | None = None,
+        now_ms: int | None = None,
     ) -> int:
-        """Register a node that starts, fenced, and return its broker epoch."""
+        """Register a node that starts, fenced, and return its broker epoch.
+
+        With `now_ms`, raises `KafkaError` DUPLICATE_BROKER_REGISTRATION while another that goes by the same
+        number is heard of: a node that was killed can come back when its session has ended.
+        """
+        former = self.image.brokers.get(node_id)
+        if former is not None and former.incarnation != incarnation:
+            if now_ms is not None and not former.fenced and self._is_alive(node_id, now_ms):
+                raise KafkaError(
+                    ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"another broker is registered as node {node_id}"
+                )
+            self._sessions.forget(node_id)
         return self.commit(
             cluster_control.register_broker(
-                self.image,
+                self._decisions(),
                 node_id=node_id,
                 incarnation=incarnation,
                 endpoints=endpoints,
@@ -141,11 +164,73 @@ class Controller:
 
     def unfence_broker(self, *, node_id: int, epoch: int) -> None:
         """Let a node that has caught up lead."""
-        self.commit(cluster_control.unfence_broker(self.image, node_id=node_id, epoch=epoch))
+        self.commit(cluster_control.unfence_broker(self._decisions(), node_id=node_id, epoch=epoch))
 
     def fence_broker(self, *, node_id: int, epoch: int) -> None:
         """Take a node that is not there any more out of everything."""
-        self.commit(cluster_control.fence_broker(self.image, node_id=node_id, epoch=epoch))
+        self.commit(cluster_control.fence_broker(self._decisions(), node_id=node_id, epoch=epoch))
+        self._sessions.fenced(node_id)
+
+    def unregister_broker(self, *, node_id: int) -> None:
+        """Forget a node; raise `KafkaError` BROKER_ID_NOT_REGISTERED if it is not known."""
+        self.commit(cluster_control.unregister_broker(self._decisions(), node_id=node_id))
+        self._sessions.forget(node_id)
+
+    def heartbeat(
+        self,
+        *,
+        node_id: int,
+        epoch: int,
+        applied_offset: int,
+        want_fence: bool = False,
+        want_shutdown: bool = False,
+        offline_dirs: Collection[bytes] = (),
+        now_ms: int,
+    ) -> HeartbeatAnswer:
+        """Hear a node and tell it what it is now. `offline_dirs` are the ids of directories that failed.
+
+        Raises `KafkaError` BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH: it has to register again.
+        """
+        heartbeat = Heartbeat(node_id, epoch, applied_offset, want_fence, want_shutdown)
+        state = self.commit(heartbeat_control.decide(self._sessions, self._decisions(), heartbeat))
+        self._sessions.heard(node_id, applied_offset=applied_offset, now_ms=now_ms)
+        is_fenced = state in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
+        if is_fenced:
+            self._sessions.fenced(node_id)
+        elif state is BrokerState.CONTROLLED_SHUTDOWN:
+            self._sessions.begin_shutdown(node_id, self.image.offset)
+        self.commit(
+            directory_control.lose_directories(
+                self._decisions(), node_id=node_id, epoch=epoch, offline=offline_dirs
+            )
+        )
+        return HeartbeatAnswer(
+            is_caught_up=applied_offset >= epoch,
+            is_fenced=is_fenced,
+            in_controlled_shutdown=state is BrokerState.CONTROLLED_SHUTDOWN,
+            should_shut_down=state is BrokerState.SHUTDOWN_NOW,
+        )
+
+    def assign_directories(
+        self, *, node_id: int, epoch: int, assignments: Sequence[DirectoryAssignment]
+    ) -> list[KafkaError | None]:
+        """Note which log directories a node's replicas lie in; return for each None or why not."""
+        return self.commit(
+            directory_control.assign_directories(
+                self._decisions(), node_id=node_id, epoch=epoch, assignments=assignments
+            )
+        )
+
+    def tick(self, now_ms: int) -> None:
+        """Do what is due: fence nodes that are silent for too long, one decision each. Call it often."""
+        self._sessions.assume(self.image, now_ms=now_ms)
+        timeout_ms = self.settings.broker_session_timeout_ms
+        while (node_id := self._sessions.stale(self.image, now_ms=now_ms, timeout_ms=timeout_ms)) is not None:
+            self.fence_broker(node_id=node_id, epoch=self.image.brokers[node_id].epoch)
+
+    def _is_alive(self, node_id: int, now_ms: int) -> bool:
+        timeout_ms = self.settings.broker_session_timeout_ms
+        return self._sessions.is_alive(node_id, now_ms=now_ms, timeout_ms=timeout_ms)
 
     def allocate_producer_ids(self, *, node_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Give a node the next block of producer ids."""

@@ -14,16 +14,13 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kcli.broker.registrations import LeaderRecoveryState
+from kcli.broker.registrations import UNASSIGNED_DIRECTORY, LeaderRecoveryState
 from kcli.protocol.metadata_records import NO_LEADER, PartitionChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kcli.broker.metadata_image import PartitionRegistration
-
-UNASSIGNED_DIRECTORY = (1).to_bytes(16, "big")
-"""Stands for the log directory of a replica whose broker has not said which one it is (KIP-858)."""
 
 
 class Election(Enum):

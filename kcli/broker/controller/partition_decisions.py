@@ -6,9 +6,13 @@ which topics would rather lose records than wait.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.controller.partition_change import UNASSIGNED_DIRECTORY, Election, next_state
+from kcli.broker.controller.partition_change import Election, next_state
+from kcli.broker.registrations import UNASSIGNED_DIRECTORY
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -28,12 +32,42 @@ if TYPE_CHECKING:
 _UNCLEAN = "unclean.leader.election.enable"
 
 
-class PartitionDecisions:
-    """Decides about the partitions of `image`; `defaults` are the typed configurations of topics."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A partition, with its topic and its number there."""
 
-    def __init__(self, image: MetadataImage, defaults: Mapping[str, Any]) -> None:
+    topic: TopicImage
+    index: int
+    partition: PartitionRegistration
+
+
+class PartitionDecisions:
+    """Decides about the partitions of `image`; `defaults` are the typed configurations of topics.
+
+    A decision about a broker that comes or goes is made before the image says so: `coming` may lead although
+    it is fenced, `going` may not although it is not.
+    """
+
+    def __init__(
+        self,
+        image: MetadataImage,
+        defaults: Mapping[str, Any] = MappingProxyType({}),
+        *,
+        coming: int | None = None,
+        going: int | None = None,
+    ) -> None:
         self.image = image
         self._defaults = defaults
+        self._coming = coming
+        self._going = going
+
+    def with_coming(self, node_id: int) -> PartitionDecisions:
+        """Return the same for a broker that is being unfenced."""
+        return PartitionDecisions(self.image, self._defaults, coming=node_id)
+
+    def with_going(self, node_id: int) -> PartitionDecisions:
+        """Return the same for a broker that is being taken away."""
+        return PartitionDecisions(self.image, self._defaults, going=node_id)
 
     def change(
         self,
@@ -51,17 +85,30 @@ class PartitionDecisions:
         """
         if election is None:
             election = Election.UNCLEAN if self.may_elect_unclean(topic.name) else Election.ONLINE
+        partition = topic.partitions[index]
         return next_state(
-            topic.partitions[index],
+            partition,
             topic_id=topic.topic_id,
             partition_id=index,
-            is_acceptable=self.image.broker_is_active,
+            is_acceptable=partial(self.may_lead, partition),
             election=election,
             isr=isr,
             assignment=assignment,
             recovery_state=recovery_state,
             directory_of=self._directory_of,
         )
+
+    def leads_any(self, node_id: int) -> bool:
+        """True if a broker leads a partition."""
+        return any(place.partition.leader == node_id for place in self.partitions())
+
+    def may_lead(self, partition: PartitionRegistration, replica: int) -> bool:
+        """True if a replica's broker and log directory let it lead; whether it is in sync is not asked."""
+        broker = self.image.brokers.get(replica)
+        if broker is None or replica == self._going:
+            return False
+        is_there = broker.is_active or replica == self._coming
+        return is_there and broker.has_online(partition.directory_of(replica))
 
     def may_elect_unclean(self, topic: str) -> bool:
         """True if a topic would rather lose records than wait for who has them."""
@@ -82,11 +129,11 @@ class PartitionDecisions:
             )
         return found, found.partitions[index]
 
-    def partitions(self) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
-        """Yield every partition with its topic and its number."""
+    def partitions(self) -> Iterator[Place]:
+        """Yield every partition."""
         for topic in self.image.topics.values():
             for index, partition in enumerate(topic.partitions):
-                yield topic, index, partition
+                yield Place(topic, index, partition)
 
     def _directory_of(self, node_id: int) -> bytes:
         broker = self.image.brokers.get(node_id)

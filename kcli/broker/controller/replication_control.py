@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.assignors.replica_placer import Candidate, growth_start, place_replicas
 from kcli.broker.controller.configuration_control import topic_config_records
-from kcli.broker.controller.partition_change import UNASSIGNED_DIRECTORY
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
 from kcli.broker.controller.topic_names import check_topic_name, collision_key
 from kcli.broker.coordinator.group_config import GroupConfig
 from kcli.broker.metadata_image import PartitionRegistration, TopicImage
+from kcli.broker.registrations import UNASSIGNED_DIRECTORY
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.metadata_records import RemoveTopicRecord, TopicRecord

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kcli.broker.controller.cluster_control import fence_broker, register_broker, unfence_broker
+from kcli.broker.controller.partition_decisions import PartitionDecisions
 from kcli.broker.controller.result import ControllerResult
 from kcli.broker.metadata_image import Endpoint, MetadataImage
 from kcli.broker.metadata_replay import apply
@@ -24,7 +25,7 @@ REBORN = b"another incarnat"
 
 def register(image: MetadataImage, node_id: int, incarnation: bytes = REBORN) -> ControllerResult[int]:
     return register_broker(
-        image,
+        PartitionDecisions(image),
         node_id=node_id,
         incarnation=incarnation,
         endpoints=[Endpoint("PLAINTEXT", "localhost", 9092)],
@@ -68,7 +69,9 @@ def test_a_restart_takes_leadership_away_and_gives_it_back_in_a_higher_epoch() -
     assert leaders(down) == [(-1, 1), (-1, 1)]
     assert [each.isr for each in down.topics["a"].partitions] == [(1,), (1,)]
     assert down.brokers[1].epoch == result.response == down.offset
-    up, delta = apply(down, unfence_broker(down, node_id=1, epoch=result.response).records)
+    up, delta = apply(
+        down, unfence_broker(PartitionDecisions(down), node_id=1, epoch=result.response).records
+    )
     assert leaders(up) == [(1, 2), (1, 2)]
     assert delta.changed_partitions == {topic_id(1): frozenset({0, 1})}
 
@@ -81,7 +84,7 @@ def test_registering_the_same_incarnation_again_moves_nothing() -> None:
 
 def test_fencing_moves_leadership_to_who_is_in_sync() -> None:
     before = with_topic(image_of(broker(1), broker(2)), "a", 1, [1, 2], [2, 1], [1])
-    result = fence_broker(before, node_id=1, epoch=100)
+    result = fence_broker(PartitionDecisions(before), node_id=1, epoch=100)
     assert result.records == (
         PartitionChangeRecord(topic_id=topic_id(1), partition_id=0, isr=[2], leader=2),
         PartitionChangeRecord(topic_id=topic_id(1), partition_id=1, isr=[2]),
@@ -95,17 +98,17 @@ def test_fencing_moves_leadership_to_who_is_in_sync() -> None:
 
 def test_fencing_and_unfencing_twice_does_nothing() -> None:
     image = image_of(broker(1), broker(2, fenced=True))
-    assert unfence_broker(image, node_id=1, epoch=100).records == ()
-    assert fence_broker(image, node_id=2, epoch=200).records == ()
+    assert unfence_broker(PartitionDecisions(image), node_id=1, epoch=100).records == ()
+    assert fence_broker(PartitionDecisions(image), node_id=2, epoch=200).records == ()
 
 
 def test_a_broker_that_was_not_in_sync_is_not_elected_when_it_returns() -> None:
     before = with_topic(image_of(broker(1), broker(2)), "a", 1, [1, 2])
-    image, _ = apply(before, fence_broker(before, node_id=2, epoch=200).records)
-    image, _ = apply(image, fence_broker(image, node_id=1, epoch=100).records)
-    image, _ = apply(image, unfence_broker(image, node_id=2, epoch=200).records)
+    image, _ = apply(before, fence_broker(PartitionDecisions(before), node_id=2, epoch=200).records)
+    image, _ = apply(image, fence_broker(PartitionDecisions(image), node_id=1, epoch=100).records)
+    image, _ = apply(image, unfence_broker(PartitionDecisions(image), node_id=2, epoch=200).records)
     assert leaders(image) == [(-1, 1)]
-    image, _ = apply(image, unfence_broker(image, node_id=1, epoch=100).records)
+    image, _ = apply(image, unfence_broker(PartitionDecisions(image), node_id=1, epoch=100).records)
     assert leaders(image) == [(1, 2)]
 
 
@@ -118,7 +121,7 @@ def test_who_is_not_registered_or_quotes_an_old_epoch_is_refused(
 ) -> None:
     for decide in (fence_broker, unfence_broker):
         with pytest.raises(KafkaError) as caught:
-            decide(image_of(broker(1)), node_id=node_id, epoch=epoch)
+            decide(PartitionDecisions(image_of(broker(1))), node_id=node_id, epoch=epoch)
         assert caught.value.code is code
 
 

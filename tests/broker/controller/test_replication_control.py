@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from kcli.broker.controller.replication_control import (
-    UNASSIGNED_DIRECTORY,
     NewPartitions,
     NewTopic,
     TopicDefaults,
@@ -21,6 +20,7 @@ from kcli.broker.controller.replication_control import (
 from kcli.broker.controller.result import ControllerResult
 from kcli.broker.metadata_image import BrokerRegistration, MetadataImage, TopicImage
 from kcli.broker.metadata_replay import apply
+from kcli.broker.registrations import UNASSIGNED_DIRECTORY
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from tests.support.metadata import broker, directory_of, image_of, topic_id, with_topic
