@@ -6,14 +6,20 @@ configurations.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.output import Table
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
-    from kcli.client.admin import ConfigEntry, TopicDescription
+    from kcli.client.admin import (
+        ConfigEntry,
+        PartitionDescription,
+        PartitionReassignment,
+        TopicDescription,
+        TopicPartition,
+    )
     from kcli.client.client import Client
 
 
@@ -41,7 +47,10 @@ class ReportOptions(NamedTuple):
 
 
 class PartitionRow(NamedTuple):
-    """One partition. The last two are None where the cluster does not tell them (KIP-966)."""
+    """One partition. `elr` and `last_known_elr` are None where the cluster does not tell them (KIP-966).
+
+    `adding` and `removing` are None but for a partition on the move (KIP-455).
+    """
 
     partition: int
     leader: int | None
@@ -49,6 +58,14 @@ class PartitionRow(NamedTuple):
     isr: Sequence[int]
     elr: Sequence[int] | None
     last_known_elr: Sequence[int] | None
+    offline: Sequence[int] = ()
+    adding: Sequence[int] | None = None
+    removing: Sequence[int] | None = None
+
+    @property
+    def replication_factor(self) -> int:
+        """Return the number of replicas, without those that a move is only adding."""
+        return len(self.replicas) - len(set(self.adding or ()).intersection(self.replicas))
 
 
 class TopicRow(NamedTuple):
@@ -85,13 +102,15 @@ class TopicReport(NamedTuple):
 
     def tables(self) -> Iterator[Table]:
         """Return a table for each topic, or one for all when only partitions or only topics are asked for."""
-        columns = ("Partition", "Leader", "Replicas", "Isr", "Elr", "LastKnownElr")
         if self.show_topics and self.show_partitions:
             for topic in self.topics:
-                yield Table(columns, topic.partitions, title(topic))
+                columns, cells = partition_cells(topic.partitions)
+                yield Table(columns, cells, title(topic))
         elif self.show_partitions:
-            rows = [(topic.topic, *partition) for topic in self.topics for partition in topic.partitions]
-            yield Table(("Topic", *columns), rows)
+            rows = [(topic.topic, partition) for topic in self.topics for partition in topic.partitions]
+            columns, cells = partition_cells([partition for _, partition in rows])
+            named = [(topic, *cell) for (topic, _), cell in zip(rows, cells, strict=True)]
+            yield Table(("Topic", *columns), named)
         else:
             yield Table(
                 ("Topic", "Partitions", "Replication factor", "Configs"),
@@ -100,6 +119,22 @@ class TopicReport(NamedTuple):
                     for topic in self.topics
                 ],
             )
+
+
+def partition_cells(partitions: Sequence[PartitionRow]) -> tuple[list[str], list[list[object]]]:
+    """Return the columns of partitions, and their cells; what is seldom has a column only where it is."""
+    columns = ["Partition", "Leader", "Replicas", "Isr", "Elr", "LastKnownElr"]
+    columns += [
+        name for name in ("Offline", "Adding", "Removing") if any(map(attribute_of(name), partitions))
+    ]
+    cells = [[attribute_of(name)(partition) for name in columns] for partition in partitions]
+    return columns, cells
+
+
+def attribute_of(column: str) -> Callable[[PartitionRow], object]:
+    """Return what tells the value of a column."""
+    name = "last_known_elr" if column == "LastKnownElr" else column.lower()
+    return lambda partition: getattr(partition, name)
 
 
 def configs_text(topic: TopicRow) -> str:
@@ -127,6 +162,12 @@ def topic_line(topic: TopicRow) -> str:
 def partition_line(topic: str, partition: PartitionRow) -> str:
     """Return the line of a partition; it starts with a tab."""
     leader = "none" if partition.leader is None else partition.leader
+    moving: Sequence[str] = ()
+    if partition.adding is not None or partition.removing is not None:
+        moving = (
+            f"Adding Replicas: {ids_text(partition.adding)}",
+            f"Removing Replicas: {ids_text(partition.removing)}",
+        )
     return "\t".join(
         (
             "",
@@ -135,6 +176,7 @@ def partition_line(topic: str, partition: PartitionRow) -> str:
             f"Leader: {leader}",
             f"Replicas: {ids_text(partition.replicas)}",
             f"Isr: {ids_text(partition.isr)}",
+            *moving,
             f"Elr: {ids_text(partition.elr)}",
             f"LastKnownElr: {ids_text(partition.last_known_elr)}",
         )
@@ -158,6 +200,7 @@ async def report_topics(client: Client, names: Sequence[str], options: ReportOpt
     resources = {name: admin.ConfigResource(admin.ConfigResourceType.TOPIC, name) for name in names}
     configs = await admin.describe_configs(client, resources.values())
     live = {node.node_id for node in (await admin.describe_cluster(client)).nodes if not node.is_fenced}
+    moving = await reassignments(client)
     rows, failures = [], []
     for name in names:
         topic, entries = described[name], configs[resources[name]]
@@ -166,62 +209,90 @@ async def report_topics(client: Client, names: Sequence[str], options: ReportOpt
         elif isinstance(entries, KcliError):
             failures.append(failure(f"cannot describe the configuration of topic `{name}`", entries))
         else:
-            row = topic_row(topic, entries, options, live)
+            row = topic_row(topic, entries, moving)
+            if options.partitions_only:
+                minimum = minimum_isr(entries)
+                selected = [each for each in row.partitions if is_selected(each, options, minimum, live)]
+                row = row._replace(partitions=selected)
             if row.configs or not options.overrides_only:
                 rows.append(row)
     return TopicReport(rows, show_topics, show_partitions, failures)
 
 
+async def reassignments(client: Client) -> Mapping[TopicPartition, PartitionReassignment]:
+    """Return the partitions on the move; none where brokers do not tell, or not us, as Kafka's tool does."""
+    from kcli.client import admin
+    from kcli.client.versions import UnsupportedVersion
+    from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+    try:
+        return await admin.list_partition_reassignments(client)
+    except UnsupportedVersion:
+        return {}
+    except KafkaError as error:
+        if error.code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
+            return {}
+        raise
+
+
 def topic_row(
-    topic: TopicDescription, entries: Iterable[ConfigEntry], options: ReportOptions, live: set[int]
+    topic: TopicDescription,
+    entries: Iterable[ConfigEntry],
+    moving: Mapping[TopicPartition, PartitionReassignment],
 ) -> TopicRow:
-    """Return a topic with those of its partitions that the report flags select."""
+    """Return a topic with all its partitions."""
     from kcli.client.admin import ConfigSource
     from kcli.commands.java_order import hash_map_order
     from kcli.protocol.group_partition import string_hash
     from kcli.protocol.uuids import ZERO_UUID, uuid_to_text
 
     by_name = {entry.name: entry for entry in entries}
-    minimum_isr = by_name.get("min.insync.replicas")
-    minimum = int(minimum_isr.value or 1) if minimum_isr is not None else 1
+    partitions = [partition_row(topic.name, partition, moving) for partition in topic.partitions]
     return TopicRow(
         topic.name,
         None if topic.topic_id == ZERO_UUID else uuid_to_text(topic.topic_id),
-        len(topic.partitions),
-        topic.replication_factor,
+        len(partitions),
+        partitions[0].replication_factor if partitions else 0,
         {
             name: by_name[name].value
             for name in hash_map_order(by_name, string_hash)
             if by_name[name].source != ConfigSource.DEFAULT_CONFIG
         },
-        [
-            PartitionRow(
-                partition.partition,
-                partition.leader,
-                partition.replicas,
-                partition.isr,
-                partition.eligible_leader_replicas,
-                partition.last_known_elr,
-            )
-            for partition in topic.partitions
-            if is_selected(partition.leader, partition.replicas, partition.isr, options, minimum, live)
-        ],
+        partitions,
     )
 
 
-def is_selected(
-    leader: int | None,
-    replicas: Sequence[int],
-    isr: Sequence[int],
-    options: ReportOptions,
-    minimum_isr: int,
-    live: set[int],
-) -> bool:
-    """Tell whether the report flags select a partition; without flags all are."""
+def partition_row(
+    topic: str, partition: PartitionDescription, moving: Mapping[TopicPartition, PartitionReassignment]
+) -> PartitionRow:
+    """Return a partition, and where it is going."""
+    from kcli.client.admin import TopicPartition
+
+    move = moving.get(TopicPartition(topic, partition.partition))
+    return PartitionRow(
+        partition.partition,
+        partition.leader,
+        partition.replicas,
+        partition.isr,
+        partition.eligible_leader_replicas,
+        partition.last_known_elr,
+        partition.offline_replicas,
+        None if move is None else move.adding,
+        None if move is None else move.removing,
+    )
+
+
+def minimum_isr(entries: Iterable[ConfigEntry]) -> int:
+    """Return `min.insync.replicas` of a topic."""
+    return next((int(entry.value or 1) for entry in entries if entry.name == "min.insync.replicas"), 1)
+
+
+def is_selected(partition: PartitionRow, options: ReportOptions, minimum_isr: int, live: set[int]) -> bool:
+    """Tell whether the report flags select a partition."""
+    leader, in_sync = partition.leader, len(partition.isr)
     return (
-        not options.partitions_only
-        or (options.under_replicated and len(isr) < len(replicas))
+        (options.under_replicated and in_sync < partition.replication_factor)
         or (options.unavailable and (leader is None or leader not in live))
-        or (options.under_min_isr and (leader is None or len(isr) < minimum_isr))
-        or (options.at_min_isr and len(isr) == minimum_isr)
+        or (options.under_min_isr and (leader is None or in_sync < minimum_isr))
+        or (options.at_min_isr and in_sync == minimum_isr)
     )

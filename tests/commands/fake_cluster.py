@@ -30,6 +30,7 @@ class FakeTopic:
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
     isr: dict[int, list[int]] = field(default_factory=dict)
     leaderless: set[int] = field(default_factory=set)
+    offline: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 def unknown() -> KafkaError:
@@ -42,6 +43,8 @@ class FakeCluster:
     def __init__(self) -> None:
         self.topics: dict[str, FakeTopic] = {}
         self.broker_configs: dict[str, dict[str, str]] = {"1": {}, "2": {}, "": {}}
+        self.moving: dict[admin.TopicPartition, admin.PartitionReassignment] = {}
+        self.refused: dict[admin.TopicPartition, KafkaError] = {}
 
     def add(self, name: str, *assignments: list[int], **configs: str) -> FakeTopic:
         """Add a topic whose id is all its number."""
@@ -117,7 +120,7 @@ class FakeCluster:
                 0,
                 tuple(replicas),
                 tuple(topic.isr.get(index, replicas)),
-                (),
+                topic.offline.get(index, ()),
                 (),
                 (),
             )
@@ -253,3 +256,34 @@ class FakeCluster:
         offline = admin.LogDirDescription("/d2", (), KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
         online = admin.LogDirDescription("/d1", replicas, None, 10_000, 9_000)
         return {node_id: (online,) if node_id == 1 else (online, offline) for node_id in node_ids}
+
+    async def list_partition_reassignments(
+        self, client: object, partitions: Iterable[admin.TopicPartition] | None = None
+    ) -> dict[admin.TopicPartition, admin.PartitionReassignment]:
+        wanted = None if partitions is None else set(partitions)
+        return {key: self.moving[key] for key in sorted(self.moving) if wanted is None or key in wanted}
+
+    async def alter_partition_reassignments(
+        self,
+        client: object,
+        targets: Mapping[admin.TopicPartition, Sequence[int] | None],
+        *,
+        allow_replication_factor_change: bool = True,
+    ) -> dict[admin.TopicPartition, KafkaError | None]:
+        for partition, target in targets.items():
+            if partition in self.refused:
+                continue
+            if target is None:
+                del self.moving[partition]
+                continue
+            old = tuple(self.topics[partition.topic].assignments[partition.partition])
+            adding = tuple(sorted(set(target) - set(old)))
+            removing = tuple(sorted(set(old) - set(target)))
+            self.moving[partition] = admin.PartitionReassignment((*target, *removing), adding, removing)
+        return {partition: self.refused.get(partition) for partition in targets}
+
+    def _finish_moves(self) -> None:
+        for (topic, index), move in self.moving.items():
+            replicas = [each for each in move.replicas if each not in move.removing]
+            self.topics[topic].assignments[index] = replicas
+        self.moving.clear()

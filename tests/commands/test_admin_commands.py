@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from kcli.client import admin
 from tests.commands.conftest import Transcript
 from tests.commands.fake_cluster import FakeCluster
 
@@ -82,6 +83,22 @@ def test_topics_describe(orders: FakeCluster, transcript: Transcript) -> None:
         "topics describe nothing",
         "topics describe nothing --if-exists",
         "topics describe --topic-id AAAA",
+    )
+
+
+def test_topics_describe_tells_what_moves_and_what_is_down(
+    cluster: FakeCluster, transcript: Transcript
+) -> None:
+    topic = cluster.add("orders", [1, 2], [1, 2])
+    topic.isr = {0: [1], 1: [1]}
+    topic.offline = {1: (2,)}
+    cluster.moving = {admin.TopicPartition("orders", 0): admin.PartitionReassignment((1, 2), (2,), ())}
+    transcript(
+        "topics_describe_moving",
+        "topics describe orders",
+        "topics describe orders -o table",
+        "topics describe --under-replicated-partitions",
+        "topics describe --under-replicated-partitions -o table",
     )
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from kcli.client import admin
-from kcli.client.admin import PartitionReassignment, TopicPartition
+from kcli.client.admin import TopicPartition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.commands.conftest import Transcript
 from tests.commands.fake_cluster import DEFAULTS, FakeCluster
@@ -19,53 +19,9 @@ THROTTLES = (
 )
 
 
-class Moves:
-    """The reassignments of a cluster: each goes on until `finish`."""
-
-    def __init__(self, cluster: FakeCluster) -> None:
-        self.cluster = cluster
-        self.moving: dict[TopicPartition, PartitionReassignment] = {}
-        self.refused: dict[TopicPartition, KafkaError] = {}
-
-    async def list_partition_reassignments(
-        self, client: object, partitions: list[TopicPartition] | None = None
-    ) -> dict[TopicPartition, PartitionReassignment]:
-        return {
-            key: self.moving[key] for key in sorted(self.moving) if partitions is None or key in partitions
-        }
-
-    async def alter_partition_reassignments(
-        self,
-        client: object,
-        targets: dict[TopicPartition, tuple[int, ...] | None],
-        *,
-        allow_replication_factor_change: bool = True,
-    ) -> dict[TopicPartition, KafkaError | None]:
-        for partition, target in targets.items():
-            if partition in self.refused:
-                continue
-            if target is None:
-                del self.moving[partition]
-                continue
-            old = tuple(self.cluster.topics[partition.topic].assignments[partition.partition])
-            adding = tuple(sorted(set(target) - set(old)))
-            removing = tuple(sorted(set(old) - set(target)))
-            self.moving[partition] = PartitionReassignment((*target, *removing), adding, removing)
-        return {partition: self.refused.get(partition) for partition in targets}
-
-    def finish(self) -> None:
-        for (topic, index), move in self.moving.items():
-            replicas = [each for each in move.replicas if each not in move.removing]
-            self.cluster.topics[topic].assignments[index] = replicas
-        self.moving.clear()
-
-
 @pytest.fixture
-def moves(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Moves:
+def moves(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeCluster:
     """A cluster of two brokers with two topics, where partitions move; the working directory is empty."""
-    fake = Moves(cluster)
-    for name in ("list_partition_reassignments", "alter_partition_reassignments"):
-        monkeypatch.setattr(f"kcli.client.admin.{name}", getattr(fake, name))
     for name in THROTTLES:
         monkeypatch.setitem(DEFAULTS, name, "")
     cluster.add("orders", [1], [1], [2])
@@ -75,10 +31,10 @@ def moves(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
         '{"partitions":[{"topic":"orders","partition":0,"replicas":[2]},'
         '{"topic":"orders","partition":1,"replicas":[2,1]}]}'
     )
-    return fake
+    return cluster
 
 
-def test_a_plan_is_proposed(moves: Moves, transcript: Transcript) -> None:
+def test_a_plan_is_proposed(moves: FakeCluster, transcript: Transcript) -> None:
     Path("t.json").write_text('{"version":1,"topics":[{"topic":"clicks"}]}')
     seed = "--start-index 0 --shift 0 --disable-rack-aware"
     transcript(
@@ -96,7 +52,7 @@ def test_a_plan_is_proposed(moves: Moves, transcript: Transcript) -> None:
     )
 
 
-def test_a_plan_is_carried_out(moves: Moves, transcript: Transcript) -> None:
+def test_a_plan_is_carried_out(moves: FakeCluster, transcript: Transcript) -> None:
     transcript(
         "reassign_execute",
         "reassign-partitions list",
@@ -108,19 +64,19 @@ def test_a_plan_is_carried_out(moves: Moves, transcript: Transcript) -> None:
         "reassign-partitions execute plan.json",
         "reassign-partitions execute plan.json --additional -o json",
     )
-    assert moves.cluster.topics["orders"].configs == {THROTTLES[0]: "0:1,1:1", THROTTLES[1]: "0:2,1:2"}
-    assert moves.cluster.broker_configs["2"] == dict.fromkeys(THROTTLES[2:4], "5000")
-    moves.finish()
+    assert moves.topics["orders"].configs == {THROTTLES[0]: "0:1,1:1", THROTTLES[1]: "0:2,1:2"}
+    assert moves.broker_configs["2"] == dict.fromkeys(THROTTLES[2:4], "5000")
+    moves._finish_moves()
     transcript(
         "reassign_verify",
         "reassign-partitions verify plan.json",
         "reassign-partitions verify plan.json -o json",
     )
-    assert moves.cluster.topics["orders"].configs == {}
-    assert moves.cluster.broker_configs["2"] == {}
+    assert moves.topics["orders"].configs == {}
+    assert moves.broker_configs["2"] == {}
 
 
-def test_a_plan_is_cancelled(moves: Moves, transcript: Transcript) -> None:
+def test_a_plan_is_cancelled(moves: FakeCluster, transcript: Transcript) -> None:
     transcript(
         "reassign_cancel",
         "reassign-partitions execute plan.json",
@@ -129,7 +85,7 @@ def test_a_plan_is_cancelled(moves: Moves, transcript: Transcript) -> None:
     )
 
 
-def test_plans_that_are_refused(moves: Moves, transcript: Transcript) -> None:
+def test_plans_that_are_refused(moves: FakeCluster, transcript: Transcript) -> None:
     for name, index, broker in (("partition", 7, 1), ("broker", 0, 9)):
         Path(f"{name}.json").write_text(
             f'{{"partitions":[{{"topic":"orders","partition":{index},"replicas":[{broker}]}}]}}'
@@ -149,8 +105,8 @@ def test_plans_that_are_refused(moves: Moves, transcript: Transcript) -> None:
         *(f"reassign-partitions execute {name}.json" for name in ("partition", "broker", "version", "empty")),
         "reassign-partitions execute plan.json --throttle 5000",
     )
-    assert moves.cluster.topics["orders"].configs == {}, "throttles that were set for nothing are removed"
-    assert moves.cluster.broker_configs["1"] == {}
+    assert moves.topics["orders"].configs == {}, "throttles that were set for nothing are removed"
+    assert moves.broker_configs["1"] == {}
 
 
 def test_leaders_are_elected(

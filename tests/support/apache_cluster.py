@@ -1,0 +1,126 @@
+"""Apache Kafka 4.3.1 as a cluster: three JVMs, each broker and voter of the controllers, on loopback."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.support.apache_kafka import JVM_OPTIONS, random_cluster_id
+from tests.support.processes import ChildProcess, ProcessFailed, free_port, wait_for_port
+from tests.support.toolchain import java_libraries
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tests.support.apache_kafka import KafkaTools
+
+HEAP = ("-Xmx256m", "-Xms96m")
+START_TIMEOUT_SECONDS = 90.0
+
+SETTINGS = {
+    "process.roles": "broker,controller",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.num.partitions": "1",
+    "group.initial.rebalance.delay.ms": "0",
+    "auto.leader.rebalance.enable": "false",
+    "broker.session.timeout.ms": "3000",
+    "broker.heartbeat.interval.ms": "500",
+    "replica.fetch.wait.max.ms": "100",
+}
+
+
+class ApacheNode:
+    """One JVM; its ports and log directories stay the same over restarts."""
+
+    def __init__(self, node_id: int, directory: Path, *, log_dirs: int) -> None:
+        self.node_id = node_id
+        self.port = free_port()
+        self.controller_port = free_port()
+        self.bootstrap = f"127.0.0.1:{self.port}"
+        self.log_dirs = [directory / f"data-{number}" for number in range(log_dirs)]
+        self.properties = directory / "server.properties"
+        self._log = directory / "broker.log"
+        self._process: ChildProcess | None = None
+
+    def write(self, settings: Mapping[str, str]) -> None:
+        """Write its server.properties."""
+        own = {
+            **SETTINGS,
+            "node.id": str(self.node_id),
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self.controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "log.dirs": ",".join(map(str, self.log_dirs)),
+            **settings,
+        }
+        self.properties.write_text("".join(f"{name}={value}\n" for name, value in own.items()))
+
+    def launch(self) -> None:
+        """Start the JVM without waiting for anything."""
+        path = f"{java_libraries() / 'apache-kafka'}/*"
+        command = ["java", *JVM_OPTIONS, *HEAP, "-cp", path, "kafka.Kafka", str(self.properties)]
+        self._process = ChildProcess(command, stderr=self._log)
+
+    def wait(self) -> None:
+        """Wait until it takes part in the cluster: it listens from then on."""
+        assert self._process is not None
+        wait_for_port(self.port, timeout=START_TIMEOUT_SECONDS, alive=self._process.is_running)
+
+    def start(self) -> None:
+        """Start the JVM and wait until it takes part in the cluster."""
+        self.launch()
+        self.wait()
+
+    def stop(self) -> None:
+        """Clean shutdown: it hands its leaders over first."""
+        if self._process is not None:
+            self._process.stop()
+            self._process = None
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process is not None:
+            self._process.kill()
+            self._process = None
+
+
+class ApacheCluster:
+    """Nodes 1 to `nodes`; `bootstrap` names all of them."""
+
+    def __init__(
+        self,
+        directory: Path,
+        tools: KafkaTools,
+        *,
+        nodes: int = 3,
+        log_dirs: int = 1,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.nodes: dict[int, ApacheNode] = {}
+        for node_id in range(1, nodes + 1):
+            own = directory / f"node-{node_id}"
+            own.mkdir()
+            self.nodes[node_id] = ApacheNode(node_id, own, log_dirs=log_dirs)
+        self.bootstrap = ",".join(node.bootstrap for node in self.nodes.values())
+        voters = ",".join(f"{each.node_id}@127.0.0.1:{each.controller_port}" for each in self.nodes.values())
+        cluster_id = random_cluster_id()
+        for node in self.nodes.values():
+            node.write({"controller.quorum.voters": voters, **(settings or {})})
+            formatted = tools("kafka-storage", "format", "-t", cluster_id, "-c", node.properties)
+            if formatted.code != 0:
+                raise ProcessFailed(f"format: {formatted}")
+
+    def start(self) -> None:
+        """Start all nodes and wait for them."""
+        for node in self.nodes.values():
+            node.launch()
+        for node in self.nodes.values():
+            node.wait()
+
+    def kill(self) -> None:
+        """SIGKILL all of them."""
+        for node in self.nodes.values():
+            node.kill()
