@@ -12,7 +12,6 @@ import errno
 import fcntl
 import json
 import os
-import socket
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kcli.spark.job.failures import TargetLocked
 from kcli.spark.job.local_target import LocalTarget
+from kcli.spark.job.process_identity import has_ended, this_process
 from kcli.spark.job.state_paths import LOCK
 
 if TYPE_CHECKING:
@@ -180,23 +180,15 @@ def _heartbeat_lock(target: Target, now_ms: Callable[[], int]) -> Iterator[_Hear
 
 def _is_alive(owner: dict[str, Any], now_ms: int) -> bool:
     """Return whether a lock's owner still runs, as far as that can be told."""
-    if owner.get("host") == socket.gethostname():
-        try:
-            os.kill(int(owner.get("pid", 0)), 0)
-        except ProcessLookupError:
-            return False
-        except (OSError, ValueError):
-            pass
     age_ms = now_ms - int(owner.get("heartbeat_ms", 0))
-    return age_ms < STALE_SECONDS * 1000
+    return age_ms < STALE_SECONDS * 1000 and not has_ended(owner)
 
 
 # --- what is in the file ---------------------------------------------------------------------------------
 
 
 def _owner(started_ms: int, **more: object) -> bytes:
-    owner = {"host": socket.gethostname(), "pid": os.getpid(), "started_ms": started_ms, **more}
-    return json.dumps(owner).encode() + b"\n"
+    return json.dumps({**this_process(), "started_ms": started_ms, **more}).encode() + b"\n"
 
 
 def _parsed(content: bytes) -> dict[str, Any]:

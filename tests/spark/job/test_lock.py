@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from kcli.spark.job.failures import TargetLocked
 from kcli.spark.job.local_target import LocalTarget
 from kcli.spark.job.lock import STALE_SECONDS, locked
 from kcli.spark.job.object_target import ObjectTarget
+from kcli.spark.job.process_identity import this_process
 from tests.spark.job.exporting import export, files_in, offsets_in
 from tests.spark.job.fake_source import FakeSource
 
@@ -94,9 +96,9 @@ def test_a_lock_object_is_removed_at_the_end(tmp_path: Path) -> None:
     assert files_in(tmp_path) == set()
 
 
-def owned_by(path: Path, *, host: str, pid: int, age_s: float) -> None:
+def owned_by(path: Path, *, age_s: float, **who: object) -> None:
     (path / "_kcli").mkdir(exist_ok=True)
-    owner = {"host": host, "pid": pid, "id": "f00d", "heartbeat_ms": NOW_MS - int(age_s * 1000)}
+    owner = {**who, "id": "f00d", "heartbeat_ms": NOW_MS - int(age_s * 1000)}
     (path / "_kcli/lock").write_text(json.dumps(owner))
 
 
@@ -112,11 +114,33 @@ def test_a_lock_object_that_stopped_beating_is_taken_over(tmp_path: Path) -> Non
         pass
 
 
-def test_a_lock_object_of_a_process_that_died_here_is_taken_over(tmp_path: Path) -> None:
+def ended_pid() -> int:
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
-    owned_by(tmp_path, host=socket.gethostname(), pid=ended.pid, age_s=1)
+    return ended.pid
+
+
+@pytest.mark.parametrize(
+    "who", [lambda: {"pid": ended_pid()}, lambda: {"process_start": 1}], ids=["gone", "another's id now"]
+)
+def test_a_lock_object_of_a_process_that_died_here_is_taken_over(
+    tmp_path: Path, who: Callable[[], dict[str, object]]
+) -> None:
+    owned_by(tmp_path, age_s=1, **{**this_process(), **who()})
     with locked(store(tmp_path), now_ms):
+        pass
+
+
+@pytest.mark.parametrize("place", [None, "another start of a machine of the same name"])
+def test_a_lock_object_of_a_machine_of_the_same_name_is_respected(tmp_path: Path, place: str | None) -> None:
+    owned_by(tmp_path, age_s=1, **{**this_process(), "pid": ended_pid(), "place": place})
+    with pytest.raises(TargetLocked), locked(store(tmp_path), now_ms):
+        pass
+
+
+def test_a_lock_object_of_a_running_process_is_respected(tmp_path: Path) -> None:
+    owned_by(tmp_path, age_s=1, **this_process())
+    with pytest.raises(TargetLocked), locked(store(tmp_path), now_ms):
         pass
 
 
