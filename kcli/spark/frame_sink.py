@@ -54,9 +54,10 @@ class FrameWriter(DataSourceArrowWriter):
         assert context is not None
         position = context.partitionId()
         task: SplitTask = pickle.loads(self._tasks)[position]
-        with leaving_failure(task), task.target.while_writing(receipts_path(task.plan)):
+        attempt_id = context.taskAttemptId()
+        with leaving_failure(task, attempt_id), task.target.while_writing(receipts_path(task.plan)):
             attempt = _Attempt(task, position, self._schema)
-            done = attempt.write(iterator, context.taskAttemptId())
+            done = attempt.write(iterator, attempt_id)
             publish(task.target, done)
         return Written()
 

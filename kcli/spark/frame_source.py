@@ -44,11 +44,14 @@ class FrameReader(DataSourceReader):
         pa.set_cpu_count(1)
         task: SplitTask = pickle.loads(self._tasks)[partition.value]
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        with leaving_failure(task):
-            yield from _rows(task, partition.value, schema)
+        context = TaskContext.get()
+        assert context is not None
+        attempt_id = context.taskAttemptId()
+        with leaving_failure(task, attempt_id):
+            yield from _rows(task, partition.value, schema, attempt_id)
 
 
-def _rows(task: SplitTask, position: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def _rows(task: SplitTask, position: int, schema: pa.Schema, attempt_id: int) -> Iterator[pa.RecordBatch]:
     shaper = frame_shaper(task.options, task.split)
     dead = DeadBatches(task.target, task.split, task.plan)
     met = ReadCounters(on_damaged_batch=dead.keep)
@@ -60,8 +63,6 @@ def _rows(task: SplitTask, position: int, schema: pa.Schema) -> Iterator[pa.Reco
         bad_values += shaped.bad_values
         if shaped.rows.num_rows:
             yield _with_places(shaped, position, schema)
-    context = TaskContext.get()
-    assert context is not None
     ReadReport(
         rows=read,
         bytes_read=met.bytes_read,
@@ -70,7 +71,7 @@ def _rows(task: SplitTask, position: int, schema: pa.Schema) -> Iterator[pa.Reco
         corrupt_bytes=met.corrupt_bytes,
         dead_letter_batches=dead.count,
         missing=tuple(met.missing),
-    ).leave(task, context.taskAttemptId())
+    ).leave(task, attempt_id)
 
 
 def _with_places(shaped: Shaped, position: int, schema: pa.Schema) -> pa.RecordBatch:
