@@ -123,10 +123,11 @@ def is_final(error: BaseException) -> bool:
 def portable(error: Exception) -> Exception:
     """Return an error as one that another process can read, with its words and what kind it is of."""
     try:
-        if type(pickle.loads(pickle.dumps(error))) is type(error):
-            return error
-    except (TypeError, AttributeError, pickle.PicklingError):
-        pass  # its constructor wants more than a message: the words travel alone
+        arrived = pickle.loads(pickle.dumps(error))
+    except Exception:  # both run code of the error's class, which may want more than a message
+        arrived = None
+    if type(arrived) is type(error) and str(arrived) == str(error):
+        return error
     message = error.message if isinstance(error, KcliError) else f"{type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, KcliError) else None
     return TaskFailed(message, hint=hint, kind=kind_of(error), passing=is_passing(error))

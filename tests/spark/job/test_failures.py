@@ -164,6 +164,29 @@ class OfTwoWords(KcliError):
         super().__init__(f"{one} {other}", hint="hm")
 
 
+class RefusesItsWords(KcliError):
+    """Its constructor refuses what unpickling gives it."""
+
+    def __init__(self, number: object) -> None:
+        super().__init__(f"number {int(str(number))}", hint="hm")
+
+
+class LosesItsWords(KcliError):
+    """Unpickling makes it of other words."""
+
+    def __init__(self, one: str, other: str = "?") -> None:
+        super().__init__(f"{one} {other}", hint="hm")
+
+
+@pytest.mark.parametrize(
+    "error", [RefusesItsWords(7), LosesItsWords("a", "b")], ids=lambda one: type(one).__name__
+)
+def test_an_error_that_arrives_as_another_sends_its_words(error: KcliError) -> None:
+    arrived = pickle.loads(pickle.dumps(portable(error)))
+    assert isinstance(arrived, KcliError)
+    assert (arrived.message, arrived.hint) == (error.message, "hm")
+
+
 def test_an_error_that_cannot_travel_sends_its_words() -> None:
     arrived = pickle.loads(pickle.dumps(portable(OfTwoWords("a", other="b"))))
     assert isinstance(arrived, KcliError)
