@@ -99,7 +99,8 @@ class Repaired(NamedTuple):
         for path in repair.removed:
             yield f"set aside {path}"
         if repair.commit is None:
-            yield f"nothing to repair in {repair.target}"
+            end = ": the next export is the first" if repair.begins_afresh else ""
+            yield f"nothing {'is left' if end else 'to repair'} in {repair.target}{end}"
         else:
             yield (
                 f"made commit {repair.commit} of {counted(repair.files, 'file')} with "

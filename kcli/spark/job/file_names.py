@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 _NAME = re.compile(
     r"(?P<hidden>\.?)(?P<stem>part-(?:.*-)?\d{20}-\d{20}-(?P<plan>\d{6,}))"
-    r"(?P<suffix>(?:-[0-9a-f]+)*)\.parquet(?:\.(?P<attempt>[0-9a-f]+))?"
+    r"(?P<suffix>(?:-[0-9a-f]{1,7})*)(?:-(?P<named>[0-9a-f]{8}))?\.parquet(?:\.(?P<attempt>[0-9a-f]+))?"
 )
 
 
@@ -17,6 +17,8 @@ class FileName(NamedTuple):
     stem: str
     plan: int
     is_temporary: bool
+    attempt: str | None
+    """The id of the attempt that wrote it; None for a file that was renamed."""
 
 
 def parsed_name(path: str) -> FileName | None:
@@ -24,7 +26,9 @@ def parsed_name(path: str) -> FileName | None:
     match = _NAME.fullmatch(path.rpartition("/")[2])
     if match is None:
         return None
-    return FileName(match["stem"], int(match["plan"]), bool(match["hidden"]))
+    return FileName(
+        match["stem"], int(match["plan"]), bool(match["hidden"]), match["attempt"] or match["named"]
+    )
 
 
 def published_path(path: str) -> str:

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from kcli.spark.job.task import SplitTask
 
 
+FILES = "kcli.files"
+"""How many files an attempt at a split wrote; the last one says it."""
+
+
 class BadFooter(KcliError):
     """A file that is not Parquet, or not of an export."""
 
@@ -37,6 +41,8 @@ class Footer(NamedTuple):
     first_offset: int | None
     """The bounds of the column `offset`, None without one."""
     last_offset: int | None
+    files: int | None
+    """How many files its attempt wrote; only the last of them knows."""
 
 
 def footer_metadata(task: SplitTask) -> dict[str, str]:
@@ -76,6 +82,7 @@ def read_footer(target: Target, path: str) -> Footer:
             Identity.from_json(json.loads(said["kcli.identity"])),
             metadata.num_rows,
             *_offset_bounds(metadata),
+            int(said[FILES]) if FILES in said else None,
         )
     except (KeyError, ValueError, TypeError) as error:
         raise BadFooter(f"not a file of an export: `{path}`") from error

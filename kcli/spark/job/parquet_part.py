@@ -67,9 +67,14 @@ class ParquetPart:
         self._writer.write_table(table, row_group_size=-(-table.num_rows // rows))
         self.buffered_rows = self.buffered_bytes = 0
 
-    def close(self) -> int:
-        """Write the rest and the footer, make it durable, and return the file's size in bytes."""
+    def close(self, said_last: Mapping[str, str] | None = None) -> int:
+        """Write the rest and the footer, with what is known only now; return the file's size in bytes.
+
+        What was written survives a power failure.
+        """
         self.flush()
+        if said_last:
+            self._writer.add_key_value_metadata(said_last)
         self._writer.close()
         size: int = self._sink.tell()
         self._sink.close()

@@ -17,13 +17,13 @@ from kcli.spark.job.lock import locked
 from kcli.spark.job.overwriting import remove_dropped
 from kcli.spark.job.receipt import Counters, WrittenFile
 from kcli.spark.job.repair_files import FoundFiles, data_files
-from kcli.spark.job.state_paths import IDENTITY, LOG, plan_path
+from kcli.spark.job.state_paths import IDENTITY, LOG, commit_path, plan_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kcli.spark.job.identity import Identity
-    from kcli.spark.job.repair_files import FoundFile
+    from kcli.spark.job.repair_files import FoundFile, Known
     from kcli.spark.job.target import Target
     from kcli.spark.split import TopicPartition
 
@@ -34,17 +34,19 @@ class Repair:
 
     target: str
     commit: int | None
-    """The commit that was written; None if nothing was wrong."""
+    """The commit that was written; None if nothing was wrong, or nothing is left that counts."""
     files: int
     rows: int
     removed: tuple[str, ...] = ()
     """Files of a plan that may not have been finished, now under `_kcli/set-aside/`: their offsets are
     exported again."""
     next_offsets: dict[str, dict[int, int]] = field(default_factory=dict)
+    begins_afresh: bool = False
+    """Whether nothing is left that counts, so that the next export is the first."""
 
 
 def repair_export(target: Target) -> Repair:
-    """Make the commit log again from what the files' footers say; raise `TargetRefused` if there are none."""
+    """Make the commit log again from the files' footers and what is left of it; refuse what is no export."""
     if target.size(IDENTITY) is None and not target.list(LOG) and not data_files(target):
         raise TargetRefused(f"`{target.uri}` holds no export")
     with locked(target, wall_ms):
@@ -66,10 +68,12 @@ def _is_whole(target: Target) -> bool:
 def _repaired(target: Target) -> Repair:
     found = FoundFiles(target)
     files = found.believed()
-    if not files:
-        raise TargetRefused(f"`{target.uri}` holds no files of an export")
-    commit = _commit_of(target, found, files)
-    _write(target, found, commit, files[-1].footer.identity)
+    identity = _present_identity(target) or found.identity(files)
+    commit = _commit_of(target, found, files) if identity and found.last_finished(files) else None
+    _write(target, found, commit, identity)
+    if commit is None:
+        removed = tuple(found.set_aside)
+        return Repair(target=target.uri, commit=None, files=0, rows=0, removed=removed, begins_afresh=True)
     by_topic: dict[str, dict[int, int]] = {}
     for (topic, partition), offset in sorted(commit.next_offsets.items()):
         by_topic.setdefault(topic, {})[partition] = offset
@@ -84,10 +88,10 @@ def _repaired(target: Target) -> Repair:
 
 
 def _commit_of(target: Target, found: FoundFiles, files: list[FoundFile]) -> Commit:
-    known = _last_commit(target, found)
+    known = found.known(files)
     topics = {name: one for file in files for name, one in file.footer.identity.topics.items()}
     return Commit(
-        number=max(files[-1].footer.plan, *found.commits, 0),
+        number=found.last_finished(files),
         plan_id="repaired",
         committed_ms=wall_ms(),
         overwrites=True,
@@ -111,18 +115,10 @@ def _dead_letters(target: Target, found: FoundFiles) -> tuple[WrittenFile, ...]:
     return tuple(letters)
 
 
-def _last_commit(target: Target, found: FoundFiles) -> Commit | None:
-    """Return the newest commit if it can be read: it knows where partitions stand."""
-    try:
-        return read_commit(target, max(found.commits, default=0))
-    except DamagedLog:
-        return None
-
-
 def _next_offsets(
-    files: Iterable[FoundFile], known: Commit | None, uncertain: int | None
+    files: Iterable[FoundFile], known: Known | None, uncertain: int | None
 ) -> dict[TopicPartition, int]:
-    """Return where partitions go on: where the last commit says, or their last plan, or its files end."""
+    """Return where partitions go on: where the log still says, or their last plan, or its files end."""
     since = known.number if known else 0
     reached: dict[TopicPartition, tuple[int, int]] = {}
     for file in files:
@@ -134,21 +130,31 @@ def _next_offsets(
     return {**(known.next_offsets if known else {}), **found}
 
 
-def _write(target: Target, found: FoundFiles, commit: Commit, identity: Identity) -> None:
-    """Write the commit, then remove the log that it stands for."""
-    try:
-        present = read_identity(target)
-    except DamagedLog:
-        present = None
-    log = ExportLog(target, present, sorted(found.commits), None)
-    if present is None:
+def _write(target: Target, found: FoundFiles, commit: Commit | None, identity: Identity | None) -> None:
+    """Write the commit if anything was finished, then remove the log that it stands for."""
+    log = ExportLog(target, identity, sorted(found.commits), None)
+    if identity is None:
+        target.remove(IDENTITY)
+    elif identity != _present_identity(target):
         log.write_identity(identity)
-    log.write_commit(commit)
-    for number in found.plans - found.commits:
-        if number <= commit.number:
-            target.remove(plan_path(number))
+    if commit is not None:
+        log.write_commit(commit)
+    for number in found.plans - found.commits - {found.pending}:
+        target.remove(plan_path(number))
     log.commits = sorted(set(log.commits))
-    remove_dropped(log)
+    if commit is not None:
+        remove_dropped(log)
+    else:
+        for number in found.commits:
+            target.remove(plan_path(number))
+            target.remove(commit_path(number))
+
+
+def _present_identity(target: Target) -> Identity | None:
+    try:
+        return read_identity(target)
+    except DamagedLog:
+        return None
 
 
 def _written(file: FoundFile) -> WrittenFile:

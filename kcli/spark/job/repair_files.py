@@ -3,22 +3,29 @@
 Plans are committed one after the other, so only the last can have been unfinished when the log was lost. If
 its commit file is there, damaged or not, it was finished. If its plan is there and no commit, the next run
 goes on with it as always. If both are lost, its files count up to the first hole in what it read of each
-partition: what is beyond is set aside under `_kcli/set-aside/`, and its offsets are exported again.
+partition: what is beyond is set aside under `_kcli/set-aside/`, and its offsets are exported again. So is
+what an attempt wrote that did not come to its end, or another beside it: a store shows files as soon as they
+are written, and whether they are all of a split is told by the last of them.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError
-from kcli.spark.job.export_log import DamagedLog, read_plan
+from kcli.spark.job.export_log import DamagedLog, read_commit, read_plan
 from kcli.spark.job.file_names import parsed_name, published_path
 from kcli.spark.job.footer import BadFooter, read_footer
 from kcli.spark.job.state_paths import LOG, SET_ASIDE, STATE, number_in
 from kcli.spark.split import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from kcli.spark.job.footer import Footer
+    from kcli.spark.job.identity import Identity
+    from kcli.spark.job.summary import Gap
     from kcli.spark.job.target import Target
 
 
@@ -50,6 +57,15 @@ def data_files(target: Target) -> dict[str, int]:
     }
 
 
+class Known(NamedTuple):
+    """What is left in the log of a finished plan."""
+
+    number: int
+    next_offsets: Mapping[TopicPartition, int]
+    topics: Mapping[str, str | None]
+    gaps: tuple[Gap, ...]
+
+
 class FoundFiles:
     """What is found of a target's files and of its log."""
 
@@ -63,6 +79,8 @@ class FoundFiles:
             found = number_in(entry.path.rpartition("/")[2])
             if found:
                 (self.plans if found[1] == "plan" else self.commits).add(found[0])
+        self.pending = self._pending()
+        """The plan that the next run goes on with."""
 
     def believed(self) -> list[FoundFile]:
         """Return the files that count, published, by plan; set the others aside."""
@@ -77,6 +95,8 @@ class FoundFiles:
                 kept.append(file)
             else:  # of an attempt that lost
                 self._target.remove(file.path)
+        if not self._target.renames:
+            kept = self._one_attempt_each(kept)
         for found in by_partition.values():
             kept += self._up_to_hole(found)
         return sorted(kept, key=lambda file: (file.footer.plan, file.path))
@@ -86,14 +106,40 @@ class FoundFiles:
         last = max((file.footer.plan for file in files), default=0)
         return last if last > max(self.commits, default=0) and last >= max(self.plans, default=0) else None
 
+    def last_finished(self, files: Iterable[FoundFile]) -> int:
+        """Return the last plan that was finished, 0 if none was: one was before the next was made."""
+        before = self.pending - 1 if self.pending else 0
+        return max(before, *self.commits, *(file.footer.plan for file in files), 0)
+
+    def known(self, files: list[FoundFile]) -> Known | None:
+        """Return what the newest commit or plan that can be read says of a plan that was finished."""
+        last, uncertain = self.last_finished(files), self.uncertain_plan(files)
+        for number in range(last, 0, -1):
+            if number != uncertain:
+                with suppress(DamagedLog):
+                    commit = read_commit(self._target, number)
+                    return Known(number, commit.next_offsets, commit.topics, commit.gaps)
+                with suppress(DamagedLog):
+                    plan = read_plan(self._target, number)
+                    return Known(number, plan.next_offsets, plan.identity.topics, plan.gaps)
+        return None
+
+    def identity(self, files: list[FoundFile]) -> Identity | None:
+        """Return whose records these are, as the newest file says, or a plan that can be read."""
+        if files:
+            return files[-1].footer.identity
+        for number in sorted(self.plans, reverse=True):
+            with suppress(DamagedLog):
+                return read_plan(self._target, number).identity
+        return None
+
     def _read(self) -> list[FoundFile]:
         """Return the files with their footers, without those of a plan that the next run goes on with."""
         found = []
-        pending = self._pending()
         for path, size in data_files(self._target).items():
             name = parsed_name(path)
             assert name is not None
-            if name.plan == pending:
+            if name.plan == self.pending:
                 continue
             try:
                 found.append(FoundFile(path, size, read_footer(self._target, path)))
@@ -124,19 +170,55 @@ class FoundFiles:
             by_start.setdefault(file.footer.start, []).append(file)
         for start in sorted(by_start):
             found = by_start[start]
-            if start == reached and _is_one_attempt(found):
-                kept += [self._published(file) for file in found]
-                reached = found[0].footer.end
-            else:
-                for file in found:
-                    self._target.rename(file.path, f"{SET_ASIDE}/{file.path}")
-                    self.set_aside.append(file.path)
+            whole = self._whole_attempt(found) if start == reached else []
+            if whole:
+                kept += [self._published(file) for file in whole]
+                reached = whole[0].footer.end
+            self._set_aside(file for file in found if file not in whole)
         return kept
+
+    def _whole_attempt(self, files: list[FoundFile]) -> list[FoundFile]:
+        """Return the files of one attempt at a split that wrote all of them; none if there is no such."""
+        if self._target.renames:
+            return files if _is_one_attempt(files) else []
+        return next((found for found in _attempts(files) if _says_all(found)), [])
+
+    def _one_attempt_each(self, files: list[FoundFile]) -> list[FoundFile]:
+        """Return the files of finished plans, where a late attempt may have written a split once more."""
+        kept: list[FoundFile] = []
+        by_split: dict[tuple[int, TopicPartition, int], list[FoundFile]] = {}
+        for file in files:
+            by_split.setdefault((file.footer.plan, file.partition, file.footer.start), []).append(file)
+        for found in by_split.values():
+            attempts = _attempts(found)
+            chosen = next(filter(_says_all, attempts), attempts[0]) if len(attempts) > 1 else found
+            kept += chosen
+            self._set_aside(file for file in found if file not in chosen)
+        return kept
+
+    def _set_aside(self, files: Iterable[FoundFile]) -> None:
+        for file in files:
+            self._target.rename(file.path, f"{SET_ASIDE}/{file.path}")
+            self.set_aside.append(file.path)
 
     def _published(self, file: FoundFile) -> FoundFile:
         if file.path != file.final_path:
             self._target.rename(file.path, file.final_path)
         return file._replace(path=file.final_path)
+
+
+def _attempts(files: list[FoundFile]) -> list[list[FoundFile]]:
+    """Return the files of a split by the attempt that their names tell, by its id."""
+    found: dict[str, list[FoundFile]] = {}
+    for file in files:
+        name = parsed_name(file.path)
+        found.setdefault((name and name.attempt) or "", []).append(file)
+    return [found[attempt] for attempt in sorted(found)]
+
+
+def _says_all(files: list[FoundFile]) -> bool:
+    """Return whether an attempt came to its last file, and all are there."""
+    return any(file.footer.files == len(files) for file in files)
 
 
 def _is_one_attempt(files: list[FoundFile]) -> bool:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kcli.spark.job.footer import FILES
 from kcli.spark.job.local_target import temporary_name
 from kcli.spark.job.parquet_part import ParquetPart
 from kcli.spark.job.receipt import WrittenFile
@@ -94,9 +95,14 @@ class SplitWriter:
         self._bound_memory()
 
     def finish(self) -> tuple[WrittenFile, ...]:
-        """Close every file and return them all, still under their temporary names."""
-        while self._open:
+        """Close every file and return them all, still under their temporary names.
+
+        The last one says how many there are: without it an attempt is not whole.
+        """
+        while len(self._open) > 1:
             self._close(next(iter(self._open)))
+        if self._open:
+            self._close(next(iter(self._open)), {FILES: str(len(self._written) + 1)})
         return tuple(self._written)
 
     def discard(self) -> None:
@@ -145,9 +151,9 @@ class SplitWriter:
         self._open[period] = file = _Open(part, path)
         return file
 
-    def _close(self, period: Period) -> None:
+    def _close(self, period: Period, said_last: Mapping[str, str] | None = None) -> None:
         file = self._open[period]
-        size = file.part.close()
+        size = file.part.close(said_last)
         del self._open[period]
         first_offset, last_offset = file.offsets or (None, None)
         first_time, last_time = file.timestamps or (None, None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kcli.spark.job.failures import TargetRefused
 from kcli.spark.job.local_target import LocalTarget
 from kcli.spark.job.options import Mode
-from kcli.spark.job.state_paths import IDENTITY, LOCK, STATE
+from kcli.spark.job.state_paths import IDENTITY, STATE
 
 if TYPE_CHECKING:
     from kcli.spark.job.export_log import ExportLog
@@ -58,5 +58,5 @@ def _first_foreign(target: Target) -> str | None:
         except FileNotFoundError:
             return None
         return next((name for name in names if name != STATE), None)
-    ours = {LOCK, IDENTITY}
-    return next((one.path for one in target.list("", recursive=True) if one.path not in ours), None)
+    entries = target.list("", recursive=True)
+    return next((one.path for one in entries if not one.path.startswith(f"{STATE}/")), None)

@@ -218,6 +218,7 @@ def test_encodings(tmp_path: Path) -> None:
         "kcli.planned": "0-90",
         "kcli.cluster": "cluster-A",
         "kcli.version": __version__,
+        "kcli.files": "1",
     }
 
 

@@ -48,7 +48,11 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectTarget:
 def offsets(target: ObjectTarget) -> list[int]:
     """Return the offsets in the committed files, and make sure that there are no other data files."""
     listing = list_export(target)
-    data = {one.path for one in target.list("", recursive=True) if one.path.endswith(".parquet")}
+    data = {
+        one.path
+        for one in target.list("", recursive=True)
+        if one.path.endswith(".parquet") and not one.path.startswith("_kcli/")
+    }
     assert data == {file.path for file in listing.files}
     found = []
     for file in listing.files:
@@ -118,13 +122,60 @@ def test_overwriting(target: ObjectTarget) -> None:
     assert offsets(target) == list(range(40))
 
 
-def test_a_lost_log_is_made_again(target: ObjectTarget) -> None:
-    export(FakeSource.of(150), target, DATED)
+def lose_state(target: ObjectTarget) -> None:
     for entry in target.list("_kcli", recursive=True):
         target.remove(entry.path)
+
+
+def test_a_lost_log_is_made_again(target: ObjectTarget) -> None:
+    export(FakeSource.of(150), target, DATED)
+    lose_state(target)
     repair_export(target)
     assert offsets(target) == list(range(150))
     assert verify_export(target).problems == ()
+
+
+@pytest.mark.parametrize("missing", [0, 1, 2])
+def test_half_an_attempt_is_not_believed(target: ObjectTarget, missing: int) -> None:
+    source = FakeSource.of(100, fake_reader=FakeReader(step_us=2_000_000_000))
+    export(source, target, DATED)
+    files = [file.path for file in list_export(target).files]
+    assert len(files) == 3
+    target.remove(files.pop(missing))
+    lose_state(target)
+    repair = repair_export(target)
+    assert sorted(repair.removed) == files
+    export(source, target, DATED)
+    assert offsets(target) == list(range(100))
+
+
+def test_of_two_whole_attempts_one_is_believed(target: ObjectTarget) -> None:
+    source = FakeSource.of(150, fake_reader=FakeReader(step_us=2_000_000_000))
+    with pytest.raises(KcliError):
+        export(source, target, DATED, engine=TwoReceiptsAndGone())
+    lose_state(target)
+    assert repair_export(target).rows == 150
+    assert offsets(target) == list(range(150))
+
+
+def test_an_attempt_that_came_late_to_a_finished_plan_is_not_believed(target: ObjectTarget) -> None:
+    source = FakeSource.of(50, fake_reader=FakeReader(step_us=2_000_000_000))
+    late: list[SplitTask] = []
+
+    class Keeps(InlineEngine):
+        def run(
+            self, tasks: Sequence[SplitTask], on_done: Callable[[Receipt], None], progress: Progress
+        ) -> None:
+            late.extend(tasks)
+            super().run(tasks, on_done, progress)
+
+    export(source, target, DATED, engine=Keeps())
+    commit = target.read("_kcli/log/0000000001.commit.json")
+    target.remove("_kcli/log/0000000001.commit.json")
+    write_split(late[0])
+    target.write_atomically("_kcli/log/0000000001.commit.json", commit[:-9])
+    repair_export(target)
+    assert offsets(target) == list(range(50))
 
 
 def test_renaming_makes_directories(target: ObjectTarget) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -158,6 +159,82 @@ def test_a_lost_log_is_made_again(lose: Callable[[Path], None], tmp_path: Path) 
     assert data <= files_in(tmp_path)
     assert problems(tmp_path) == []
     assert repair_export(LocalTarget(str(tmp_path))).commit is None
+
+
+def ruin(*numbers: int, kinds: tuple[str, ...] = ("commit",)) -> Callable[[Path], None]:
+    """Cut files of the log off."""
+
+    def do(target: Path) -> None:
+        for number in numbers:
+            for kind in kinds:
+                (target / f"_kcli/log/{number:010d}.{kind}.json").write_text("{")
+
+    return do
+
+
+def lose(*numbers: int, kinds: tuple[str, ...] = ("commit",)) -> Callable[[Path], None]:
+    """Remove files of the log."""
+
+    def do(target: Path) -> None:
+        for number in numbers:
+            for kind in kinds:
+                (target / f"_kcli/log/{number:010d}.{kind}.json").unlink()
+
+    return do
+
+
+BOTH = ("plan", "commit")
+EMPTY_LOSSES = {
+    "the only commit": ruin(1),
+    "the only commit and its plan": ruin(1, kinds=BOTH),
+    "the only commit and who wrote it": lambda target: (ruin(1)(target), lose_identity(target)),
+    "everything that was said": lambda target: (ruin(1, kinds=BOTH)(target), lose_identity(target)),
+    "who wrote it, which was cut off": lambda target: (target / "_kcli/export.json").write_text("{"),
+}
+
+
+@pytest.mark.parametrize("harm", EMPTY_LOSSES)
+def test_a_log_of_commits_without_files_is_made_again(harm: str, tmp_path: Path) -> None:
+    nothing = options(write=WriteOptions(where="offset < 0"))
+    source = FakeSource.of(250, 90)
+    export(source, tmp_path, nothing)
+    EMPTY_LOSSES[harm](tmp_path)
+    if not repair_export(LocalTarget(str(tmp_path))).begins_afresh:
+        assert repair_export(LocalTarget(str(tmp_path))).commit is None
+    source.grow(P0, 300)
+    export(source, tmp_path)
+    kept_positions = harm not in ("the only commit and its plan", "everything that was said")
+    assert offsets_in(tmp_path)[P0] == list(range(250 if kept_positions else 0, 300))
+    assert problems(tmp_path) == []
+
+
+LATER_LOSSES = {
+    "its commit": ruin(3),
+    "its commit, with that before": ruin(2, 3),
+    "its plan and no commit is there": lambda target: (lose(3)(target), ruin(3, kinds=("plan",))(target)),
+    "all commits": lose(1, 2, 3),
+    "all commits and the plan before": lambda target: (
+        lose(1, 2, 3)(target),
+        lose(2, kinds=("plan",))(target),
+    ),
+}
+
+
+@pytest.mark.parametrize("harm", LATER_LOSSES)
+def test_a_commit_without_files_behind_others_is_made_again(harm: str, tmp_path: Path) -> None:
+    source = exported_twice(tmp_path)
+    source.grow(P0, 320)
+    nothing = options(write=replace(DATED.write, where="offset < 0"))
+    export(source, tmp_path, nothing)
+    LATER_LOSSES[harm](tmp_path)
+    repair_export(LocalTarget(str(tmp_path)))
+    assert repair_export(LocalTarget(str(tmp_path))).commit is None
+    source.grow(P0, 350)
+    export(source, tmp_path, DATED)
+    found = offsets_in(tmp_path)
+    assert found[P1] == list(range(90))
+    assert found[P0] in ([*range(300), *range(320, 350)], list(range(350)))
+    assert problems(tmp_path) == []
 
 
 def test_a_whole_log_is_left_as_it_is(tmp_path: Path) -> None:
