@@ -9,26 +9,30 @@ tools read it:
     leader-epoch-checkpoint, partition.metadata     as for any replica
 
 Each start of the controller is a term: one epoch higher than any before, opened by a LeaderChange control
-record. When the log has grown long, a snapshot takes its place before the term begins, so a start reads
-little however old the cluster is. A batch is one decision, whole or not at all: it is on the disk before
-`append` returns, and one that a crash cut short is cut off when the log is opened. Damage before the end is
-not survived by cutting, which would forget topics whose data is still there: the log is refused.
+record. When the log has grown long, a snapshot takes its place, so a start reads little however old the
+cluster is. A batch is one decision, whole or not at all: it is on the disk before `append` returns, and one
+that a crash cut short is cut off when the log is opened. Damage before the end is not survived by cutting,
+which would forget topics whose data is still there: the log is refused.
+
+Every node keeps a copy (`metadata_copies`). Whoever is in office decides and appends; to the other copies the
+batches are written as they are. Logs that agree on the epoch of an offset agree on all below it.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from kcli.broker.metadata_damage import refuse_inner_damage
 from kcli.broker.metadata_replay import InvalidMetadata, MetadataBatch
 from kcli.broker.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot, encode_snapshot
+from kcli.broker.quorum_state import read_quorum_epoch, write_quorum_state
 from kcli.protocol.control_records import ControlRecordType, control_batch
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
-from kcli.protocol.record_batch import HEADER_SIZE, CorruptRecord, RecordBatch, RecordBatchBuilder
+from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder
 from kcli.storage.checkpoints import write_atomically, write_partition_metadata
 from kcli.storage.leader_epochs import LeaderEpochs
 from kcli.storage.log_config import LogConfig
@@ -47,14 +51,13 @@ if TYPE_CHECKING:
     from kcli.broker.metadata_image import MetadataImage
 
 METADATA_TOPIC_ID = (1).to_bytes(16, "big")
-QUORUM_STATE = "quorum-state"
 COMPACTION_BYTES = 1 << 20
 """A log no longer than this, or than two snapshots, is not compacted."""
 
-_MAGIC_OFFSET = 16
 _CONFIG = LogConfig()
-# Version, leader, voters (one: voter, no tags), granting voters (the same), no tags.
-_LEADER_CHANGE = Struct(">hibibbibb")
+# Version and leader; voters and granting voters follow, each without tags.
+_LEADER_CHANGE = Struct(">hi")
+_VOTER = Struct(">ib")
 
 
 class MetadataLogFailed(KafkaError):
@@ -80,7 +83,7 @@ class MetadataLog:
         self._segments: list[LogSegment] = []
         self._snapshot: SnapshotId | None = None
         self._snapshot_bytes = 0
-        self._batches: list[MetadataBatch] = []
+        self._loaded: list[MetadataBatch | bytes] = []
         self._is_failed = False
 
     @classmethod
@@ -105,42 +108,95 @@ class MetadataLog:
         return log
 
     def replay(self) -> Iterator[MetadataBatch]:
-        """Yield what the log held when it was opened, each batch once, a snapshot as one batch."""
-        batches, self._batches = self._batches, []
-        yield from batches
+        """Yield what the log held when it was opened, each batch once, a snapshot as one batch.
+
+        Raises `DecodeError` for records that it does not know.
+        """
+        loaded, self._loaded = self._loaded, []
+        for batch in loaded:
+            yield batch if isinstance(batch, MetadataBatch) else _decoded(batch)
+
+    def forget_loaded(self) -> None:
+        """Let go of what `replay` would yield: another copy is replayed."""
+        self._loaded = []
+
+    def load_again(self) -> None:
+        """Have `replay` yield what the log holds now. Raises `OSError`, and `InvalidSnapshot`."""
+        snapshot = self.snapshot()
+        self._loaded = [decode_snapshot(snapshot[1], snapshot[0])] if snapshot is not None else []
+        self._loaded.extend(self.batches_from(0 if snapshot is None else snapshot[0].end_offset))
+
+    @property
+    def size(self) -> int:
+        """Bytes of batches, without the snapshot."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that a batch is there for; what is below stands in the snapshot."""
+        return self._segments[0].base_offset
+
+    @property
+    def is_long(self) -> bool:
+        """True if a snapshot should take the place of the log."""
+        return self.size > max(COMPACTION_BYTES, 2 * self._snapshot_bytes)
 
     def compact(self, image: MetadataImage) -> None:
         """Put a snapshot of `image`, which is all of the log, in its place if the log is long.
 
         Raises `OSError`; the log is whole then, with the snapshot or without.
         """
-        size = sum(segment.size for segment in self._segments)
-        if size <= max(COMPACTION_BYTES, 2 * self._snapshot_bytes):
-            return
-        self._snapshot = SnapshotId(self.end_offset, image.epoch)
-        data = encode_snapshot(image, now_ms=self._wall_ms())
-        write_atomically(f"{self.directory}/{self._snapshot.file_name}", data)
-        self._snapshot_bytes = len(data)
-        self._begin_at_snapshot(self._snapshot)
+        if self.is_long:
+            snapshot = SnapshotId(self.end_offset, image.epoch)
+            self.install(snapshot, encode_snapshot(image, now_ms=self._wall_ms()))
 
-    def begin_term(self) -> int:
-        """Begin the next epoch and return it. The log is written only in a term. Raises `OSError`."""
-        epoch = max(self.epoch, _read_quorum_epoch(self.directory)) + 1
-        _write_quorum_state(self.directory, node_id=self._node_id, epoch=epoch)
-        self.epoch = epoch
-        self._leader_epochs.assign(epoch, self.end_offset)
-        node = self._node_id
-        value = _LEADER_CHANGE.pack(0, node, 2, node, 0, 2, node, 0, 0)
-        batch = control_batch(
-            ControlRecordType.LEADER_CHANGE,
-            value,
-            timestamp=self._wall_ms(),
-            base_offset=self.end_offset,
-            leader_epoch=epoch,
-        )
+    def install(self, snapshot: SnapshotId, data: bytes, *, sync: bool = True) -> None:
+        """Have a snapshot take the place of everything that the log holds. Raises `OSError` as `compact`."""
+        write_atomically(f"{self.directory}/{snapshot.file_name}", data, sync=sync)
+        self._snapshot, self._snapshot_bytes = snapshot, len(data)
+        self._begin_at_snapshot(snapshot)
+        self._leader_epochs.clear()
+        self._leader_epochs.assign(snapshot.epoch, snapshot.end_offset)
+        self.epoch = snapshot.epoch
+
+    def snapshot(self) -> tuple[SnapshotId, bytes] | None:
+        """Return the snapshot that the log goes on from, None if it goes back to the beginning."""
+        if self._snapshot is None:
+            return None
+        with open(f"{self.directory}/{self._snapshot.file_name}", "rb") as file:
+            return self._snapshot, file.read()
+
+    # --- writing
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of a term that begins now: higher than any this copy knows of."""
+        return max(self.epoch, read_quorum_epoch(self.directory)) + 1
+
+    def begin_term(self, epoch: int | None = None, voters: Sequence[int] = ()) -> int:
+        """Begin the next epoch, or a later one, and return it. The log is written only in a term.
+
+        `voters` are the nodes with a copy, by default this one. Raises `OSError`.
+        """
+        epoch = epoch or self.next_epoch
+        voters = voters or (self._node_id,)
+        self.note_term(epoch, leader=self._node_id, voters=voters)
         # Nothing rests on this record, so it may become durable together with the first decision.
-        self._write(batch, count=1)
+        self.write(
+            control_batch(
+                ControlRecordType.LEADER_CHANGE,
+                _leader_change(self._node_id, voters),
+                timestamp=self._wall_ms(),
+                base_offset=self.end_offset,
+                leader_epoch=epoch,
+            )
+        )
         return epoch
+
+    def note_term(self, epoch: int, *, leader: int, voters: Sequence[int]) -> None:
+        """Note who leads in an epoch, durably if this node does. Raises `OSError`."""
+        sync = leader == self._node_id
+        write_quorum_state(self.directory, leader=leader, epoch=epoch, voters=voters, sync=sync)
 
     def append(self, records: Sequence[MetadataRecord]) -> int:
         """Write one decision and return the offset of its last record. It is durable then.
@@ -148,13 +204,38 @@ class MetadataLog:
         After an `OSError` while writing, nothing of it is left. Raises `MetadataLogFailed` once the log
         could not be synced: what the disk holds is not known any more.
         """
+        self.write(self.encode(records))
+        self.sync()
+        return self.end_offset - 1
+
+    def encode(self, records: Sequence[MetadataRecord]) -> bytearray:
+        """Return the batch of one decision, to be written at the end of the log."""
         builder = RecordBatchBuilder(base_offset=self.end_offset, leader_epoch=self.epoch)
         now_ms = self._wall_ms()
         for record in records:
             builder.append(now_ms, None, encode_metadata_record(record))
-        self._write(builder.build(), count=len(records))
-        self._sync()
-        return self.end_offset - 1
+        return builder.build()
+
+    def write(self, batch: bytes | bytearray) -> None:
+        """Write a batch that begins where the log ends; raises as `append` does."""
+        if self._is_failed:
+            raise MetadataLogFailed(f"the metadata log has failed: {self.directory}")
+        header = RecordBatch(batch)
+        if header.base_offset != self.end_offset:
+            raise InvalidMetadata(f"a batch at {header.base_offset} cannot follow {self.end_offset}")
+        self._segments[-1].append(batch, [header])
+        self.end_offset = header.next_offset
+        if header.partition_leader_epoch > self.epoch:
+            self.epoch = header.partition_leader_epoch
+            self._leader_epochs.assign(self.epoch, header.base_offset)
+
+    def sync(self) -> None:
+        """Have the disk hold what was written. Raises `MetadataLogFailed`."""
+        try:
+            os.fsync(self._segments[-1].records.handle.descriptor)
+        except OSError as error:
+            self._is_failed = True
+            raise MetadataLogFailed(f"cannot sync the metadata log: {error}") from error
 
     def close(self) -> None:
         """Finish the indexes and let go of the files. Raises `OSError`."""
@@ -162,18 +243,42 @@ class MetadataLog:
             segment.finish()
             segment.close_handlers()
 
-    def _write(self, batch: bytearray, *, count: int) -> None:
-        if self._is_failed:
-            raise MetadataLogFailed(f"the metadata log has failed: {self.directory}")
-        self._segments[-1].append(batch, [RecordBatch(batch)])
-        self.end_offset += count
+    # --- as one of several copies
 
-    def _sync(self) -> None:
-        try:
-            os.fsync(self._segments[-1].records.handle.descriptor)
-        except OSError as error:
-            self._is_failed = True
-            raise MetadataLogFailed(f"cannot sync the metadata log: {error}") from error
+    def batches_from(self, offset: int) -> Iterator[bytes]:
+        """Yield the batches from one that begins at `offset` on. Raises `OSError`."""
+        for segment in self._segments:
+            for _, batch in segment.batches():
+                if batch.magic == 2 and batch.base_offset >= offset:
+                    yield bytes(memoryview(batch.buffer)[batch.position :][: batch.size_in_bytes])
+
+    def agrees_until(self, other: MetadataLog) -> int:
+        """Return the offset below which this log holds what the other one does (KIP-101, KIP-595)."""
+        epoch, end = self._leader_epochs.latest_epoch, self.end_offset
+        while epoch >= 0:
+            known, known_end = other._leader_epochs.end_offset_for(epoch, other.end_offset)
+            own, own_end = self._leader_epochs.end_offset_for(known, self.end_offset)
+            if known == own == epoch:
+                return min(end, known_end)
+            epoch, end = own, own_end
+        return 0
+
+    def truncate(self, offset: int) -> None:
+        """Cut off what begins at `offset` or above: a decision that others do not know. Raises `OSError`."""
+        self._segments[-1].truncate_to(offset, self._wall_ms())
+        self._leader_epochs.truncate_from_end(offset)
+        self.end_offset = offset
+        self.epoch = max(self._leader_epochs.latest_epoch, 0)
+
+    def restart(self) -> None:
+        """Forget everything: another copy that goes back to the beginning holds something else."""
+        self._snapshot, self._snapshot_bytes = None, 0
+        self._begin_at(0)
+        self._remove_snapshots(other_than=None)
+        self._leader_epochs.clear()
+        self.epoch = 0
+
+    # --- reading
 
     def _load_snapshot(self) -> None:
         """Read the newest snapshot that is whole."""
@@ -182,7 +287,7 @@ class MetadataLog:
             with open(f"{self.directory}/{snapshot_id.file_name}", "rb") as file:
                 data = file.read()
             try:
-                self._batches.append(decode_snapshot(data, snapshot_id))
+                self._loaded.append(decode_snapshot(data, snapshot_id))
             except InvalidSnapshot as error:
                 self._report(error.message)
                 continue
@@ -210,7 +315,7 @@ class MetadataLog:
             self._begin_at_snapshot(self._snapshot)
 
     def _load_segment(self, base_offset: int, *, is_last: bool) -> None:
-        _refuse_inner_damage(segment_path(self.directory, base_offset, LOG_SUFFIX), is_last=is_last)
+        refuse_inner_damage(segment_path(self.directory, base_offset, LOG_SUFFIX), is_last=is_last)
         segment = LogSegment.open(
             self.directory, base_offset, _CONFIG, now_ms=self._wall_ms(), report=self._report
         )
@@ -224,12 +329,11 @@ class MetadataLog:
             raise InvalidMetadata(f"the metadata log has a gap at offset {self.end_offset}")
         self.end_offset = batch.next_offset
         self.epoch = max(self.epoch, batch.partition_leader_epoch)
+        if self.epoch > self._leader_epochs.latest_epoch:
+            self._leader_epochs.assign(self.epoch, batch.base_offset)
         if self._snapshot is not None and batch.base_offset < self._snapshot.end_offset:
             return
-        records: list[MetadataRecord] = []
-        if not batch.is_control:
-            records = [decode_metadata_record(record.value or b"") for record in batch.records()]
-        self._batches.append(MetadataBatch(batch.last_offset, batch.partition_leader_epoch, records))
+        self._loaded.append(bytes(memoryview(batch.buffer)[batch.position :][: batch.size_in_bytes]))
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         return LogSegment.create(
@@ -238,65 +342,39 @@ class MetadataLog:
 
     def _begin_at_snapshot(self, snapshot: SnapshotId) -> None:
         """Go on in a new segment behind the snapshot, and drop everything that it stands for."""
-        former, self._segments = self._segments, [self._new_segment(snapshot.end_offset)]
-        self.end_offset = snapshot.end_offset
+        self._begin_at(snapshot.end_offset)
         self._leader_epochs.truncate_from_start(snapshot.end_offset)
+        self._remove_snapshots(other_than=snapshot)
+
+    def _begin_at(self, offset: int) -> None:
+        """Have one empty segment, and no other."""
+        former, self._segments = self._segments, []
+        for segment in former:
+            if segment.base_offset == offset:
+                segment.truncate_to(offset, self._wall_ms())
+                self._segments.append(segment)
+        if not self._segments:
+            self._segments.append(self._new_segment(offset))
+        self.end_offset = offset
         sync_directory(self.directory)
-        gone = [path for each in former for path in each.mark_deleted()]
-        for name in os.listdir(self.directory):
-            other = SnapshotId.parse(name)
-            if other is not None and other != snapshot:
-                gone.append(f"{self.directory}/{name}")
-        for path in gone:
+        for path in [path for each in former if each.base_offset != offset for path in each.mark_deleted()]:
             os.remove(path)
 
-
-def _refuse_inner_damage(path: str, *, is_last: bool) -> None:
-    """Raise `InvalidMetadata` if a whole batch, or another segment, stands behind a damaged batch."""
-    with open(path, "rb") as file:
-        data = file.read()
-    position = 0
-    while (size := _size_of_batch_at(data, position)) is not None:
-        position += size
-    is_inner = not is_last and position < len(data)
-    for later in range(position + 1, len(data) - HEADER_SIZE + 1):
-        if data[later + _MAGIC_OFFSET] == 2 and _size_of_batch_at(data, later) is not None:
-            is_inner = True
-            break
-    if is_inner:
-        raise InvalidMetadata(
-            f"the metadata log is damaged at byte {position}, before its end: `{path}`",
-            hint="restore the file from a copy; cutting it would forget topics",
-        )
+    def _remove_snapshots(self, *, other_than: SnapshotId | None) -> None:
+        for name in os.listdir(self.directory):
+            snapshot = SnapshotId.parse(name)
+            if snapshot is not None and snapshot != other_than:
+                os.remove(f"{self.directory}/{name}")
 
 
-def _size_of_batch_at(data: bytes, position: int) -> int | None:
-    """Return the size of the batch at `position`, None if there is none that is whole and sound."""
-    try:
-        batch = RecordBatch(data, position)
-    except CorruptRecord:
-        return None
-    return batch.size_in_bytes if batch.is_valid_crc() else None
+def _decoded(data: bytes) -> MetadataBatch:
+    batch = RecordBatch(data)
+    records: list[MetadataRecord] = []
+    if not batch.is_control:
+        records = [decode_metadata_record(record.value or b"") for record in batch.records()]
+    return MetadataBatch(batch.last_offset, batch.partition_leader_epoch, records)
 
 
-def _read_quorum_epoch(directory: str) -> int:
-    """Return the epoch that the quorum state tells, 0 if it tells none."""
-    try:
-        with open(f"{directory}/{QUORUM_STATE}", encoding="utf-8") as file:
-            return int(json.load(file)["leaderEpoch"])
-    except (OSError, ValueError, KeyError, TypeError):
-        # The log's own batches tell their epochs as well; this file only bridges a term without any.
-        return 0
-
-
-def _write_quorum_state(directory: str, *, node_id: int, epoch: int) -> None:
-    state: dict[str, Any] = {
-        "clusterId": "",
-        "leaderId": node_id,
-        "leaderEpoch": epoch,
-        "votedId": -1,
-        "appliedOffset": 0,
-        "currentVoters": [{"voterId": node_id}],
-        "data_version": 0,
-    }
-    write_atomically(f"{directory}/{QUORUM_STATE}", json.dumps(state, separators=(",", ":")).encode())
+def _leader_change(leader: int, voters: Sequence[int]) -> bytes:
+    listed = bytes([len(voters) + 1]) + b"".join(_VOTER.pack(voter, 0) for voter in voters)
+    return _LEADER_CHANGE.pack(0, leader) + listed + listed + b"\0"

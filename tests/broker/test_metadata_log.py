@@ -219,7 +219,7 @@ def test_records_that_nobody_knows_are_refused(harness: Harness) -> None:
     builder.append(NOW_MS, None, bytes.fromhex("01630000"))
     harness.bytes += bytes(builder.build())
     with pytest.raises(DecodeError, match="unknown metadata record: type 99"):
-        harness.open()
+        harness.image()
 
 
 def test_a_transaction_counts_from_its_end(harness: Harness) -> None:
