@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kcli.broker.listener_config import ListenerConfig
     from kcli.broker.metadata_image import MetadataImage
     from kcli.broker.receive_buffers import ReceiveBuffers
-    from kcli.broker.request_engine import RequestEngine
+    from kcli.broker.request_engine import Engine, RequestEngine
     from kcli.storage.log_config import LogConfig
     from kcli.storage.log_directory import LogDirectory
     from kcli.storage.log_paths import TopicPartition
@@ -64,6 +64,7 @@ class Broker:
     ) -> None:
         self.node_id = config.node_id
         self.cluster_id = cluster_id
+        self.engine = engine
         self.config = config
         self.image: MetadataImage = EMPTY_IMAGE
         self.epoch = -1
@@ -186,6 +187,10 @@ class Broker:
             if any(each.is_online for each in self.log_manager.directories):
                 raise KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed")
             raise KcliError(f"node {self.node_id} stops: every log directory has failed")
+
+    def use_engine(self, engine: Engine) -> None:
+        """Have clients' requests go through `engine`: `self.engine`, or what stands before it."""
+        self._server.use(engine)
 
     def stop_coordinating(self) -> None:
         """Answer whoever waits for a coordinator, and coordinate no more: the node stops in order."""

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kcli.broker.reactor import Reactor
     from kcli.broker.receive_buffers import ReceiveBuffers
     from kcli.broker.request_context import RequestContext
-    from kcli.broker.request_engine import Answer, RequestEngine
+    from kcli.broker.request_engine import Answer, Engine
 
 TURN_ROUNDS = 16
 TURN_SECONDS = 0.002
@@ -77,7 +77,7 @@ class Connection:
         self,
         sock: socket.socket,
         *,
-        engine: RequestEngine,
+        engine: Engine,
         context: RequestContext,
         purgatory: Purgatory,
         buffers: ReceiveBuffers,
@@ -139,6 +139,10 @@ class Connection:
             self._purgatory.interrupt(self._operation)
         self._wake()
         trio.lowlevel.notify_closing(self._socket)
+
+    def use(self, engine: Engine) -> None:
+        """Feed another engine, from the next request on."""
+        self._engine = engine
 
     @property
     def is_parked(self) -> bool:

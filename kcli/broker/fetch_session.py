@@ -180,6 +180,11 @@ class FetchSessionCache:
         """How many partitions all sessions hold together."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
+    def partitions(self, session_id: int) -> list[FetchPartition]:
+        """Return what a session holds; nothing, if there is no such session."""
+        session = self._sessions.get(session_id)
+        return [] if session is None else list(session.partitions.values())
+
     def open(
         self,
         session_id: int,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kcli.broker.connection_quotas import ConnectionQuotas
     from kcli.broker.reactor import Reactor
     from kcli.broker.receive_buffers import ReceiveBuffers
-    from kcli.broker.request_engine import RequestEngine
+    from kcli.broker.request_engine import Engine
 
 BACKLOG = 4096
 """A full backlog costs clients a second: their SYN is dropped and sent again."""
@@ -110,7 +110,7 @@ class SocketServer:
         broker: Broker,
         *,
         apis: tuple[Api, ...],
-        engine: RequestEngine,
+        engine: Engine,
         buffers: ReceiveBuffers,
         quotas: ConnectionQuotas,
         max_request_bytes: int,
@@ -126,6 +126,12 @@ class SocketServer:
         self._max_idle_ms = max_idle_ms
         self._send_buffer_bytes = send_buffer_bytes
         self.connections: set[Connection] = set()
+
+    def use(self, engine: Engine) -> None:
+        """Have every connection feed another engine, from its next request on."""
+        self._engine = engine
+        for connection in self.connections:
+            connection.use(engine)
 
     async def serve(
         self,

@@ -18,7 +18,7 @@ import logging
 from collections.abc import Coroutine
 from struct import Struct
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kcli.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported_version_body
 from kcli.broker.purgatory import DelayedOperation
@@ -79,6 +79,18 @@ class _Version:
         self.header_size = 5 if tagged else 4
 
 
+class Engine(Protocol):
+    """What connections feed."""
+
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+        """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
+        ...
+
+    def finish(self, context: RequestContext, operation: DelayedOperation) -> Answer:
+        """Return the answer of a request whose operation has ended."""
+        ...
+
+
 class RequestEngine:
     """The APIs of one node, ready to be fed."""
 
@@ -124,6 +136,22 @@ class RequestEngine:
             return self._encode(entry, correlation_id, result)
         except Exception as error:
             return self._failure(entry, request, context, error)
+
+    def read(
+        self, context: RequestContext, buffer: memoryview, start: int, end: int
+    ) -> tuple[Api, object] | None:
+        """Return the API and the request in `buffer[start:end]` without handling it, None if it is unknown.
+
+        Raises `DecodeError`.
+        """
+        header, position = parse_request_header(buffer[start:end])
+        entry = self._find(header.api_key << 16 | header.api_version)
+        if entry is None:
+            return None
+        context.api_key, context.api_version = header.api_key, header.api_version
+        context.correlation_id = header.correlation_id
+        context.client_id = header.client_id or ""
+        return entry.api, entry.decode(buffer, start + position, end)[0]
 
     def finish(self, context: RequestContext, operation: DelayedOperation) -> Answer:
         """Return the answer of a request whose operation has ended."""

@@ -17,6 +17,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.record import CorruptRecord
+from kcli.storage import disk
 from kcli.storage.index_file import CorruptIndex
 
 if TYPE_CHECKING:
@@ -112,11 +113,11 @@ def write_at(descriptor: int, data: Buffer, position: int) -> None:
     """Write all of `data`. After an `OSError` the file ends at `position`."""
     length = len(data)
     try:
-        written = os.pwrite(descriptor, data, position)
+        written = disk.pwrite(descriptor, data, position)
         if written != length:
             with memoryview(data) as view:
                 while written < length:
-                    written += os.pwrite(descriptor, view[written:], position + written)
+                    written += disk.pwrite(descriptor, view[written:], position + written)
     except OSError:
         os.ftruncate(descriptor, position)
         raise

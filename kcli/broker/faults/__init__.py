@@ -1,0 +1,1 @@
+"""Faults on purpose: requests, links, followers and disks that fail as they would in production."""

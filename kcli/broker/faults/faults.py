@@ -1,0 +1,173 @@
+"""Faults: what goes wrong on purpose in a cluster, from the moment it is added until it is cleared.
+
+    async with running_cluster(nodes=3) as cluster:
+        cluster.faults.add("error", api="Produce", code="NOT_LEADER_OR_FOLLOWER", node=1, next=3)
+        cut = cluster.faults.add("cut", **{"from": 1, "to": 3})
+        ...
+        cluster.faults.clear(cut.number)
+
+The words are those of `kcli broker fault add` and of scenarios. What a fault does to links, engines and disks
+is worked out anew from all that are active whenever one comes or goes, so faults may overlap and be cleared
+in any order. The same seed and the same requests in the same order meet the same faults.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kcli.broker.api import APIS
+from kcli.broker.faults.active_fault import ActiveFault
+from kcli.broker.faults.fault import LinkFault, NodeFault, RequestFault
+from kcli.broker.faults.fault_options import fault_of
+from kcli.broker.faults.faulty_engine import FaultyEngine
+from kcli.errors import KcliError, UsageError
+from kcli.storage import disk
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from kcli.broker.broker import Broker
+    from kcli.broker.faults.fault import Fault
+    from kcli.broker.peer_link import PeerLinks
+
+_log = logging.getLogger(__name__)
+
+
+class Nodes(Protocol):
+    """What faults are done to."""
+
+    @property
+    def brokers(self) -> Sequence[Broker]: ...
+
+    @property
+    def peers(self) -> PeerLinks: ...
+
+
+class Faults:
+    """The active faults of one cluster."""
+
+    def __init__(self, nodes: Nodes, *, seed: int = 0) -> None:
+        self.seed = seed
+        """What faults with a probability are decided by; it counts for those added from now on."""
+        self._nodes = nodes
+        self._active: dict[int, ActiveFault] = {}
+        self._last_number = 0
+        self._links: set[tuple[int, int]] = set()
+        """The links that some fault has touched."""
+
+    @property
+    def active(self) -> list[ActiveFault]:
+        """What has been added and not cleared, oldest first."""
+        return list(self._active.values())
+
+    def add(self, kind: str, **options: Any) -> ActiveFault:  # noqa: ANN401 - as `fault_of` checks them
+        """Let something go wrong, in the words of `fault_options`. Raises `UsageError`."""
+        return self.begin(fault_of(kind, options))
+
+    def begin(self, fault: Fault) -> ActiveFault:
+        """Let something go wrong. Raises `UsageError` if it names a node that there is not."""
+        self._check_nodes(fault)
+        self._last_number += 1
+        active = ActiveFault(self._last_number, fault, seed=self.seed, spent=self._spent)
+        self._active[active.number] = active
+        _log.info("fault %d begins: %s", active.number, fault)
+        if isinstance(fault, LinkFault) and fault.kind == "lose":
+            for link in fault.links:
+                self._nodes.peers.between(*link).drop_next += fault.next
+        self._take_effect()
+        return active
+
+    def clear(self, number: int) -> None:
+        """Let a fault be over. Raises `KcliError` if it is not active."""
+        active = self._active.pop(number, None)
+        if active is None:
+            raise KcliError(f"there is no fault {number}", hint="`kcli broker fault list` shows all")
+        _log.info("fault %d is cleared: %s", number, active.fault)
+        self._end(active)
+        self._take_effect()
+
+    def clear_all(self) -> int:
+        """Let every fault be over; return how many there were."""
+        cleared = self.active
+        self._active.clear()
+        for active in cleared:
+            self._end(active)
+        if cleared:
+            _log.info("%d faults are cleared", len(cleared))
+        self._take_effect()
+        return len(cleared)
+
+    def attend(self, broker: Broker) -> None:
+        """Let a node that has been made suffer what its id has to."""
+        self._equip(broker)
+
+    # --- taking effect -------------------------------------------------------------------------------
+
+    def _check_nodes(self, fault: Fault) -> None:
+        known = {broker.node_id for broker in self._nodes.brokers}
+        named = {fault.source, fault.target} if isinstance(fault, LinkFault) else {fault.node}
+        for node in sorted(node for node in named if node is not None):
+            if node not in known:
+                raise UsageError(
+                    f"there is no node {node}", hint=f"there are {', '.join(map(str, sorted(known)))}"
+                )
+
+    def _spent(self, active: ActiveFault) -> None:
+        if self._active.pop(active.number, None) is not None:
+            _log.info("fault %d is over: %s", active.number, active.fault)
+            self._take_effect()
+
+    def _end(self, active: ActiveFault) -> None:
+        if isinstance(active.fault, LinkFault) and active.fault.kind == "lose":
+            for link in active.fault.links:
+                self._nodes.peers.between(*link).drop_next = 0
+
+    def _take_effect(self) -> None:
+        for broker in self._nodes.brokers:
+            self._equip(broker)
+        self._set_links()
+
+    def _equip(self, broker: Broker) -> None:
+        own = [
+            active
+            for active in self._active.values()
+            if isinstance(active.fault, RequestFault) and active.fault.node in (None, broker.node_id)
+        ]
+        broker.use_engine(FaultyEngine(broker.engine, APIS, own) if own else broker.engine)
+        full = broker.node_id in self._nodes_with("fill-disk")
+        for directory in broker.log_manager.directories:
+            disk.set_full(directory.path, full=full)
+
+    def _nodes_with(self, kind: str) -> set[int]:
+        return {
+            active.fault.node
+            for active in self._active.values()
+            if isinstance(active.fault, NodeFault) and active.fault.kind == kind
+        }
+
+    def _set_links(self) -> None:
+        cut: set[tuple[int, int]] = set()
+        delays: dict[tuple[int, int], int] = {}
+        for active in self._active.values():
+            fault = active.fault
+            if isinstance(fault, LinkFault) and fault.kind == "cut":
+                cut.update(fault.links)
+            elif isinstance(fault, LinkFault) and fault.kind == "slow":
+                for link in fault.links:
+                    delays[link] = max(delays.get(link, 0), fault.delay_ms)
+        ids = [broker.node_id for broker in self._nodes.brokers]
+        cut.update(_links_of(self._nodes_with("isolate"), ids))
+        frozen = {link for link in _links_of(self._nodes_with("freeze"), ids) if link[0] != link[1]}
+        concerned = cut | delays.keys() | frozen
+        for pair in self._links | concerned:
+            way = self._nodes.peers.between(*pair)
+            way.delay_ms = delays.get(pair, 0)
+            if way.is_cut != (pair in cut):
+                way.is_cut = pair in cut
+        self._links = concerned
+
+
+def _links_of(nodes: Collection[int], ids: Sequence[int]) -> set[tuple[int, int]]:
+    """Return every link to and from some of the nodes."""
+    return {(a, b) for a in ids for b in ids if a != b and (a in nodes or b in nodes)}

@@ -1,0 +1,39 @@
+"""Disk: the system call that records are written by, so that a directory can be declared full.
+
+While none is, `pwrite` is the operating system's own. With a full one it is a function that first looks
+where a descriptor leads, which costs a look-up per write.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.protocol.record import Buffer
+
+pwrite: Callable[[int, Buffer, int], int] = os.pwrite
+"""What writes `data` at a position of a file; raises `OSError` ENOSPC where there is no room."""
+
+_full: set[str] = set()
+
+
+def set_full(path: str, *, full: bool) -> None:
+    """Declare that a directory has no room left, or that it has again."""
+    global pwrite
+    real = os.path.realpath(path)
+    if full:
+        _full.add(real)
+    else:
+        _full.discard(real)
+    pwrite = _write_where_there_is_room if _full else os.pwrite
+
+
+def _write_where_there_is_room(descriptor: int, data: Buffer, position: int) -> int:
+    path = os.path.realpath(f"/proc/self/fd/{descriptor}")
+    if any(path.startswith(f"{directory}/") for directory in _full):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    return os.pwrite(descriptor, data, position)
