@@ -20,6 +20,7 @@ from kcli.client.metadata import Node
 from kcli.protocol.framing import FrameReader
 from kcli.protocol.headers import encode_response, parse_request_header
 from kcli.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kcli.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kcli.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -79,6 +80,7 @@ REQUESTS = {
     message_info(request).key: request
     for request in (
         AlterPartitionReassignmentsRequest,
+        AlterReplicaLogDirsRequest,
         ApiVersionsRequest,
         ConsumerGroupDescribeRequest,
         ConsumerGroupHeartbeatRequest,

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from kcli.client import admin
-from kcli.client.admin import ElectionType, PartitionReassignment, TopicPartition
+from kcli.client.admin import (
+    ElectionType,
+    LogDirDescription,
+    PartitionReassignment,
+    ReplicaLog,
+    ReplicaPlace,
+    TopicPartition,
+    TopicPartitionReplica,
+    replica_places,
+)
+from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -14,6 +26,12 @@ from kcli.protocol.messages.alter_partition_reassignments import (
     ReassignablePartitionResponse,
     ReassignableTopic,
     ReassignableTopicResponse,
+)
+from kcli.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
 )
 from kcli.protocol.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -135,3 +153,40 @@ async def test_moves_under_way_are_listed_in_order(autojump_clock: object) -> No
         found = await admin.list_partition_reassignments(client)
     assert list(found) == [A1, B0]
     assert found[A1] == PartitionReassignment((3, 1, 2), (3,), (1,))
+
+
+async def test_each_broker_is_asked_about_its_own_log_directories(autojump_clock: object) -> None:
+    def answer(index: int, code: int) -> AlterReplicaLogDirsResponse:
+        return AlterReplicaLogDirsResponse(
+            results=[
+                AlterReplicaLogDirTopicResult(
+                    topic_name="a",
+                    partitions=[AlterReplicaLogDirPartitionResult(partition_index=index, error_code=code)],
+                )
+            ]
+        )
+
+    moves = {TopicPartitionReplica("a", 0, 1): "/d1", TopicPartitionReplica("a", 1, 1): "/d2"}
+    async with fake_cluster() as (brokers, client):
+        brokers.script(AlterReplicaLogDirsRequest, answer(0, 9))
+        results = await admin.alter_replica_log_dirs(client, moves)
+        (request,) = brokers.received(AlterReplicaLogDirsRequest)
+    assert [(each.path, each.topics[0].partitions) for each in request.dirs] == [("/d1", [0]), ("/d2", [1])]
+    assert [code_of(results[replica]) for replica in moves] == [
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ]
+
+
+def test_a_replica_on_its_way_to_another_directory_has_two_logs() -> None:
+    log = ReplicaLog("a", 0, 700, 0, False)
+    described = {
+        1: (
+            LogDirDescription("/d2", (replace(log, size_bytes=300, is_future=True),)),
+            LogDirDescription("/d1", (log,)),
+        ),
+        2: KcliError("unreachable"),
+    }
+    assert replica_places(described) == {
+        TopicPartitionReplica("a", 0, 1): ReplicaPlace("/d1", 700, "/d2", 300)
+    }

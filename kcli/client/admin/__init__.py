@@ -76,6 +76,12 @@ from kcli.client.admin.reassignments import (
     alter_partition_reassignments,
     list_partition_reassignments,
 )
+from kcli.client.admin.replica_log_dirs import (
+    ReplicaPlace,
+    TopicPartitionReplica,
+    alter_replica_log_dirs,
+    replica_places,
+)
 from kcli.client.admin.topics import (
     create_partitions,
     create_topics,
@@ -145,12 +151,15 @@ __all__ = [
     "PartitionDescription",
     "PartitionReassignment",
     "ReplicaLog",
+    "ReplicaPlace",
     "TopicCreated",
     "TopicDescription",
     "TopicListing",
     "TopicPartition",
+    "TopicPartitionReplica",
     "alter_group_offsets",
     "alter_partition_reassignments",
+    "alter_replica_log_dirs",
     "api_versions",
     "create_partitions",
     "create_topics",
@@ -173,4 +182,5 @@ __all__ = [
     "list_partition_reassignments",
     "list_topics",
     "remove_members",
+    "replica_places",
 ]
