@@ -29,6 +29,7 @@ PURE_BROKER = (
     "kcli.broker.broker_configs",
     "kcli.broker.group_configs",
     "kcli.broker.group_settings",
+    "kcli.broker.replication_settings",
     "kcli.broker.inert_configs",
     "kcli.broker.authorizer",
     "kcli.broker.sasl",
@@ -49,6 +50,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "kcli.storage": (("kcli.errors", "kcli.protocol", "kcli.storage"), set()),
     "kcli.client": ((*PURE, "kcli.protocol", "kcli.client", "kcli.__version__"), {"trio"}),
     "kcli.broker": ((*PURE, "kcli.protocol", "kcli.storage", "kcli.broker"), {"trio"}),
+    "kcli.broker.faults.yaml_lines": (("kcli.errors",), {"yaml"}),
     **{
         room: (("kcli.errors", "kcli.assignors", "kcli.protocol", *PURE_BROKER), set())
         for room in PURE_BROKER
@@ -99,6 +101,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     },
     "kcli.commands": ((*PURE, "kcli.protocol", "kcli.client", "kcli.commands"), {"typer", "rich", "trio"}),
     "kcli.commands.broker": ((*PURE, "kcli.broker", "kcli.commands"), {"typer", "trio"}),
+    "kcli.commands.broker_fault": ((*PURE, "kcli.protocol", "kcli.broker", "kcli.commands"), {"typer"}),
     "kcli.commands.log_dir_reader": (("kcli.errors", "kcli.protocol", "kcli.storage"), set()),
     **{
         f"kcli.commands.dump_{module}": (

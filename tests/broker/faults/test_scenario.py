@@ -1,0 +1,122 @@
+"""What scenario files say, and what is said about those that make no sense."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from kcli.broker.faults.scenario import parse_scenario, read_scenario
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+EXAMPLE = """
+seed: 7
+steps:
+  - at: 5
+    do: kill
+    node: 2
+  - after: 10
+    do: start
+    node: 2
+  - do: error
+    api: Produce
+    code: NOT_LEADER_OR_FOLLOWER
+    probability: 0.1
+    after: true
+    for: 30
+    name: refusals
+  - {after: 2.5, do: move-leader, topic: orders, partition: 0, to: 3}
+  - {at: 1, do: cut, from: 1, to: 3}
+  - {at: 100, do: clear, name: refusals}
+  - {at: 100, do: clear}
+"""
+
+
+def test_steps_come_in_the_order_of_their_times() -> None:
+    scenario = parse_scenario(EXAMPLE, "s.yaml")
+    assert scenario.seed == 7
+    assert [(step.line, step.at_seconds, str(step)) for step in scenario.steps] == [
+        (18, 1, "cut from 1 to 3"),
+        (4, 5, "kill node 2"),
+        (7, 15, "start node 2"),
+        (
+            10,
+            15,
+            "error api Produce code NOT_LEADER_OR_FOLLOWER probability 0.1 after True for 30 s",
+        ),
+        (17, 17.5, "move-leader topic orders partition 0 to 3"),
+        (19, 100, "clear"),
+        (20, 100, "clear"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "s.yaml:1: a scenario is a mapping of names to values"),
+        ("- do: kill", "s.yaml:1: a scenario is a mapping of names to values"),
+        ("seed: 1", "s.yaml: a scenario needs `steps`"),
+        ("seed: x\nsteps: []", "s.yaml:1: `seed` is a whole number from 0 on, not 'x'"),
+        ("steps: 3", "s.yaml:1: `steps` is a list"),
+        ("steps: []\nsteps: []", "s.yaml:2: `steps` is given twice"),
+        ("stops: []", "s.yaml:1: a scenario has no `stops`"),
+        ("steps:\n- kill", "s.yaml:2: a step is a mapping of names to values"),
+        ("steps:\n- node: 2", "s.yaml:2: a step needs `do`"),
+        ("steps:\n- do: kil\n  node: 2", "s.yaml:2: there is no step `kil`"),
+        ("steps:\n- do: kill", "s.yaml:2: `kill` needs `node`"),
+        ("steps:\n- do: kill\n  node: two", "s.yaml:2: `node` is a whole number from 1 on, not 'two'"),
+        ("steps:\n- do: kill\n  node: 2\n  for: 3", "s.yaml:2: `for` is for faults, `kill` is none"),
+        ("steps:\n- do: kill\n  node: 2\n  topic: x", "s.yaml:2: `kill` takes no `topic`"),
+        ("steps:\n- {do: drop, at: 1, after: 1}", "s.yaml:2: `at` and `after` exclude each other"),
+        ("steps:\n- {do: drop, at: soon}", "s.yaml:2: `at` is a number of seconds, not 'soon'"),
+        ("steps:\n- {do: drop, at: -1}", "s.yaml:2: `at` is a number of seconds, not -1"),
+        ("steps:\n- {do: drop, api: Produze}", "s.yaml:2: there is no API `Produze`"),
+        ("steps:\n- {do: error}", "s.yaml:2: `error` needs `code`"),
+        ("steps:\n- {do: error, code: NONE}", "s.yaml:2: there is no error `NONE`"),
+        ("steps:\n- {do: drop, probability: 2}", "s.yaml:2: `probability` is above 0 and at most 1, not 2"),
+        ("steps:\n- {do: drop, next: 0}", "s.yaml:2: `next` is a whole number from 1 on, not 0"),
+        ("steps:\n- {do: drop, code: 3}", "s.yaml:2: `drop` takes no `code`"),
+        ("steps:\n- {do: cut, from: 1, to: 1}", "s.yaml:2: `cut` is between two nodes, not 1 and itself"),
+        ("steps:\n- {do: cut, from: 1}", "s.yaml:2: `cut` needs `to`"),
+        ("steps:\n- {do: cut, from: 1, to: 2, one_way: 3}", "s.yaml:2: `one_way` is true or false, not 3"),
+        ("steps:\n- {do: clear, name: x}", "s.yaml:2: no step before has the name `x`"),
+        ("steps:\n- {do: drop, name: x}\n- {do: drop, name: x}", "s.yaml:3: the name `x` is taken"),
+        ("steps:\n  - {do: drop", "s.yaml:2: this is not YAML: expected ',' or '}', but got '<stream end>'"),
+        ("a: \x07", "s.yaml: this is not YAML: unacceptable character #x0007"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_line(text: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_scenario(text, "s.yaml")
+    assert caught.value.message.startswith(message)
+
+
+def test_the_nearest_name_is_the_hint() -> None:
+    for text, hint in (
+        ("steps:\n- {do: paus, node: 2}", "did you mean `pause`?"),
+        ("steps:\n- {do: drop, api: fech}", "did you mean `Fetch`?"),
+        ("steps:\n- {do: error, code: not_leader}", "did you mean `NOT_LEADER_OR_FOLLOWER`?"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            parse_scenario(text, "s.yaml")
+        assert caught.value.hint == hint
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read the scenario"):
+        read_scenario(tmp_path / "missing.yaml")
+    (tmp_path / "latin.yaml").write_bytes(b"steps: \xe4")
+    with pytest.raises(UsageError, match="is not UTF-8"):
+        read_scenario(tmp_path / "latin.yaml")
+
+
+def test_without_pyyaml_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    monkeypatch.delitem(sys.modules, "kcli.broker.faults.yaml_lines", raising=False)
+    with pytest.raises(KcliError, match="PyYAML") as caught:
+        parse_scenario("steps: []", "s.yaml")
+    assert caught.value.hint == "pip install 'kcli[scenario]'"
