@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from kcli.broker.handlers import (
     api_versions,
     cluster,
+    cluster_admin,
     configs,
     consumer_groups,
     coordinators,
     delete_records,
     describe_producers,
+    elections,
     fetch,
     groups,
     init_producer_id,
@@ -27,10 +29,13 @@ from kcli.broker.handlers import (
     produce,
     produce_direct,
     produce_wire,
+    quorum,
+    reassignments,
     topic_partitions,
     topics,
 )
 from kcli.protocol.messages.alter_configs import AlterConfigsRequest
+from kcli.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -44,7 +49,9 @@ from kcli.protocol.messages.describe_configs import DescribeConfigsRequest
 from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
 from kcli.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kcli.protocol.messages.describe_producers import DescribeProducersRequest
+from kcli.protocol.messages.describe_quorum import DescribeQuorumRequest
 from kcli.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
+from kcli.protocol.messages.elect_leaders import ElectLeadersRequest
 from kcli.protocol.messages.fetch import FetchRequest
 from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kcli.protocol.messages.heartbeat import HeartbeatRequest
@@ -55,6 +62,7 @@ from kcli.protocol.messages.leave_group import LeaveGroupRequest
 from kcli.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from kcli.protocol.messages.list_groups import ListGroupsRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsRequest
+from kcli.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.messages.offset_commit import OffsetCommitRequest
 from kcli.protocol.messages.offset_delete import OffsetDeleteRequest
@@ -62,6 +70,8 @@ from kcli.protocol.messages.offset_fetch import OffsetFetchRequest
 from kcli.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEpochRequest
 from kcli.protocol.messages.produce import ProduceRequest
 from kcli.protocol.messages.sync_group import SyncGroupRequest
+from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from kcli.protocol.messages.update_features import UpdateFeaturesRequest
 from kcli.protocol.schema import codec, message_info
 
 if TYPE_CHECKING:
@@ -163,15 +173,33 @@ APIS = (
     Api(DescribeLogDirsRequest, "0-5", log_dirs.describe_log_dirs, log_dirs.failed),
     Api(CreatePartitionsRequest, "0-3", topics.create_partitions, topics.failed_create_partitions),
     Api(DeleteGroupsRequest, "0-2", groups.delete_groups, groups.failed_delete_groups),
+    Api(ElectLeadersRequest, "0-2", elections.elect_leaders, elections.failed_elect_leaders),
     Api(
         IncrementalAlterConfigsRequest,
         "0-1",
         configs.incremental_alter_configs,
         configs.failed_incremental_alter_configs,
     ),
+    Api(
+        AlterPartitionReassignmentsRequest,
+        "0-1",
+        reassignments.alter_partition_reassignments,
+        reassignments.failed_alter_partition_reassignments,
+    ),
+    Api(
+        ListPartitionReassignmentsRequest,
+        "0",
+        reassignments.list_partition_reassignments,
+        reassignments.failed_list_partition_reassignments,
+    ),
     Api(OffsetDeleteRequest, "0", offsets.offset_delete, offsets.failed_offset_delete),
+    Api(DescribeQuorumRequest, "0-2", quorum.describe_quorum, quorum.failed),
+    Api(UpdateFeaturesRequest, "0-2", cluster_admin.update_features, cluster_admin.failed_update_features),
     Api(DescribeClusterRequest, "0-2", cluster.describe_cluster, cluster.failed),
     Api(DescribeProducersRequest, "0", describe_producers.describe_producers, describe_producers.failed),
+    Api(
+        UnregisterBrokerRequest, "0", cluster_admin.unregister_broker, cluster_admin.failed_unregister_broker
+    ),
     Api(
         ConsumerGroupHeartbeatRequest,
         "0-1",

@@ -51,7 +51,8 @@ class MetadataImage:
     """The cluster at `offset`, the last one applied (-1 for none), of the term `epoch`.
 
     `topics` is by name, `topics_by_id` by the 16 bytes of the id, `configs` by resource; `features` holds
-    the finalized levels above 0; the next block of producer ids begins at `next_producer_id`.
+    the finalized levels above 0, `disabled_features` names what somebody has set to 0; the next block of
+    producer ids begins at `next_producer_id`.
     """
 
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=_nothing)
@@ -59,6 +60,7 @@ class MetadataImage:
     topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=_nothing)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=_nothing)
     features: Mapping[str, int] = field(default_factory=_nothing)
+    disabled_features: frozenset[str] = frozenset()
     next_producer_id: int = 0
     offset: int = -1
     epoch: int = 0

@@ -112,7 +112,7 @@ class _Draft:
         self._topics: dict[bytes, tuple[str, dict[int, PartitionRegistration]]] = {}
         self._removed: set[bytes] = set()
         self._configs = dict(image.configs)
-        self._features = dict(image.features)
+        self._features = {**dict.fromkeys(image.disabled_features, 0), **image.features}
         self._next_producer_id = image.next_producer_id
 
     def apply(self, record: MetadataRecord) -> None:  # one case per record type
@@ -159,6 +159,7 @@ class _Draft:
             topics_by_id=topics_by_id,
             configs=_share(image.configs, self._configs),
             features=_share(image.features, features),
+            disabled_features=frozenset(self._features.keys() - features.keys()),
             next_producer_id=self._next_producer_id,
             offset=offset,
             epoch=epoch,

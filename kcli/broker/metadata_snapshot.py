@@ -68,6 +68,8 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     """Yield records that make this image from an empty one, in the order Kafka writes them."""
     for name, level in image.features.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
+    for name in sorted(image.disabled_features):
+        yield FeatureLevelRecord(name=name, feature_level=0)
     for broker in image.brokers.values():
         yield _broker_record(broker)
     for topic in image.topics.values():

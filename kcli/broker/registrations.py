@@ -90,6 +90,11 @@ class PartitionRegistration:
     elr: tuple[int, ...] = ()
     last_known_elr: tuple[int, ...] = ()
 
+    @property
+    def is_moving(self) -> bool:
+        """True while a reassignment has not ended."""
+        return bool(self.adding or self.removing)
+
     def directory_of(self, replica: int) -> bytes:
         """Return the log directory that a replica lies in, as far as the cluster knows."""
         if replica not in self.replicas or len(self.directories) != len(self.replicas):

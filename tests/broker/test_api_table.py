@@ -11,6 +11,7 @@ from kcli.broker.api import APIS
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages import (
     alter_configs,
+    alter_partition_reassignments,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -24,7 +25,9 @@ from kcli.protocol.messages import (
     describe_groups,
     describe_log_dirs,
     describe_producers,
+    describe_quorum,
     describe_topic_partitions,
+    elect_leaders,
     fetch,
     find_coordinator,
     heartbeat,
@@ -35,6 +38,7 @@ from kcli.protocol.messages import (
     list_config_resources,
     list_groups,
     list_offsets,
+    list_partition_reassignments,
     metadata,
     offset_commit,
     offset_delete,
@@ -42,6 +46,8 @@ from kcli.protocol.messages import (
     offset_for_leader_epoch,
     produce,
     sync_group,
+    unregister_broker,
+    update_features,
 )
 from kcli.protocol.schema import message_info
 from tests.broker.node import connected, running_node
@@ -177,8 +183,26 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
             return describe_log_dirs.DescribeLogDirsRequest(topics=None)
         case 37:
             return create_partitions.CreatePartitionsRequest(topics=[], timeout_ms=1, validate_only=True)
+        case 43:
+            wanted = [elect_leaders.TopicPartitions(topic=SPARSE_TOPIC, partitions=[0])]
+            return elect_leaders.ElectLeadersRequest(topic_partitions=wanted)
         case 44:
             return incremental_alter_configs.IncrementalAlterConfigsRequest(resources=[], validate_only=True)
+        case 45:
+            moving = alter_partition_reassignments.ReassignablePartition(partition_index=0, replicas=[1])
+            topic = alter_partition_reassignments.ReassignableTopic(name=SPARSE_TOPIC, partitions=[moving])
+            return alter_partition_reassignments.AlterPartitionReassignmentsRequest(topics=[topic])
+        case 46:
+            return list_partition_reassignments.ListPartitionReassignmentsRequest(topics=None)
+        case 55:
+            log = describe_quorum.QuorumPartition(partition_index=0)
+            topic = describe_quorum.QuorumTopic(topic_name="__cluster_metadata", partitions=[log])
+            return describe_quorum.DescribeQuorumRequest(topics=[topic])
+        case 57:
+            update = update_features.FeatureUpdateKey(feature="group.version", max_version_level=1)
+            return update_features.UpdateFeaturesRequest(feature_updates=[update])
+        case 64:
+            return unregister_broker.UnregisterBrokerRequest(broker_id=9)
         case 60:
             return describe_cluster.DescribeClusterRequest(include_cluster_authorized_operations=True)
         case 61:
@@ -227,6 +251,8 @@ EXPECTED_ERRORS = {
     consumer_group_describe.ConsumerGroupDescribeRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
     delete_groups.DeleteGroupsRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
     offset_delete.OffsetDeleteRequest: (ErrorCode.GROUP_ID_NOT_FOUND,),
+    elect_leaders.ElectLeadersRequest: (ErrorCode.ELECTION_NOT_NEEDED,),
+    unregister_broker.UnregisterBrokerRequest: (ErrorCode.BROKER_ID_NOT_REGISTERED,),
 }
 
 

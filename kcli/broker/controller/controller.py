@@ -25,6 +25,7 @@ from kcli.broker.controller import (
 from kcli.broker.controller.controller_settings import ControllerSettings
 from kcli.broker.controller.heartbeat_control import BrokerState, Heartbeat, HeartbeatAnswer, Sessions
 from kcli.broker.controller.partition_decisions import PartitionDecisions
+from kcli.broker.controller.quorum_view import quorum_view
 from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import random_uuid
@@ -36,7 +37,9 @@ if TYPE_CHECKING:
     from kcli.broker.controller.configuration_control import ConfigChange
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.controller.election_control import ElectionType
+    from kcli.broker.controller.feature_control import FeatureUpdate
     from kcli.broker.controller.producer_id_control import ProducerIdBlock
+    from kcli.broker.controller.quorum_view import QuorumView
     from kcli.broker.controller.reassignment_control import Reassignment
     from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
     from kcli.broker.controller.result import ControllerResult
@@ -81,8 +84,11 @@ class Controller:
         max_replicas: int | None = None,
         topic_defaults: Mapping[str, Any] = MappingProxyType({}),
         settings: ControllerSettings = _DEFAULT_SETTINGS,
+        node_id: int = 1,
     ) -> None:
         self.image = image
+        self.node_id = node_id
+        """The node whose office this is."""
         self.settings = settings
         self._log = log
         self._random = random
@@ -91,6 +97,7 @@ class Controller:
         """How many replicas of a partition the nodes can keep, if not as many as there are nodes."""
         self._topic_defaults = topic_defaults
         self._sessions = Sessions()
+        self._now_ms = 0
         self._subscribers: list[Callable[[MetadataImage, MetadataDelta], None]] = []
 
     def subscribe(self, subscriber: Callable[[MetadataImage, MetadataDelta], None]) -> None:
@@ -191,9 +198,11 @@ class Controller:
 
         Raises `KafkaError` BROKER_ID_NOT_REGISTERED and STALE_BROKER_EPOCH: it has to register again.
         """
+        self._now_ms = max(self._now_ms, now_ms)
+        is_level = applied_offset >= self.image.offset
         heartbeat = Heartbeat(node_id, epoch, applied_offset, want_fence, want_shutdown)
         state = self.commit(heartbeat_control.decide(self._sessions, self._decisions(), heartbeat))
-        self._sessions.heard(node_id, applied_offset=applied_offset, now_ms=now_ms)
+        self._sessions.heard(node_id, applied_offset=applied_offset, is_level=is_level, now_ms=now_ms)
         is_fenced = state in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
         if is_fenced:
             self._sessions.fenced(node_id)
@@ -221,8 +230,13 @@ class Controller:
             )
         )
 
+    def quorum(self) -> QuorumView:
+        """Return who holds the metadata log, and how far each node has followed it."""
+        return quorum_view(self.image, self._sessions, leader_id=self.node_id, now_ms=self._now_ms)
+
     def tick(self, now_ms: int) -> None:
         """Do what is due: fence nodes that are silent for too long, one decision each. Call it often."""
+        self._now_ms = max(self._now_ms, now_ms)
         self._sessions.assume(self.image, now_ms=now_ms)
         timeout_ms = self.settings.broker_session_timeout_ms
         while (node_id := self._sessions.stale(self.image, now_ms=now_ms, timeout_ms=timeout_ms)) is not None:
@@ -231,6 +245,10 @@ class Controller:
     def _is_alive(self, node_id: int, now_ms: int) -> bool:
         timeout_ms = self.settings.broker_session_timeout_ms
         return self._sessions.is_alive(node_id, now_ms=now_ms, timeout_ms=timeout_ms)
+
+    def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
+        """Change levels of features, all or none. Raises `KafkaError` INVALID_UPDATE_VERSION."""
+        self._commit_unless(validate_only, feature_control.update_features(self.image, updates))
 
     def allocate_producer_ids(self, *, node_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Give a node the next block of producer ids."""

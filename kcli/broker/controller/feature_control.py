@@ -1,18 +1,22 @@
-"""Features: what level of each the cluster works at (KIP-584).
+"""Features: what level of each the cluster works at (KIP-584, KIP-1022).
 
-A cluster begins at the highest levels of this program, and an older cluster is raised to them when the
-controller starts. A feature is listed when what it stands for works, not before.
+A new cluster begins at the highest levels of this program; one that exists begins to work with a feature that
+it never had, unless that changes how leaders are elected, and keeps what someone has set. A feature is listed
+when what it stands for works, not before.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.result import ControllerResult
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import FeatureLevelRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from kcli.broker.metadata_image import MetadataImage
 
@@ -27,12 +31,85 @@ SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
 }
 """Lowest and highest level by name."""
 
+_WITH_NEW_RECORDS = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
+"""Levels of `metadata.version` whose records the level below does not know (class `MetadataVersion`)."""
+
+
+class UpgradeType(IntEnum):
+    """Which way a level may go, numbered as on the wire."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureUpdate:
+    """A feature and the level that the cluster is to work at."""
+
+    name: str
+    level: int
+    type: UpgradeType = UpgradeType.UPGRADE
+
 
 def finalize_features(image: MetadataImage) -> ControllerResult[None]:
-    """Raise every feature to the highest level. `metadata.version` comes first in a log, as in Kafka's."""
+    """Decide what a controller that takes office begins with. `metadata.version` comes first in a log."""
     records = tuple(
         FeatureLevelRecord(name=name, feature_level=highest)
         for name, (_, highest) in SUPPORTED_FEATURES.items()
-        if image.features.get(name, 0) < highest
+        if name not in image.features and name not in image.disabled_features
     )
     return ControllerResult(records, None)
+
+
+def update_features(image: MetadataImage, updates: Sequence[FeatureUpdate]) -> ControllerResult[None]:
+    """Change levels, all of them or none.
+
+    Raises `KafkaError` INVALID_UPDATE_VERSION for a level that a node does not support, that is lower or
+    higher than the update allows, or that would leave records behind which it does not know.
+    """
+    if len({update.name for update in updates}) != len(updates):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a feature is named twice")
+    records = []
+    for update in updates:
+        current = image.features.get(update.name, 0)
+        wrong = _unsupported(image, update) or _wrong_way(update, current)
+        if wrong is None and update.name == METADATA_VERSION and update.level < current:
+            wrong = _refused_downgrade(update, current)
+        if wrong is not None:
+            raise KafkaError(
+                ErrorCode.INVALID_UPDATE_VERSION, f"`{update.name}` cannot be {update.level}: {wrong}"
+            )
+        if update.level != current:
+            records.append(FeatureLevelRecord(name=update.name, feature_level=update.level))
+    return ControllerResult(tuple(records), None)
+
+
+def _unsupported(image: MetadataImage, update: FeatureUpdate) -> str | None:
+    ranges = {"the controller": SUPPORTED_FEATURES.get(update.name, (0, 0))}
+    for broker in image.brokers.values():
+        supported = {name: (lowest, highest) for name, lowest, highest in broker.features}
+        ranges[f"node {broker.node_id}"] = supported.get(update.name, (0, 0))
+    for who, (lowest, highest) in ranges.items():
+        if not lowest <= update.level <= highest:
+            if highest == 0:
+                return f"{who} does not support this feature"
+            return f"{who} supports only {lowest} to {highest}"
+    return None
+
+
+def _wrong_way(update: FeatureUpdate, current: int) -> str | None:
+    is_upgrade = update.type is UpgradeType.UPGRADE
+    if update.level < current and is_upgrade:
+        return f"it is {current}, and only a safe or unsafe downgrade may lower it"
+    if update.level > current and not is_upgrade:
+        return f"it is {current}, which a downgrade cannot raise"
+    return None
+
+
+def _refused_downgrade(update: FeatureUpdate, current: int) -> str | None:
+    if _WITH_NEW_RECORDS.isdisjoint(range(update.level + 1, current + 1)):
+        return None
+    if update.type is UpgradeType.UNSAFE_DOWNGRADE:
+        return "unsafe downgrades are not supported"
+    return "it would lose metadata that the lower level does not know"

@@ -83,8 +83,11 @@ def next_broker_state(
 
 
 @dataclass(slots=True)
-class _Session:
+class Session:
+    """What the controller knows of a broker by hearing it; `level_ms` is when it last lacked nothing."""
+
     heard_ms: int
+    level_ms: int | None = None
     applied_offset: int = -1
     shutdown_offset: int = -1
     """The offset whose application by all ends the controlled shutdown, -1 outside of one."""
@@ -96,18 +99,25 @@ class _Session:
 class Sessions:
     """The sessions of brokers, begun when they are first heard of."""
 
-    _by_node: dict[int, _Session] = field(default_factory=dict)
+    _by_node: dict[int, Session] = field(default_factory=dict)
 
-    def heard(self, node_id: int, *, applied_offset: int, now_ms: int) -> None:
-        """Note that a broker lives."""
-        session = self._by_node.setdefault(node_id, _Session(now_ms))
+    def heard(self, node_id: int, *, applied_offset: int, is_level: bool, now_ms: int) -> None:
+        """Note that a broker lives, how far it is, and whether that is all there is."""
+        session = self._by_node.setdefault(node_id, Session(now_ms))
         session.heard_ms, session.applied_offset, session.is_confirmed = now_ms, applied_offset, True
+        if is_level:
+            session.level_ms = now_ms
+
+    def last_seen(self, node_id: int) -> Session | None:
+        """Return what is known of a broker that was itself heard of."""
+        session = self._by_node.get(node_id)
+        return session if session is not None and session.is_confirmed else None
 
     def assume(self, image: MetadataImage, *, now_ms: int) -> None:
         """Begin a session for every broker that may lead and was never heard of, so that it can end."""
         for broker in image.brokers.values():
             if not broker.fenced and broker.node_id not in self._by_node:
-                self._by_node[broker.node_id] = _Session(now_ms)
+                self._by_node[broker.node_id] = Session(now_ms)
 
     def forget(self, node_id: int) -> None:
         """Let go of a broker: it begins anew, or is not registered any more."""

@@ -39,12 +39,16 @@ def alter_reassignments(
     """Begin, replace and stop moves; the response has an error or None for each, in order.
 
     Errors: 3 for what does not exist, 39 for replicas that cannot be, 38 for another number of them where
-    that is not allowed, 85 for stopping what does not move, 44 for more than one batch can hold.
+    that is not allowed, 85 for stopping what does not move, 44 for more than one batch can hold,
+    42 for what was decided in the same request.
     """
     records: list[PartitionChangeRecord] = []
     outcomes: list[KafkaError | None] = []
+    decided: set[tuple[str, int]] = set()
     for each in wanted:
         try:
+            if (each.topic, each.partition) in decided:
+                raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
             topic, partition = decisions.partition(each.topic, each.partition)
             if each.replicas is None:
                 record = _cancel(decisions, topic, each.partition)
@@ -63,6 +67,7 @@ def alter_reassignments(
         except KafkaError as error:
             outcomes.append(error)
             continue
+        decided.add((each.topic, each.partition))
         records.extend([] if record is None else [record])
         outcomes.append(None)
     return ControllerResult(tuple(records), outcomes)
@@ -76,7 +81,7 @@ def _begin(partition: PartitionRegistration, target: tuple[int, ...]) -> Assignm
 
 def _cancel(decisions: PartitionDecisions, topic: TopicImage, index: int) -> PartitionChangeRecord | None:
     partition = topic.partitions[index]
-    if not Assignment.of(partition).is_moving:
+    if not partition.is_moving:
         raise KafkaError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS)
     replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding)
     isr = tuple(replica for replica in partition.isr if replica not in partition.adding)

@@ -1,0 +1,55 @@
+"""QuorumView: who holds the metadata log, and how far each node has followed it (KIP-595, KIP-836)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from kcli.broker.controller.heartbeat_control import Sessions
+    from kcli.broker.metadata_image import MetadataImage
+
+UNKNOWN_DIRECTORY = bytes(16)
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumReplica:
+    """A node's copy: where it ends (-1 if that is not known), and how long ago it was heard of and level."""
+
+    node_id: int
+    directory: bytes
+    end_offset: int
+    heard_ago_ms: int | None = None
+    level_ago_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QuorumView:
+    """The metadata log of a term; every node may take office, so every copy is a voter's."""
+
+    leader_id: int
+    leader_epoch: int
+    end_offset: int
+    replicas: tuple[QuorumReplica, ...]
+
+
+def quorum_view(image: MetadataImage, sessions: Sessions, *, leader_id: int, now_ms: int) -> QuorumView:
+    """Return what the node in office knows of the copies at `now_ms`."""
+    end_offset = image.offset + 1
+    replicas = []
+    for node_id, broker in sorted(image.brokers.items()):
+        directory = broker.directories[0] if broker.directories else UNKNOWN_DIRECTORY
+        if node_id == leader_id:
+            replicas.append(QuorumReplica(node_id, directory, end_offset, 0, 0))
+            continue
+        seen = sessions.last_seen(node_id)
+        replicas.append(
+            QuorumReplica(
+                node_id,
+                directory,
+                -1 if seen is None else seen.applied_offset + 1,
+                None if seen is None else max(now_ms - seen.heard_ms, 0),
+                None if seen is None or seen.level_ms is None else max(now_ms - seen.level_ms, 0),
+            )
+        )
+    return QuorumView(leader_id, image.epoch, end_offset, tuple(replicas))
