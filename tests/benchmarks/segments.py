@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -57,16 +58,26 @@ class Segment:
                 checksum = crc32c(view[:count], checksum)
 
 
-def write_segment(partition: Path, size_bytes: int, record_bytes: int, codec: Codec) -> Segment:
-    """Write a segment of about that size into a new directory, with indexes as a broker writes them."""
+def write_segment(
+    partition: Path,
+    size_bytes: int,
+    record_bytes: int,
+    codec: Codec,
+    *,
+    distinct_batches: int = DISTINCT_BATCHES,
+) -> Segment:
+    """Write a segment of about that size into a new directory, with indexes as a broker writes them.
+
+    So many batches are made; behind the last one they come again, with other offsets and times.
+    """
     partition.mkdir()
     log = partition / f"{0:020}.log"
-    models, counts = _models(record_bytes, codec)
+    models, counts = _models(record_bytes, codec, distinct_batches)
     position = offset = number = 0
     offsets, times = bytearray(), bytearray()
     with log.open("wb", buffering=READ_BYTES) as file:
         while position < size_bytes:
-            batch, count = models[number % DISTINCT_BATCHES], counts[number % DISTINCT_BATCHES]
+            batch, count = models[number % distinct_batches], counts[number % distinct_batches]
             timestamp = FIRST_TIMESTAMP + number
             set_base_offset_and_epoch(batch, 0, offset, 0)
             _TIMESTAMPS.pack_into(batch, _TIMESTAMPS_POSITION, timestamp, timestamp)
@@ -86,21 +97,33 @@ def write_segment(partition: Path, size_bytes: int, record_bytes: int, codec: Co
     return segment
 
 
-def _models(record_bytes: int, codec: Codec) -> tuple[list[bytearray], list[int]]:
+@lru_cache(maxsize=2)
+def _models(record_bytes: int, codec: Codec, distinct_batches: int) -> tuple[list[bytearray], list[int]]:
     """Different batches of about the size that is wanted, and how many records are in each."""
     values = payloads(record_bytes, DISTINCT_VALUES)
     collected = BATCH_BYTES
     if codec is not Codec.NONE:
         trial, _ = _model(values, 0, BATCH_BYTES, codec)
         collected = BATCH_BYTES * BATCH_BYTES // len(trial)
-    made = [_model(values, number, collected, codec) for number in range(DISTINCT_BATCHES)]
+    made = []
+    at = 0
+    for _ in range(distinct_batches):
+        made.append(_model(values, at, collected, codec))
+        at += made[-1][1]
     return [batch for batch, _ in made], [count for _, count in made]
 
 
-def _model(values: list[bytes], number: int, collected: int, codec: Codec) -> tuple[bytearray, int]:
+def _model(values: list[bytes], first: int, collected: int, codec: Codec) -> tuple[bytearray, int]:
     builder = RecordBatchBuilder(codec=codec)
-    at = number * len(values) // DISTINCT_BATCHES
+    at = first
     while builder.estimated_size < collected:
-        builder.append(FIRST_TIMESTAMP, b"%010d" % at, values[at % len(values)])
+        builder.append(FIRST_TIMESTAMP, b"%010d" % at, _value(values, at))
         at += 1
     return builder.build(), builder.count
+
+
+def _value(values: list[bytes], at: int) -> bytes:
+    """Return a value that no other record has: what comes around again is put together from two."""
+    value, again = values[at % len(values)], at // len(values)
+    cut = again * 7 % len(value)
+    return value[cut:] + values[(at + again) % len(values)][:cut] if again else value

@@ -8,7 +8,11 @@ shares the cores, is not in it. By hand is a process for each partition, without
 
 Everything lies in memory (`KCLI_SPARK_DIRECTORY`, /dev/shm where there is one). `KCLI_SPARK_MB` is the size
 of the topic before compression, 2048 unless it says otherwise, `KCLI_SPARK_ROUNDS` how often all of them run,
-5 times, and `KCLI_SPARK_CASES` picks cases: `100-none,1000-lz4`.
+5 times, `KCLI_SPARK_CASES` picks cases: `100-none,1000-lz4`, and `KCLI_SPARK_TABLES` tables:
+`ways,writers,cores`.
+
+Values repeat only after 32 MB of batches: a topic of few values fits into a dictionary of Parquet, which
+Spark tries by default, so that there would be nothing left to compress.
 """
 
 from __future__ import annotations
@@ -46,6 +50,8 @@ SIDE_ROUNDS = min(ROUNDS, 3)
 VALUE_BYTES = (100, 1000)
 CODECS = (Codec.NONE, Codec.LZ4, Codec.ZSTD)
 CASES = os.environ.get("KCLI_SPARK_CASES", "")
+TABLES = os.environ.get("KCLI_SPARK_TABLES", "ways,writers,cores").split(",")
+DISTINCT_BATCHES = 2048
 PARTITIONS = 2
 WARM_UP_PART = 8
 """A topic so many times smaller lets compilers and caches get their chance."""
@@ -156,7 +162,9 @@ class Bench:
         segments = []
         for number in range(PARTITIONS):
             partition = self._broker.node_directory / f"{name}-{number}"
-            segments.append(write_segment(partition, share, value_bytes, codec))
+            segments.append(
+                write_segment(partition, share, value_bytes, codec, distinct_batches=DISTINCT_BATCHES)
+            )
             write_partition_metadata(str(partition), name.encode().ljust(16, b"."))
         return Topic(name, tuple(segments))
 
@@ -192,9 +200,9 @@ def _case(value_bytes: int, codec: Codec) -> Iterator[Table]:
     what = f"{value_bytes}-byte values, {codec.name.lower()}"
     with tempfile.TemporaryDirectory(prefix="kcli-spark-", dir=parent) as directory, ExitStack() as stack:
         bench = Bench(Path(directory), value_bytes, codec, stack)
-        yield _ways(bench, what)
-        yield _writers(bench, what)
-        yield _cores(bench, what)
+        tables = {"ways": _ways, "writers": _writers, "cores": _cores}
+        for name in TABLES:
+            yield tables[name](bench, what)
 
 
 def _ways(bench: Bench, what: str) -> Table:
