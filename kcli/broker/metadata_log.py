@@ -83,7 +83,8 @@ class MetadataLog:
         self._segments: list[LogSegment] = []
         self._snapshot: SnapshotId | None = None
         self._snapshot_bytes = 0
-        self._loaded: list[MetadataBatch | bytes] = []
+        # What was read when the log was opened, until it is replayed or written to.
+        self._loaded: list[MetadataBatch | bytes] | None = []
         self._is_failed = False
 
     @classmethod
@@ -108,23 +109,19 @@ class MetadataLog:
         return log
 
     def replay(self) -> Iterator[MetadataBatch]:
-        """Yield what the log held when it was opened, each batch once, a snapshot as one batch.
+        """Yield what the log holds, a snapshot as one batch.
 
-        Raises `DecodeError` for records that it does not know.
+        Raises `OSError`, `InvalidSnapshot`, and `DecodeError` for records that it does not know.
         """
-        loaded, self._loaded = self._loaded, []
-        for batch in loaded:
+        loaded, self._loaded = self._loaded, None
+        for batch in self._load_again() if loaded is None else loaded:
             yield batch if isinstance(batch, MetadataBatch) else _decoded(batch)
 
-    def forget_loaded(self) -> None:
-        """Let go of what `replay` would yield: another copy is replayed."""
-        self._loaded = []
-
-    def load_again(self) -> None:
-        """Have `replay` yield what the log holds now. Raises `OSError`, and `InvalidSnapshot`."""
+    def _load_again(self) -> Iterator[MetadataBatch | bytes]:
         snapshot = self.snapshot()
-        self._loaded = [decode_snapshot(snapshot[1], snapshot[0])] if snapshot is not None else []
-        self._loaded.extend(self.batches_from(0 if snapshot is None else snapshot[0].end_offset))
+        if snapshot is not None:
+            yield decode_snapshot(snapshot[1], snapshot[0])
+        yield from self.batches_from(0 if snapshot is None else snapshot[0].end_offset)
 
     @property
     def size(self) -> int:
@@ -152,6 +149,7 @@ class MetadataLog:
 
     def install(self, snapshot: SnapshotId, data: bytes, *, sync: bool = True) -> None:
         """Have a snapshot take the place of everything that the log holds. Raises `OSError` as `compact`."""
+        self._loaded = None
         write_atomically(f"{self.directory}/{snapshot.file_name}", data, sync=sync)
         self._snapshot, self._snapshot_bytes = snapshot, len(data)
         self._begin_at_snapshot(snapshot)
@@ -223,6 +221,7 @@ class MetadataLog:
         header = RecordBatch(batch)
         if header.base_offset != self.end_offset:
             raise InvalidMetadata(f"a batch at {header.base_offset} cannot follow {self.end_offset}")
+        self._loaded = None
         self._segments[-1].append(batch, [header])
         self.end_offset = header.next_offset
         if header.partition_leader_epoch > self.epoch:
@@ -265,6 +264,7 @@ class MetadataLog:
 
     def truncate(self, offset: int) -> None:
         """Cut off what begins at `offset` or above: a decision that others do not know. Raises `OSError`."""
+        self._loaded = None
         self._segments[-1].truncate_to(offset, self._wall_ms())
         self._leader_epochs.truncate_from_end(offset)
         self.end_offset = offset
@@ -272,6 +272,7 @@ class MetadataLog:
 
     def restart(self) -> None:
         """Forget everything: another copy that goes back to the beginning holds something else."""
+        self._loaded = None
         self._snapshot, self._snapshot_bytes = None, 0
         self._begin_at(0)
         self._remove_snapshots(other_than=None)
@@ -287,7 +288,7 @@ class MetadataLog:
             with open(f"{self.directory}/{snapshot_id.file_name}", "rb") as file:
                 data = file.read()
             try:
-                self._loaded.append(decode_snapshot(data, snapshot_id))
+                self._note(decode_snapshot(data, snapshot_id))
             except InvalidSnapshot as error:
                 self._report(error.message)
                 continue
@@ -333,7 +334,11 @@ class MetadataLog:
             self._leader_epochs.assign(self.epoch, batch.base_offset)
         if self._snapshot is not None and batch.base_offset < self._snapshot.end_offset:
             return
-        self._loaded.append(bytes(memoryview(batch.buffer)[batch.position :][: batch.size_in_bytes]))
+        self._note(bytes(memoryview(batch.buffer)[batch.position :][: batch.size_in_bytes]))
+
+    def _note(self, batch: MetadataBatch | bytes) -> None:
+        if self._loaded is not None:
+            self._loaded.append(batch)
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         return LogSegment.create(

@@ -58,9 +58,7 @@ class Copies:
         log.compact(self.image(node_id))
 
     def image(self, node_id: int) -> MetadataImage:
-        log = self.copies[node_id]
-        log.load_again()
-        return replay(log.replay())
+        return replay(self.copies[node_id].replay())
 
 
 @pytest.fixture

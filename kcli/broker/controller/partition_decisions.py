@@ -18,7 +18,7 @@ from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from kcli.broker.controller.partition_change import Assignment
     from kcli.broker.metadata_image import (
@@ -44,8 +44,8 @@ class Place:
 class PartitionDecisions:
     """Decides about the partitions of `image`; `defaults` are the typed configurations of topics.
 
-    A decision about a broker that comes or goes is made before the image says so: `coming` may lead although
-    it is fenced, `going` may not although it is not.
+    A decision about brokers that come or go is made before the image says so: those `coming` may lead
+    although they are fenced, the one `going` may not although it is not.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class PartitionDecisions:
         image: MetadataImage,
         defaults: Mapping[str, Any] = MappingProxyType({}),
         *,
-        coming: int | None = None,
+        coming: Collection[int] = (),
         going: int | None = None,
     ) -> None:
         self.image = image
@@ -61,9 +61,9 @@ class PartitionDecisions:
         self._coming = coming
         self._going = going
 
-    def with_coming(self, node_id: int) -> PartitionDecisions:
-        """Return the same for a broker that is being unfenced."""
-        return PartitionDecisions(self.image, self._defaults, coming=node_id)
+    def with_coming(self, *node_ids: int) -> PartitionDecisions:
+        """Return the same for brokers that are being unfenced."""
+        return PartitionDecisions(self.image, self._defaults, coming=node_ids)
 
     def with_going(self, node_id: int) -> PartitionDecisions:
         """Return the same for a broker that is being taken away."""
@@ -107,7 +107,7 @@ class PartitionDecisions:
         broker = self.image.brokers.get(replica)
         if broker is None or replica == self._going:
             return False
-        is_there = broker.is_active or replica == self._coming
+        is_there = broker.is_active or replica in self._coming
         return is_there and broker.has_online(partition.directory_of(replica))
 
     def may_elect_unclean(self, topic: str) -> bool:
