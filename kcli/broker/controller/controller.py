@@ -8,7 +8,7 @@ has seen it. An append that fails leaves the image as it was.
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kcli.broker.controller import (
     cluster_control,
@@ -22,10 +22,13 @@ from kcli.broker.controller import (
     reassignment_control,
     replication_control,
 )
+from kcli.broker.controller.audience import Audience
 from kcli.broker.controller.controller_settings import ControllerSettings
 from kcli.broker.controller.heartbeat_control import BrokerState, Heartbeat, HeartbeatAnswer, Sessions
 from kcli.broker.controller.partition_decisions import PartitionDecisions
 from kcli.broker.controller.quorum_view import quorum_view
+from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION
+from kcli.broker.controller.upkeep import Upkeep
 from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import random_uuid
@@ -34,41 +37,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from random import Random
 
+    from kcli.broker.controller.audience import Subscriber
     from kcli.broker.controller.configuration_control import ConfigChange
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.controller.election_control import ElectionType
     from kcli.broker.controller.feature_control import FeatureUpdate
+    from kcli.broker.controller.journal import Journal
     from kcli.broker.controller.producer_id_control import ProducerIdBlock
     from kcli.broker.controller.quorum_view import QuorumView
     from kcli.broker.controller.reassignment_control import Reassignment
     from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
     from kcli.broker.controller.result import ControllerResult
-    from kcli.broker.metadata_image import ConfigResource, Endpoint, MetadataDelta, MetadataImage, TopicImage
+    from kcli.broker.metadata_image import ConfigResource, Endpoint, MetadataImage, TopicImage
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.metadata_records import MetadataRecord
 
 R = TypeVar("R")
 
 _DEFAULT_SETTINGS = ControllerSettings()
-
-
-class Journal(Protocol):
-    """What the controller needs of the metadata log."""
-
-    epoch: int
-    end_offset: int
-
-    def compact(self, image: MetadataImage) -> None:
-        """Make room, if there is need: `image` is all that the log says."""
-        ...
-
-    def begin_term(self) -> int:
-        """Begin the next epoch."""
-        ...
-
-    def append(self, records: Sequence[MetadataRecord]) -> int:
-        """Write one batch durably; return the offset of its last record."""
-        ...
 
 
 class Controller:
@@ -97,32 +83,36 @@ class Controller:
         """How many replicas of a partition the nodes can keep, if not as many as there are nodes."""
         self._topic_defaults = topic_defaults
         self._sessions = Sessions()
+        self._upkeep = Upkeep()
         self._now_ms = 0
-        self._subscribers: list[Callable[[MetadataImage, MetadataDelta], None]] = []
+        self._audience = Audience()
 
-    def subscribe(self, subscriber: Callable[[MetadataImage, MetadataDelta], None]) -> None:
+    def subscribe(self, subscriber: Subscriber) -> None:
         """Have `subscriber` told of every change from now on, in order, before whoever asked for it."""
-        self._subscribers.append(subscriber)
+        self._audience.add(subscriber)
 
-    def unsubscribe(self, subscriber: Callable[[MetadataImage, MetadataDelta], None]) -> None:
+    def unsubscribe(self, subscriber: Subscriber) -> None:
         """Tell `subscriber` of no more changes."""
-        self._subscribers.remove(subscriber)
+        self._audience.remove(subscriber)
 
     def commit(self, result: ControllerResult[R]) -> R:
         """Make a decision true and return its response; raise `KafkaError` if it cannot be written."""
-        if result.records:
-            try:
-                last_offset = self._log.append(result.records)
-            except OSError as error:
-                raise KafkaError(
-                    ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {error.strerror}"
-                ) from error
-            self.image, delta = apply(
-                self.image, result.records, last_offset=last_offset, epoch=self._log.epoch
-            )
-            for subscriber in self._subscribers:
-                subscriber(self.image, delta)
+        for first in range(0, len(result.records), MAX_RECORDS_PER_OPERATION):
+            # What a user asks for is one batch; only brokers that come and go can make more.
+            self._append(result.records[first : first + MAX_RECORDS_PER_OPERATION])
         return result.response
+
+    def _append(self, records: Sequence[MetadataRecord]) -> None:
+        try:
+            last_offset = self._log.append(records)
+        except OSError as error:
+            raise KafkaError(
+                ErrorCode.KAFKA_STORAGE_ERROR, f"cannot write the metadata log: {error.strerror}"
+            ) from error
+        self.image, delta = apply(self.image, records, last_offset=last_offset, epoch=self._log.epoch)
+        if delta.changed_configs:
+            self._upkeep.unclean_soon()
+        self._audience.tell(self.image, delta)
 
     # --- the controller itself and its brokers
 
@@ -132,7 +122,7 @@ class Controller:
         self._log.begin_term()
         # The record that opens the term took an offset; broker epochs are offsets.
         self.image, _ = apply(self.image, (), last_offset=self._log.end_offset - 1, epoch=self._log.epoch)
-        self._sessions = Sessions()
+        self._sessions, self._upkeep = Sessions(), Upkeep()
         self.commit(feature_control.finalize_features(self.image))
 
     def register_broker(
@@ -235,12 +225,23 @@ class Controller:
         return quorum_view(self.image, self._sessions, leader_id=self.node_id, now_ms=self._now_ms)
 
     def tick(self, now_ms: int) -> None:
-        """Do what is due: fence nodes that are silent for too long, one decision each. Call it often."""
+        """Do what is due: fence nodes that are silent for too long, one decision each, and elect leaders.
+
+        Call it often.
+        """
         self._now_ms = max(self._now_ms, now_ms)
         self._sessions.assume(self.image, now_ms=now_ms)
         timeout_ms = self.settings.broker_session_timeout_ms
         while (node_id := self._sessions.stale(self.image, now_ms=now_ms, timeout_ms=timeout_ms)) is not None:
             self.fence_broker(node_id=node_id, epoch=self.image.brokers[node_id].epoch)
+        if self._upkeep.rebalance_is_due(now_ms, self.settings):
+            threshold = self.settings.leader_imbalance_percentage
+            if self.commit(election_control.rebalance(self._decisions(), percentage=threshold)):
+                self._upkeep.rebalance_soon()
+        if self._upkeep.unclean_is_due(now_ms, self.settings) and self.commit(
+            election_control.elect_unclean(self._decisions())
+        ):
+            self._upkeep.unclean_soon()
 
     def _is_alive(self, node_id: int, now_ms: int) -> bool:
         timeout_ms = self.settings.broker_session_timeout_ms

@@ -1,20 +1,29 @@
-"""Elections that somebody asks for (KIP-183, KIP-460)."""
+"""Elections: those that somebody asks for (KIP-183, KIP-460), and those that come by themselves.
+
+Leadership goes back to preferred replicas from time to time, and where a topic would rather lose records than
+wait, a partition without a leader gets one that was not in sync. Either pass stops after
+`MAX_ELECTIONS_PER_PASS`; what is left is for the next one, so that other events come in between.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.partition_change import Election
-from kcli.broker.controller.result import ControllerResult
+from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.broker.controller.partition_decisions import PartitionDecisions
+    from kcli.broker.controller.partition_decisions import PartitionDecisions, Place
     from kcli.protocol.metadata_records import PartitionChangeRecord
+
+
+MAX_ELECTIONS_PER_PASS = 1000
 
 
 class ElectionType(IntEnum):
@@ -30,7 +39,7 @@ def elect_leaders(
     """Elect leaders of partitions; the response has an error or None for each, in order.
 
     Errors: 3 for what does not exist, 84 where the leader is the wanted one already, 80 and 83 where nobody
-    may become leader.
+    may become leader, 44 for more than one batch can hold.
     """
     records: list[PartitionChangeRecord] = []
     outcomes: list[KafkaError | None] = []
@@ -39,13 +48,61 @@ def elect_leaders(
         try:
             if each in decided:
                 raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED)
-            records.append(_elect(decisions, *each, type))
+            record = _elect(decisions, *each, type)
+            if len(records) == MAX_RECORDS_PER_OPERATION:
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, "too many partitions for one request")
+            records.append(record)
         except KafkaError as error:
             outcomes.append(error)
         else:
             decided.add(each)
             outcomes.append(None)
     return ControllerResult(tuple(records), outcomes)
+
+
+def rebalance(
+    decisions: PartitionDecisions, *, percentage: int = 0, limit: int = MAX_ELECTIONS_PER_PASS
+) -> ControllerResult[bool]:
+    """Give leadership back to preferred replicas; the response says whether there may be more to do.
+
+    Only those brokers get it back that do not lead more than `percentage` of the partitions that prefer them.
+    """
+    preferring: Counter[int] = Counter()
+    astray: dict[int, list[Place]] = {}
+    for place in decisions.partitions():
+        preferred = place.partition.replicas[0]
+        preferring[preferred] += 1
+        if place.partition.leader != preferred:
+            astray.setdefault(preferred, []).append(place)
+    records: list[PartitionChangeRecord] = []
+    for preferred, places in astray.items():
+        if len(places) * 100 <= percentage * preferring[preferred]:
+            continue
+        for place in places:
+            if len(records) == limit:
+                return ControllerResult(tuple(records), response=True)
+            record = decisions.change(place.topic, place.index, election=Election.PREFERRED)
+            if record is not None and record.leader == preferred:
+                records.append(record)
+    return ControllerResult(tuple(records), response=False)
+
+
+def elect_unclean(
+    decisions: PartitionDecisions, *, limit: int = MAX_ELECTIONS_PER_PASS
+) -> ControllerResult[bool]:
+    """Give partitions without a leader one at any price, if their topic allows that.
+
+    The response says whether there may be more to do.
+    """
+    records: list[PartitionChangeRecord] = []
+    for place in decisions.partitions():
+        if place.partition.leader != NO_LEADER or not decisions.may_elect_unclean(place.topic.name):
+            continue
+        if len(records) == limit:
+            return ControllerResult(tuple(records), response=True)
+        record = decisions.change(place.topic, place.index, election=Election.UNCLEAN)
+        records.extend([] if record is None else [record])
+    return ControllerResult(tuple(records), response=False)
 
 
 def _elect(decisions: PartitionDecisions, name: str, index: int, type: ElectionType) -> PartitionChangeRecord:
