@@ -5,14 +5,19 @@ An interrupt while the program is still being imported ends it as quietly as any
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
+
+YOUNG_OBJECTS = 50_000
+"""How many new objects set off a look for garbage: imports alone would do so thirty times."""
 
 
 def main() -> int:
     """Run kcli with the arguments of the process and return its exit code."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    gc.set_threshold(YOUNG_OBJECTS, 20, 100)
     if sys.argv[1:2] == ["dump-log"]:
         from kcli.commands.shortcut import run_shortcut
 

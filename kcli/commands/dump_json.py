@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_output import DumpOutput
     from kcli.commands.dump_view import Row
-    from kcli.protocol.record import Buffer
+    from kcli.commands.worker_pool import Piece
     from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry
@@ -109,9 +109,9 @@ class JsonDump:
     def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Print nothing: they stand where they belong."""
 
-    def print(self, data: Buffer) -> None:
+    def print(self, piece: Piece) -> None:
         """Print what another process has made of a part of the file."""
-        self._output.write(data)
+        self._output.forward(piece)
 
     def flush(self) -> None:
         """Write out what was collected."""

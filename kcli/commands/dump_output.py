@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import TYPE_CHECKING, BinaryIO
 
 if TYPE_CHECKING:
+    from kcli.commands.worker_pool import Piece
     from kcli.protocol.record import Buffer
 
 FLUSH_BYTES = 64 * 1024
@@ -39,6 +41,18 @@ class DumpOutput:
         self._size += len(data)
         if self._size >= FLUSH_BYTES:
             self.flush()
+
+    def forward(self, piece: Piece) -> None:
+        """Print what stands in a pipe, uncopied where the system can do that. Raises `OutputLost`."""
+        self.flush()
+        left = piece.length
+        try:
+            while left and (moved := os.splice(piece.descriptor, self._stream.fileno(), left)):
+                left -= moved
+        except (AttributeError, OSError):
+            pass  # what cannot be spliced is copied, and fails there if it must
+        if left:
+            self.write(piece._replace(length=left).read())
 
     def flush(self) -> None:
         """Write out what was collected. Raises `OutputLost`."""

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.dump_complaints import MOST_PAIRS, Complaints
 from kcli.commands.dump_output import FLUSH_BYTES, DumpOutput
-from kcli.commands.dump_ranges import FirstRecord, Range, RangeEnd, RangeStart, begin_of
+from kcli.commands.dump_range_queue import Range, RangeEnd
+from kcli.commands.dump_ranges import FirstRecord, RangeStart, begin_of
 from kcli.commands.dump_segment import SegmentDump
 from kcli.commands.dump_view import Layout
 from kcli.commands.dump_views import ranged_view

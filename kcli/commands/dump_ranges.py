@@ -14,19 +14,21 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.dump_batches import run_lines
 from kcli.commands.dump_files import DumpFile, FileKind
+from kcli.commands.dump_range_queue import Range, RangeEnd, RangeQueue
 from kcli.commands.output import OutputFormat
-from kcli.commands.worker_pool import MESSAGE_BYTES, Send, WorkerPool, processors
+from kcli.commands.worker_pool import MESSAGE_BYTES, Piece, Send, WorkerPool, processors
 from kcli.storage.batch_run import MAX_RELATIVE_OFFSET, BatchReader
 from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from kcli.commands.dump_options import DumpOptions
-    from kcli.commands.dump_view import Layout, RangedView
+    from kcli.commands.dump_view import RangedView
     from kcli.commands.progress import Advance
 
 LONG_BYTES = 32 * 1024 * 1024
@@ -34,16 +36,6 @@ LONG_BYTES = 32 * 1024 * 1024
 RANGE_BYTES = 4 * 1024 * 1024
 BATCHES_RANGE_BYTES = 32 * 1024 * 1024
 """Where batches alone are printed, which is little."""
-
-
-class Range(NamedTuple):
-    """The batches of the file with that number that begin in a stretch of it."""
-
-    file: int
-    start: int
-    end: int
-    layout: Layout | None = None
-    """Of a table."""
 
 
 class RangeStart(NamedTuple):
@@ -67,20 +59,6 @@ class FirstRecord(NamedTuple):
     offset: int
 
 
-class RangeEnd(NamedTuple):
-    """What is known of a range: the last offset of a batch, -1 without one, and where the next one begins.
-
-    And the last offset of a record, -1 without one; how many values could not be decoded; and whether nothing
-    was wrong up to the end of the range.
-    """
-
-    last_offset: int
-    next_position: int
-    last_record_offset: int
-    failures: int
-    is_sound: bool
-
-
 def range_pool(files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat) -> WorkerPool | None:
     """Return processes that dump ranges of these files, None if there is nothing to gain."""
     if options.max_bytes is not None or options.continues:
@@ -100,6 +78,18 @@ def range_pool(files: Sequence[DumpFile], options: DumpOptions, form: OutputForm
     return WorkerPool(work, count)
 
 
+def queue_of(
+    pool: WorkerPool, files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat
+) -> RangeQueue:
+    """Return the queue of a pool, which has begun with the first long log where it can be."""
+    queue = RangeQueue(pool, files, BATCHES_RANGE_BYTES if has_batch_lines(options, form) else RANGE_BYTES)
+    first = next((file for file in files if is_long(file)), None)
+    if first is not None and form is not OutputFormat.TABLE:
+        with suppress(OSError):  # who reads the file will tell
+            queue.begin(first)
+    return queue
+
+
 def has_batch_lines(options: DumpOptions, form: OutputFormat) -> bool:
     """Whether a dump is one of batches alone, in text."""
     return options.shows_only_batches and form is OutputFormat.TEXT
@@ -111,15 +101,6 @@ def is_long(file: DumpFile) -> bool:
         return file.kind is FileKind.LOG and os.stat(file.path).st_size >= LONG_BYTES
     except OSError:
         return False
-
-
-def stretches(size: int, most: int, count: int) -> Iterator[tuple[int, int]]:
-    """Yield where ranges begin and end; the last are small, so that no process waits long for another."""
-    start = 0
-    while start < size:
-        each = min(most, max((size - start) // (2 * count), most // 8))
-        yield start, min(start + each, size)
-        start += each
 
 
 def begin_of(segment: SegmentFile, file: DumpFile, wanted: Range) -> int:
@@ -166,17 +147,12 @@ class RangedDump:
     """Dumps long logs by way of a pool, as far as they are sound."""
 
     def __init__(
-        self, pool: WorkerPool, view: RangedView, options: DumpOptions, files: Sequence[DumpFile]
+        self, queue: RangeQueue, view: RangedView, options: DumpOptions, files: Sequence[DumpFile]
     ) -> None:
-        self._pool = pool
+        self._queue = queue
         self._view = view
         self._options = options
         self._files = files
-        self._range_bytes = RANGE_BYTES
-        if has_batch_lines(options, view.form):
-            self._range_bytes = BATCHES_RANGE_BYTES
-        self._given = 0
-        self._taken = 0
 
     def takes(self, file: DumpFile) -> bool:
         """Whether a file is worth it."""
@@ -188,43 +164,34 @@ class RangedDump:
         layout = self._view.begin_ranges(file)
         if layout is None:
             return last._replace(is_sound=False)
-        number, size = self._files.index(file), os.stat(file.path).st_size
-        of_table = layout if layout.names else None
-        parts = stretches(size, self._range_bytes, self._pool.count)
-        ranges = (Range(number, *part, of_table) for part in parts)
-        pending: list[Range] = []
-        while True:
-            while len(pending) < 2 * self._pool.count and (following := next(ranges, None)) is not None:
-                self._give(following)
-                pending.append(following)
-            if not pending or not last.is_sound:
-                break
+        self._queue.begin(file, layout if layout.names else None)
+        while last.is_sound and (wanted := self._queue.next()) is not None:
             before = last.next_position
-            last = self._take(file, pending.pop(0), last)
+            last = self._take(file, wanted, last)
             advance(last.next_position - before)
-        for _ in pending:
-            self._discard()
+        self._queue.discard()
         return last
 
     def _take(self, file: DumpFile, wanted: Range, last: RangeEnd) -> RangeEnd:
         """Print the next range; nothing of it, if it does not follow on the last."""
         view, follows = self._view, False
         while True:
-            match message := self._receive():
+            match message := self._queue.receive():
                 case RangeStart():
                     expected = last.last_offset + 1 if last.next_position else message.offset
                     follows = message.follows_on(last.next_position, expected)
                 case RangeEnd():
                     break
+                case Piece() if not follows:
+                    message.read()
                 case _ if not follows:
                     continue
                 case FirstRecord():
                     view.follow(message.offset)
-                case bytearray():
+                case Piece():
                     view.print(message)
                 case array():
                     view.gaps(zip(message[0::2], message[1::2], strict=True))
-        self._taken += 1
         if not follows:
             # Without a beginning in it, all of it belongs to a batch of the range before.
             return last._replace(is_sound=last.next_position >= wanted.end)
@@ -232,15 +199,3 @@ class RangedDump:
         if message.last_record_offset >= 0:
             view.resume(file, message.last_record_offset)
         return message
-
-    def _discard(self) -> None:
-        while not isinstance(self._receive(), RangeEnd):
-            pass
-        self._taken += 1
-
-    def _give(self, wanted: Range) -> None:
-        self._pool.give(self._given % self._pool.count, wanted)
-        self._given += 1
-
-    def _receive(self) -> object:
-        return self._pool.receive(self._taken % self._pool.count)

@@ -73,18 +73,21 @@ def summary_run(options: DumpOptions, form: OutputFormat) -> DumpRun:
 def ranged_run(
     options: DumpOptions, form: OutputFormat, pool: WorkerPool | None, files: Sequence[DumpFile]
 ) -> DumpRun:
-    """Return a run of which a pool, if there is one, does what takes long."""
+    """Return a run of which a pool, if there is one, does what takes long: it begins at once."""
+    queue = None
+    if pool is not None:
+        from kcli.commands.dump_ranges import RangedDump, queue_of
+
+        queue = queue_of(pool, files, options, form)
     from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_output import DumpOutput
     from kcli.commands.dump_views import ranged_view
 
     complaints = Complaints()
     view = ranged_view(form, options, complaints, DumpOutput())
-    if pool is None:
+    if queue is None:
         return DumpRun(options, view, complaints)
-    from kcli.commands.dump_ranges import RangedDump
-
-    return DumpRun(options, view, complaints, RangedDump(pool, view, options, files))
+    return DumpRun(options, view, complaints, RangedDump(queue, view, options, files))
 
 
 class DumpRun:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kcli.commands.dump_files import DumpFile
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_view import Row
-    from kcli.protocol.record import Buffer
+    from kcli.commands.worker_pool import Piece
     from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch
@@ -105,9 +105,9 @@ class TableDump:
     def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Print nothing."""
 
-    def print(self, data: Buffer) -> None:
+    def print(self, piece: Piece) -> None:
         """Print rows that another process has made."""
-        self._output.write(data)
+        self._output.forward(piece)
 
     def flush(self) -> None:
         """Write out what was collected."""

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from kcli.commands.dump_options import DumpOptions
     from kcli.commands.dump_output import DumpOutput
     from kcli.commands.dump_view import Row
-    from kcli.protocol.record import Buffer, TimestampType
+    from kcli.commands.worker_pool import Piece
+    from kcli.protocol.record import TimestampType
     from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry
@@ -91,9 +92,9 @@ class TextDump:
         """The offset of the record that came last."""
         return max(self._lines.last_offset, -1)
 
-    def print(self, data: Buffer) -> None:
+    def print(self, piece: Piece) -> None:
         """Print what another process has made of a part of the file."""
-        self._output.write(data)
+        self._output.forward(piece)
 
     def flush(self) -> None:
         """Write out what was collected."""

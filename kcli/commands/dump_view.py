@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from kcli.commands.dump_entries import DumpedRecord
     from kcli.commands.dump_files import DumpFile
     from kcli.commands.output import OutputFormat
-    from kcli.protocol.record import Buffer
+    from kcli.commands.worker_pool import Piece
     from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry
@@ -131,7 +131,7 @@ class RangedView(DumpView, Protocol):
         """In the part that came last, offsets did not follow on each other."""
         ...
 
-    def print(self, data: Buffer) -> None:
+    def print(self, piece: Piece) -> None:
         """Print what another process has made."""
         ...
 

@@ -5,7 +5,7 @@ is given in their order, and sends messages meanwhile. It ignores Ctrl-C, which 
 parent ends it. It ends by itself when the parent has gone.
 
 Through a pipe goes, of each message: its kind, uint8 (0 an object, pickled; 1 bytes), its length, uint64, and
-the message. Bytes arrive as `bytearray`s of a limited size.
+the message. Bytes arrive as a `Piece`, to be read, or spliced into another pipe, before what follows.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import pickle
 import signal
 from collections.abc import Callable
 from struct import Struct
+from typing import NamedTuple
 
 from kcli.errors import KcliError
 
@@ -34,6 +35,20 @@ Work = Callable[..., None]
 
 class WorkerGone(KcliError):
     """A process ended before its work was done."""
+
+
+class Piece(NamedTuple):
+    """Bytes that stand in a pipe."""
+
+    descriptor: int
+    length: int
+
+    def read(self) -> bytearray:
+        """Return the bytes. Raises `WorkerGone`."""
+        try:
+            return _read(self.descriptor, self.length)
+        except EOFError as error:
+            raise WorkerGone(GONE) from error
 
 
 class WorkerPool:
@@ -150,8 +165,7 @@ def _write(descriptor: int, kind: int, data: memoryview) -> None:
 def _receive(descriptor: int) -> object:
     """Return a message. Raises `EOFError` when the other end has gone."""
     kind, length = _HEAD.unpack(_read(descriptor, _HEAD.size))
-    data = _read(descriptor, length)
-    return data if kind == _BYTES else pickle.loads(data)
+    return Piece(descriptor, length) if kind == _BYTES else pickle.loads(_read(descriptor, length))
 
 
 def _read(descriptor: int, count: int) -> bytearray:

@@ -1,7 +1,8 @@
 """SegmentWindow: the part of a log file that a scan is at, in memory.
 
-It is small enough for a processor's own cache, where a checksum finds what was just read. Measured, that is
-worth more than reading ahead in a second thread, which the interpreter makes wait for the first one.
+It is small enough for a processor's caches, where a checksum finds what was just read, and large enough to
+hold many batches, which are looked at together. Measured, that is worth more than reading ahead in a second
+thread, which the interpreter makes wait for the first one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from kcli.storage.segment_file import SegmentFile
 
-WINDOW_BYTES = 1024 * 1024
+WINDOW_BYTES = 2 * 1024 * 1024
 _SPARE_BYTES = 64
 """What is read behind a large entry: the header of the next one."""
 
