@@ -18,6 +18,7 @@ from kcli.spark.ranges.pushdown import narrowing_of
 from kcli.spark.ranges.resolve import resolve
 from kcli.spark.reading import ReadCounters
 from kcli.spark.worker_errors import hinted
+from kcli.spark.worker_memory import keep_what_is_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -64,6 +65,7 @@ def rows_of(partition: InputPartition, reading: Reading) -> Iterator[pa.RecordBa
         counters = ReadCounters()
         with hinted():
             yield from partition.reader.read(partition.value, reading, counters)
+        keep_what_is_loaded()
         if counters.corrupt_batches:
             _logger.warning(
                 "skipped %d corrupt batches (%d bytes) of %s-%d, offsets missing: %s",

@@ -22,6 +22,7 @@ from kcli.spark.job.failures import WorkerLost
 from kcli.spark.probe import probe
 from kcli.spark.progress_socket import ProgressReceiver
 from kcli.spark.task_outcome import TaskOutcome, attempt
+from kcli.spark.worker_memory import keep_what_is_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -179,6 +180,7 @@ class _Job:
             is_last = context is None or context.attemptNumber() >= last
             outcome = attempt(*numbered, is_last=is_last, address=address)
             outcomes.add([outcome])
+            keep_what_is_loaded()
             return outcome
 
         try:

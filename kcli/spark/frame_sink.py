@@ -24,6 +24,7 @@ from kcli.spark.job.split_writer import Place, SplitWriter
 from kcli.spark.job.state_paths import receipts_path
 from kcli.spark.read_report import ReadReport, take_report
 from kcli.spark.task_failure import leaving_failure
+from kcli.spark.worker_memory import keep_what_is_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,6 +60,7 @@ class FrameWriter(DataSourceArrowWriter):
             attempt = _Attempt(task, position, self._schema)
             done = attempt.write(iterator, attempt_id)
             publish(task.target, done)
+        keep_what_is_loaded()
         return Written()
 
 

@@ -16,6 +16,7 @@ from kcli.spark.job.dead_letters import DeadBatches
 from kcli.spark.read_report import ReadReport
 from kcli.spark.reading import ReadCounters
 from kcli.spark.task_failure import leaving_failure
+from kcli.spark.worker_memory import keep_what_is_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -49,6 +50,7 @@ class FrameReader(DataSourceReader):
         attempt_id = context.taskAttemptId()
         with leaving_failure(task, attempt_id):
             yield from _rows(task, partition.value, schema, attempt_id)
+        keep_what_is_loaded()
 
 
 def _rows(task: SplitTask, position: int, schema: pa.Schema, attempt_id: int) -> Iterator[pa.RecordBatch]:

@@ -13,6 +13,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from kcli.spark.task_outcome import attempt
+from kcli.spark.worker_memory import keep_what_is_loaded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,6 +42,7 @@ class TaskReader(DataSourceReader):
         context = TaskContext.get()
         is_last = context is None or context.attemptNumber() + 1 >= self._attempts
         outcome = attempt(position, pickle.loads(self._tasks)[position], is_last=is_last)
+        keep_what_is_loaded()
         yield (pickle.dumps(outcome),)
 
 
