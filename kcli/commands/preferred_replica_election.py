@@ -11,6 +11,7 @@ import typer
 
 from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
+from kcli.commands.reassignment_options import read_text
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
 
@@ -76,12 +77,15 @@ async def preferred_replica_election(
         Path | None, typer.Option(metavar="FILE", help="The partitions as JSON", show_default=False)
     ] = None,
     all_topic_partitions: Annotated[
-        bool, typer.Option("--all-topic-partitions", help="All partitions: the default")
+        bool, typer.Option("--all-topic-partitions", "--all", help="All partitions: the default")
     ] = False,
     topic: Annotated[str | None, typer.Option(hidden=True)] = None,
     partition: Annotated[int | None, typer.Option(min=0, hidden=True)] = None,
     election_type: Annotated[
-        Election, typer.Option(help="Unclean elects a replica out of sync where none is in sync")
+        Election,
+        typer.Option(
+            "--election-type", "--type", help="Unclean elects a replica out of sync where none is in sync"
+        ),
     ] = Election.PREFERRED,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
@@ -110,12 +114,7 @@ def _wanted(texts: Sequence[str], path: Path | None) -> list[TopicPartition] | N
         wanted = [_parse(text) for text in texts]
         refuse_twice(wanted, "a partition is named twice")
         return wanted or None
-    try:
-        return parse_election(path.read_text(encoding="utf-8"), str(path))
-    except OSError as error:
-        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"`{path}` is not UTF-8: {error}") from error
+    return parse_election(read_text(path), str(path))
 
 
 def _parse(text: str) -> TopicPartition:

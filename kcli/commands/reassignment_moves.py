@@ -1,4 +1,4 @@
-"""What a plan means beside the cluster's state: a proposal, moves and their throttles, how far they are.
+"""What a plan means beside the cluster's state: moves and their throttles, copies, and how far all is.
 
 Pure. Texts and orders are those of Kafka's `ReassignPartitionsCommand`.
 """
@@ -6,15 +6,22 @@ Pure. Texts and orders are those of Kafka's `ReassignPartitionsCommand`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kcli.assignors.replica_placer import Candidate, place_replicas
 from kcli.client.admin.reassignments import PartitionReassignment
+from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
 from kcli.client.metadata import TopicPartition
-from kcli.commands.reassignment_plan import Assignment
-from kcli.commands.reassignment_view import COMPLETED, DIFFERENT, MOVING, PartitionState, ids
-from kcli.errors import KcliError
+from kcli.commands.reassignment_plan import Assignment, Plan
+from kcli.commands.reassignment_view import (
+    ASTRAY,
+    COMPLETED,
+    DIFFERENT,
+    MISSING,
+    MOVING,
+    LogDirState,
+    PartitionState,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,35 +50,52 @@ def compare(
     return states
 
 
-def propose(
-    current: Assignment, candidates: Sequence[Candidate], *, start_index: int, shift: int
-) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return new replicas for every partition of some topics, as many as the topic's first one has."""
-    racks = [candidate.rack for candidate in candidates]
-    if None in racks and any(racks):
-        without = ids(candidate.node_id for candidate in candidates if candidate.rack is None)
-        raise KcliError(
-            f"not all brokers have a rack: {without}", hint="`--disable-rack-aware` places without racks"
-        )
-    topics: dict[str, list[TopicPartition]] = defaultdict(list)
-    for partition in sorted(current):
-        topics[partition.topic].append(partition)
-    proposed: dict[TopicPartition, tuple[int, ...]] = {}
-    for topic, partitions in topics.items():
-        factor = len(current[partitions[0]])
-        if factor > len(candidates):
-            raise KcliError(
-                f"topic `{topic}` has {factor} replicas, but only {len(candidates)} brokers are given"
-            )
-        placed = place_replicas(
-            candidates,
-            partitions=len(partitions),
-            replication_factor=factor,
-            start_index=start_index,
-            shift=shift,
-        )
-        proposed.update(zip(partitions, placed, strict=True))
-    return proposed
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A log that a broker gets: of another broker, or of another directory of its own.
+
+    `size_bytes` is that of the log it is copied from, None where no broker tells.
+    """
+
+    replica: TopicPartitionReplica
+    size_bytes: int | None
+    log_dir: str | None = None
+
+
+def copies_of(
+    plan: Plan, current: Assignment, places: Mapping[TopicPartitionReplica, ReplicaPlace]
+) -> list[Copy]:
+    """Return the logs that a plan has copied, in ascending order."""
+    copies = []
+    for partition, replicas in sorted(plan.replicas.items()):
+        sizes = [
+            places[replica].size_bytes
+            for replica in (TopicPartitionReplica(*partition, broker) for broker in current[partition])
+            if replica in places
+        ]
+        for broker in sorted(replicas):
+            replica = TopicPartitionReplica(*partition, broker)
+            log_dir = plan.log_dirs.get(replica)
+            if broker not in current[partition]:
+                copies.append(Copy(replica, max(sizes, default=None), log_dir))
+            elif log_dir is not None and replica in places and places[replica].log_dir != log_dir:
+                copies.append(Copy(replica, places[replica].size_bytes, log_dir))
+    return copies
+
+
+def compare_log_dirs(plan: Plan, places: Mapping[TopicPartitionReplica, ReplicaPlace]) -> list[LogDirState]:
+    """Return how each replica stands to the log directory that a plan names for it."""
+    states = []
+    for replica in sorted(plan.log_dirs, key=lambda each: (each.broker, each.topic, each.partition)):
+        target, place = plan.log_dirs[replica], places.get(replica, ReplicaPlace())
+        if place.log_dir is None:
+            state = MISSING
+        elif place.future_log_dir is not None:
+            state = MOVING if place.future_log_dir == target else ASTRAY
+        else:
+            state = COMPLETED if place.log_dir == target else DIFFERENT
+        states.append(LogDirState(*replica, state, place.log_dir, place.future_log_dir, target))
+    return states
 
 
 def moves_of(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.client.admin import ConfigAlteration, ConfigOperation, ConfigResource, ConfigResourceType
+from kcli.client.admin.types import ConfigEntry
 from kcli.commands.reassignment_moves import follower_throttles, leader_throttles, moving_brokers
 from kcli.errors import KcliError
+from kcli.protocol.config_kinds import ConfigSource
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
@@ -15,16 +17,28 @@ if TYPE_CHECKING:
     from kcli.commands.reassignment_moves import Move
 
 BROKER_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
-OTHER_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
-LEADER_REPLICAS = "leader.replication.throttled.replicas"
-FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
+TOPIC_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+WHOLE_TOPIC = "*"
+"""Replicas that are throttled for good: nobody sets that for a move."""
+
+
+class Throttled(NamedTuple):
+    """What has throttles: brokers and topics."""
+
+    brokers: list[int]
+    topics: list[str]
 
 
 async def set_throttles(client: Client, moves: Mapping[TopicPartition, Move], rate: int) -> None:
     """Limit every move to `rate` bytes a second and broker; raises the first refusal."""
     leaders, followers = leader_throttles(moves), follower_throttles(moves)
     topics = {
-        _topic(topic): [_set(LEADER_REPLICAS, leaders[topic]), _set(FOLLOWER_REPLICAS, followers[topic])]
+        _topic(topic): [
+            _set(name, values[topic])
+            for name, values in zip(TOPIC_REPLICAS, (leaders, followers), strict=True)
+        ]
         for topic in leaders
     }
     brokers = {
@@ -35,12 +49,61 @@ async def set_throttles(client: Client, moves: Mapping[TopicPartition, Move], ra
         raise failures[0]
 
 
+async def set_log_dir_throttles(client: Client, brokers: Iterable[int], rate: int) -> None:
+    """Limit moves between the log directories of brokers; raises the first refusal."""
+    failures = await _alter(
+        client, {_broker(broker): [_set(LOG_DIR_RATE, str(rate))] for broker in sorted(set(brokers))}
+    )
+    if failures:
+        raise failures[0]
+
+
 async def clear_throttles(client: Client, brokers: Iterable[int], topics: Iterable[str]) -> list[KcliError]:
     """Remove every throttle of brokers and topics; returns what could not be removed."""
-    rates = [_delete(name) for name in (*BROKER_RATES, OTHER_RATE)]
-    replicas = [_delete(name) for name in (LEADER_REPLICAS, FOLLOWER_REPLICAS)]
+    rates = [_delete(name) for name in (*BROKER_RATES, LOG_DIR_RATE)]
+    replicas = [_delete(name) for name in TOPIC_REPLICAS]
     of_brokers = await _alter(client, {_broker(broker): rates for broker in brokers})
     return [*of_brokers, *await _alter(client, {_topic(topic): replicas for topic in topics})]
+
+
+async def find_throttles(client: Client) -> Throttled:
+    """Return what has throttles that a reassignment may have left.
+
+    Where a whole topic is throttled for good, the rates of brokers are meant to stay as well.
+    """
+    from kcli.client import admin
+
+    nodes = (await admin.describe_cluster(client)).nodes
+    brokers = [_broker(node.node_id) for node in nodes]
+    topics = [_topic(listing.name) for listing in await admin.list_topics(client)]
+    with_rates = await admin.describe_configs(client, brokers, names=(*BROKER_RATES, LOG_DIR_RATE))
+    with_replicas = await admin.describe_configs(client, topics, names=TOPIC_REPLICAS)
+    for_good = any(WHOLE_TOPIC in values for values in map(_dynamic, with_replicas.values()))
+    return Throttled(
+        [
+            int(resource.name)
+            for resource, entries in with_rates.items()
+            if _dynamic(entries) and not for_good
+        ],
+        [
+            resource.name
+            for resource, entries in with_replicas.items()
+            if (values := _dynamic(entries)) and WHOLE_TOPIC not in values
+        ],
+    )
+
+
+def _dynamic(entries: tuple[ConfigEntry, ...] | KcliError) -> list[str]:
+    """Return the values of throttles that were set while brokers ran."""
+    if isinstance(entries, KcliError):
+        return []
+    return [
+        entry.value
+        for entry in entries
+        if entry.name in (*BROKER_RATES, LOG_DIR_RATE, *TOPIC_REPLICAS)
+        and entry.source in (ConfigSource.DYNAMIC_BROKER_CONFIG, ConfigSource.DYNAMIC_TOPIC_CONFIG)
+        and entry.value
+    ]
 
 
 async def _alter(

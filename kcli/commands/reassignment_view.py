@@ -12,6 +12,8 @@ from kcli.errors import KcliError
 MOVING = "moving"
 COMPLETED = "completed"
 DIFFERENT = "different"
+MISSING = "missing"
+ASTRAY = "astray"
 
 
 class PartitionState(NamedTuple):
@@ -38,11 +40,62 @@ class PartitionState(NamedTuple):
                 )
 
 
+class LogDirState(NamedTuple):
+    """How a replica stands to the log directory of a plan.
+
+    `state` is moving, completed, different (it lies in `log_dir` and stays there), astray (it moves to
+    `future_log_dir`, which is another one) or missing (the broker has no such replica).
+    """
+
+    topic: str
+    partition: int
+    broker: int
+    state: str
+    log_dir: str | None
+    future_log_dir: str | None
+    target: str
+
+    def line(self) -> str:
+        """Return Kafka's line."""
+        name = f"{self.topic}-{self.partition}"
+        match self.state:
+            case "moving":
+                return f"Reassignment of replica {name}-{self.broker} is still in progress."
+            case "completed":
+                return f"Reassignment of replica {name}-{self.broker} completed successfully."
+            case "astray":
+                return (
+                    f"Partition {name} on broker {self.broker} is being moved to log dir "
+                    f"{self.future_log_dir} instead of {self.target}."
+                )
+            case "missing":
+                return (
+                    f"Partition {name} is not found in any live log dir on broker {self.broker}. "
+                    "There is likely an offline log directory on the broker."
+                )
+            case _:
+                return (
+                    f"Partition {name} on broker {self.broker} is not being moved from log dir "
+                    f"{self.log_dir} to {self.target}."
+                )
+
+
+class PlannedCopy(NamedTuple):
+    """A log that a broker gets, and its size where that is known."""
+
+    topic: str
+    partition: int
+    broker: int
+    size_bytes: int | None
+    log_dir: str | None = None
+
+
 class Proposal(NamedTuple):
-    """The result of `generate`: two plans as JSON text."""
+    """The result of `generate`: two plans as JSON text, and what the second one has copied."""
 
     current: str
     proposed: str
+    copies: Sequence[PlannedCopy] = ()
 
     def lines(self) -> Iterator[str]:
         """Return Kafka's lines."""
@@ -51,56 +104,102 @@ class Proposal(NamedTuple):
 
     def document(self) -> object:
         """Return both plans as documents."""
-        return {"current": json.loads(self.current), "proposed": json.loads(self.proposed)}
+        return {
+            "current": json.loads(self.current),
+            "proposed": json.loads(self.proposed),
+            "copies": self.copies,
+        }
+
+    def tables(self) -> Iterator[Table]:
+        """Return a table of the partitions of the plan."""
+        from kcli.commands.export_text import size_text
+
+        now, then = (json.loads(text)["partitions"] for text in (self.current, self.proposed))
+        rows = []
+        for before, after in zip(now, then, strict=True):
+            copies = [
+                copy
+                for copy in self.copies
+                if (copy.topic, copy.partition) == (after["topic"], after["partition"])
+            ]
+            size = sum(copy.size_bytes or 0 for copy in copies)
+            rows.append(
+                (
+                    f"{after['topic']}-{after['partition']}",
+                    ids(before["replicas"]),
+                    ids(after["replicas"]),
+                    size_text(size) if copies else None,
+                )
+            )
+        yield Table(("Partition", "Now", "Planned", "To copy"), rows)
 
 
 class Started(NamedTuple):
-    """The result of `execute`: the plan to go back with, the limit that was set, and what has begun."""
+    """The result of `execute`: the plan to go back with, the limits that were set, and what has begun.
+
+    `warns` says whether Kafka's line about `--verify` has to be there.
+    """
 
     rollback: str
     throttle: int | None
+    log_dir_throttle: int | None
     started: Sequence[str]
+    started_log_dirs: Sequence[str]
+    copies: Sequence[PlannedCopy]
+    warns: bool
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
         """Return Kafka's lines."""
         yield from ("Current partition replica assignment", "", self.rollback, "")
         yield "Save this to use as the --reassignment-json-file option during rollback"
-        if self.throttle is not None:
+        if self.warns:
             yield (
                 "Warning: You must run --verify periodically, until the reassignment completes, "
                 "to ensure the throttle is removed."
             )
+        if self.throttle is not None:
             yield f"The inter-broker throttle limit was set to {self.throttle} B/s"
+        if self.log_dir_throttle is not None:
+            yield f"The replica-alter-dir throttle limit was set to {self.log_dir_throttle} B/s"
         if self.started:
             yield (
                 f"Successfully started partition reassignment{plural(self.started)} "
                 f"for {','.join(self.started)}"
             )
+        yield from self.started_log_dirs
 
-    def document(self) -> object:
+    def document(self) -> dict[str, object]:
         """Return the plan to go back with as a document."""
-        return {**self._asdict(), "rollback": json.loads(self.rollback)}
+        return {
+            "rollback": json.loads(self.rollback),
+            "throttle": self.throttle,
+            "log_dir_throttle": self.log_dir_throttle,
+            "started": self.started,
+            "copies": self.copies,
+            "failures": self.failures,
+        }
 
 
 class Verified(NamedTuple):
     """The result of `verify`; the throttles that it removed are those of `brokers` and `topics`."""
 
     partitions: Sequence[PartitionState]
+    log_dirs: Sequence[LogDirState] = ()
     brokers: Sequence[int] = ()
     topics: Sequence[str] = ()
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return Kafka's lines; the empty one stands for moves between log directories."""
+        """Return Kafka's lines; an empty one stands for no moves between log directories."""
         yield "Status of partition reassignment:"
         yield from (state.line() for state in self.partitions)
-        yield ""
+        yield from [state.line() for state in self.log_dirs] or [""]
         if self.topics:
             yield from cleared_lines(self.brokers, self.topics)
 
     def tables(self) -> Iterator[Table]:
-        """Return one table."""
+        """Return a table of partitions, and one of log directories if the plan names any."""
         yield Table(
             ("Partition", "State", "Replicas", "Target"),
             [
@@ -108,6 +207,31 @@ class Verified(NamedTuple):
                 for each in self.partitions
             ],
         )
+        if self.log_dirs:
+            yield Table(
+                ("Replica", "State", "Directory", "Target"),
+                [
+                    (f"{each.topic}-{each.partition}-{each.broker}", each.state, each.log_dir, each.target)
+                    for each in self.log_dirs
+                ],
+            )
+
+
+class Executed(NamedTuple):
+    """The result of `execute --wait` as a document: how it started and how it ended."""
+
+    started: Started
+    verified: Verified
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return the lines of both."""
+        yield from self.started.lines()
+        yield from self.verified.lines()
+
+    def document(self) -> object:
+        """Return the fields of both."""
+        return {**self.started.document(), **self.verified._asdict(), "failures": self.failures}
 
 
 class MovingPartition(NamedTuple):
@@ -151,12 +275,13 @@ class Cancelled(NamedTuple):
     """The result of `cancel`; the throttles that it removed are those of `brokers` and `topics`."""
 
     cancelled: Sequence[str]
+    cancelled_log_dirs: Sequence[str] = ()
     brokers: Sequence[int] = ()
     topics: Sequence[str] = ()
     failures: Sequence[KcliError] = ()
 
     def lines(self) -> Iterator[str]:
-        """Return Kafka's lines: it ends the one about log directories with no line break."""
+        """Return Kafka's lines: it does not break the one about log directories."""
         if self.cancelled:
             yield (
                 f"Successfully cancelled partition reassignment{plural(self.cancelled)} "
@@ -164,12 +289,12 @@ class Cancelled(NamedTuple):
             )
         elif not self.failures:
             yield "None of the specified partition reassignments are active."
-        directories = "None of the specified partition moves are active."
-        if not self.topics:
-            yield directories
-            return
-        brokers, topics = cleared_lines(self.brokers, self.topics)
-        yield from (directories + brokers, topics)
+        cleared = cleared_lines(self.brokers, self.topics) if self.topics else []
+        if self.cancelled_log_dirs:
+            yield from (*self.cancelled_log_dirs, *cleared)
+        else:
+            brokers, *topics = cleared or [""]
+            yield from (f"None of the specified partition moves are active.{brokers}", *topics)
 
 
 def cleared_lines(brokers: Iterable[int], topics: Iterable[str]) -> list[str]:

@@ -26,6 +26,8 @@ HINTS = {
     "INVALID_CONFIG": "`kcli configs describe TOPIC --all` shows names and values",
     "GROUP_ID_NOT_FOUND": "`kcli consumer-groups list` shows the groups there are",
     "GROUP_SUBSCRIBED_TO_TOPIC": "stop the members that read the topic first",
+    "PREFERRED_LEADER_NOT_AVAILABLE": "its first replica is down or not in sync, see `kcli topics describe`",
+    "ELIGIBLE_LEADERS_NOT_AVAILABLE": "start a broker that has a replica, see `kcli topics describe`",
     "OFFSET_OUT_OF_RANGE": "`kcli get-offsets --time earliest` and `--time latest` show the range",
 }
 

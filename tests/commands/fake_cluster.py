@@ -45,6 +45,8 @@ class FakeCluster:
         self.broker_configs: dict[str, dict[str, str]] = {"1": {}, "2": {}, "": {}}
         self.moving: dict[admin.TopicPartition, admin.PartitionReassignment] = {}
         self.refused: dict[admin.TopicPartition, KafkaError] = {}
+        self.looks_left: int | None = None
+        self.down: set[int] = set()
 
     def add(self, name: str, *assignments: list[int], **configs: str) -> FakeTopic:
         """Add a topic whose id is all its number."""
@@ -129,7 +131,12 @@ class FakeCluster:
         return admin.TopicDescription(name, topic.topic_id, name.startswith("__"), partitions)
 
     async def describe_configs(
-        self, client: object, resources: Iterable[admin.ConfigResource], *, include_synonyms: bool = False
+        self,
+        client: object,
+        resources: Iterable[admin.ConfigResource],
+        *,
+        names: Sequence[str] | None = None,
+        include_synonyms: bool = False,
     ) -> dict[admin.ConfigResource, tuple[admin.ConfigEntry, ...] | KafkaError]:
         return {resource: self._configs(resource) for resource in resources}
 
@@ -246,20 +253,33 @@ class FakeCluster:
         }
 
     async def describe_log_dirs(
-        self, client: object, node_ids: Iterable[int]
+        self,
+        client: object,
+        node_ids: Iterable[int],
+        *,
+        partitions: Iterable[admin.TopicPartition] | None = None,
     ) -> dict[int, tuple[admin.LogDirDescription, ...] | KcliError]:
-        replicas = tuple(
-            admin.ReplicaLog(name, index, 100 * (index + 1), 0, False)
-            for name, topic in self.topics.items()
-            for index in range(len(topic.assignments))
-        )
+        wanted = None if partitions is None else set(partitions)
         offline = admin.LogDirDescription("/d2", (), KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
-        online = admin.LogDirDescription("/d1", replicas, None, 10_000, 9_000)
-        return {node_id: (online,) if node_id == 1 else (online, offline) for node_id in node_ids}
+        answers: dict[int, tuple[admin.LogDirDescription, ...] | KcliError] = {}
+        for node_id in node_ids:
+            replicas = tuple(
+                admin.ReplicaLog(name, index, 100 * (index + 1), 0, False)
+                for name, topic in self.topics.items()
+                for index, brokers in enumerate(topic.assignments)
+                if node_id in brokers and (wanted is None or admin.TopicPartition(name, index) in wanted)
+            )
+            online = admin.LogDirDescription("/d1", replicas, None, 10_000, 9_000)
+            answers[node_id] = (online,) if node_id == 1 else (online, offline)
+        return answers
 
     async def list_partition_reassignments(
         self, client: object, partitions: Iterable[admin.TopicPartition] | None = None
     ) -> dict[admin.TopicPartition, admin.PartitionReassignment]:
+        if self.looks_left is not None:
+            self.looks_left -= 1
+            if self.looks_left == 0:
+                self._finish_moves()
         wanted = None if partitions is None else set(partitions)
         return {key: self.moving[key] for key in sorted(self.moving) if wanted is None or key in wanted}
 
@@ -279,8 +299,17 @@ class FakeCluster:
             old = tuple(self.topics[partition.topic].assignments[partition.partition])
             adding = tuple(sorted(set(target) - set(old)))
             removing = tuple(sorted(set(old) - set(target)))
+            if not adding and not removing:
+                self.topics[partition.topic].assignments[partition.partition] = list(target)
+                continue
             self.moving[partition] = admin.PartitionReassignment((*target, *removing), adding, removing)
         return {partition: self.refused.get(partition) for partition in targets}
+
+    async def alter_replica_log_dirs(
+        self, client: object, moves: Mapping[admin.TopicPartitionReplica, str]
+    ) -> dict[admin.TopicPartitionReplica, KafkaError | None]:
+        unknown_dir = KafkaError(ErrorCode.LOG_DIR_NOT_FOUND)
+        return {replica: None if path == "/d1" else unknown_dir for replica, path in moves.items()}
 
     def _finish_moves(self) -> None:
         for (topic, index), move in self.moving.items():

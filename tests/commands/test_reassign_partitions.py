@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import trio
 
 from kcli.client import admin
-from kcli.client.admin import TopicPartition
+from kcli.client.admin import TopicPartition, TopicPartitionReplica
+from kcli.commands.reassignment_moves import Copy
+from kcli.commands.reassignment_plan import Plan, parse_plan
+from kcli.commands.reassignment_wait import wait_for_moves
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.commands.conftest import Transcript
 from tests.commands.fake_cluster import DEFAULTS, FakeCluster
+from tests.conftest import Finished
 
 THROTTLES = (
     *("leader.replication.throttled.replicas", "follower.replication.throttled.replicas"),
@@ -36,18 +43,40 @@ def moves(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 def test_a_plan_is_proposed(moves: FakeCluster, transcript: Transcript) -> None:
     Path("t.json").write_text('{"version":1,"topics":[{"topic":"clicks"}]}')
-    seed = "--start-index 0 --shift 0 --disable-rack-aware"
+    seed = "--start-index 0 --shift 0 --disable-rack-aware --strategy spread"
     transcript(
         "reassign_generate",
+        "reassign-partitions generate orders --broker-list 1,2 --disable-rack-aware",
+        "reassign-partitions generate orders --broker-list 1,2 --disable-rack-aware -o table",
         f"reassign-partitions generate orders --broker-list 2,1 {seed}",
         f"reassign-partitions generate --topics-to-move-json-file t.json --broker-list 1,2 {seed} -o json",
+        "reassign-partitions generate orders --replication-factor 2 --disable-rack-aware",
+        "reassign-partitions generate clicks --replication-factor 1 --disable-rack-aware -o table",
+        "reassign-partitions generate orders --drain 1 --disable-rack-aware --plan-file made.json",
+        "reassign-partitions generate clicks --broker-list 1,2 --disable-rack-aware",
+    )
+    assert parse_plan(Path("made.json").read_text(), "made.json").replicas == {
+        TopicPartition("orders", index): (2,) for index in (0, 1)
+    }
+
+
+def test_plans_that_cannot_be_proposed(moves: FakeCluster, transcript: Transcript) -> None:
+    Path("there.json").touch()
+    transcript(
+        "reassign_generate_refused",
         "reassign-partitions generate orders --broker-list 1,2",
-        f"reassign-partitions generate clicks --broker-list 1 {seed}",
+        "reassign-partitions generate clicks --broker-list 1",
+        "reassign-partitions generate --drain 1 --disable-rack-aware",
+        "reassign-partitions generate --drain 9",
         "reassign-partitions generate orders --broker-list 1,9",
+        "reassign-partitions generate orders --broker-list 1,3",
         "reassign-partitions generate orders --broker-list 1,1",
+        "reassign-partitions generate orders --broker-list one",
         "reassign-partitions generate orders orders --broker-list 1",
+        "reassign-partitions generate orders --all-topics --broker-list 1",
         "reassign-partitions generate orders",
         "reassign-partitions generate --broker-list 1",
+        "reassign-partitions generate orders --broker-list 1 --plan-file there.json",
         "reassign-partitions generate --topics-to-move-json-file nothing.json --broker-list 1",
     )
 
@@ -76,6 +105,62 @@ def test_a_plan_is_carried_out(moves: FakeCluster, transcript: Transcript) -> No
     assert moves.broker_configs["2"] == {}
 
 
+def test_execute_waits_until_all_is_done(moves: FakeCluster, transcript: Transcript) -> None:
+    moves.looks_left = 2
+    transcript(
+        "reassign_wait",
+        "reassign-partitions execute plan.json --throttle 5000 --wait --rollback-file back.json",
+        "reassign-partitions execute plan.json --rollback-file back.json",
+    )
+    assert moves.broker_configs["1"] == moves.topics["orders"].configs == {}
+    back = parse_plan(Path("back.json").read_text(), "back.json")
+    assert back.replicas == {TopicPartition("orders", 0): (1,), TopicPartition("orders", 1): (1,)}
+    moves.looks_left = 2
+    transcript("reassign_wait_json", "reassign-partitions execute back.json --wait -o json")
+
+
+def test_an_interrupt_removes_throttles_and_says_what_goes_on(
+    moves: FakeCluster, transcript: Transcript, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def interrupted(*_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        await trio.sleep_forever()
+
+    monkeypatch.setattr("kcli.commands.reassignment_wait.wait_for_moves", interrupted)
+    transcript("reassign_interrupted", "reassign-partitions execute plan.json --throttle 5000 --wait")
+    assert moves.broker_configs["1"] == moves.topics["orders"].configs == {}
+    assert len(moves.moving) == 2
+
+
+def test_the_next_run_removes_throttles_that_were_left(moves: FakeCluster, transcript: Transcript) -> None:
+    moves.broker_configs["2"] = {THROTTLES[2]: "5000"}
+    moves.topics["clicks"].configs = {THROTTLES[0]: "0:1"}
+    moves.looks_left = 2
+    transcript("reassign_leftovers", "reassign-partitions execute plan.json --wait")
+    assert moves.broker_configs["2"] == moves.topics["clicks"].configs == {}
+
+
+def test_throttles_for_good_are_nobodys_leftovers(moves: FakeCluster, kcli: Callable[..., Finished]) -> None:
+    moves.broker_configs["2"] = {THROTTLES[2]: "5000"}
+    moves.topics["clicks"].configs = {THROTTLES[0]: "*"}
+    assert kcli("reassign-partitions", "execute", "plan.json").exit_code == 0
+    assert moves.broker_configs["2"] == {THROTTLES[2]: "5000"}
+    assert moves.topics["clicks"].configs == {THROTTLES[0]: "*"}
+
+
+async def test_progress_is_told_every_ten_seconds(
+    moves: FakeCluster, autojump_clock: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = Plan({TopicPartition("orders", index): (2,) for index in (0, 1)})
+    current = dict.fromkeys(plan.replicas, (1,))
+    await moves.alter_partition_reassignments(None, plan.replicas)
+    moves.looks_left = 25
+    copies = [Copy(TopicPartitionReplica("orders", index, 2), 100 * (index + 1)) for index in (0, 1)]
+    await wait_for_moves(None, plan, current, copies)  # type: ignore[arg-type]
+    line = "2 partitions on the move, 0 B of 300 B, 0 B/s\n"
+    assert capsys.readouterr().err == 2 * line
+
+
 def test_a_plan_is_cancelled(moves: FakeCluster, transcript: Transcript) -> None:
     transcript(
         "reassign_cancel",
@@ -86,7 +171,7 @@ def test_a_plan_is_cancelled(moves: FakeCluster, transcript: Transcript) -> None
 
 
 def test_plans_that_are_refused(moves: FakeCluster, transcript: Transcript) -> None:
-    for name, index, broker in (("partition", 7, 1), ("broker", 0, 9)):
+    for name, index, broker in (("partition", 7, 1), ("broker", 0, 9), ("down", 0, 3)):
         Path(f"{name}.json").write_text(
             f'{{"partitions":[{{"topic":"orders","partition":{index},"replicas":[{broker}]}}]}}'
         )
@@ -102,6 +187,7 @@ def test_plans_that_are_refused(moves: FakeCluster, transcript: Transcript) -> N
         "reassign-partitions execute nothing.json",
         "reassign-partitions execute plan.json --throttle 0",
         "reassign-partitions execute plan.json --reassignment-json-file plan.json",
+        "reassign-partitions execute down.json",
         *(f"reassign-partitions execute {name}.json" for name in ("partition", "broker", "version", "empty")),
         "reassign-partitions execute plan.json --throttle 5000",
     )

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.assignors.replica_placer import Candidate
-from kcli.client.admin import PartitionReassignment
+from kcli.client.admin import PartitionReassignment, ReplicaPlace, TopicPartitionReplica
 from kcli.client.metadata import TopicPartition
 from kcli.commands.reassignment_moves import (
+    Copy,
     Move,
     compare,
+    compare_log_dirs,
+    copies_of,
     follower_throttles,
     leader_throttles,
     moves_of,
     moving_brokers,
-    propose,
 )
 from kcli.commands.reassignment_plan import (
+    Plan,
     parse_brokers,
     parse_election,
     parse_plan,
@@ -24,7 +26,7 @@ from kcli.commands.reassignment_plan import (
     plan_json,
 )
 from kcli.commands.reassignment_view import cleared_lines
-from kcli.errors import KcliError, UsageError
+from kcli.errors import UsageError
 
 FOO0, FOO1, FOO10, BAR0 = (
     TopicPartition(*each) for each in (("foo", 0), ("foo", 1), ("foo", 10), ("bar", 0))
@@ -37,14 +39,26 @@ WRITTEN_BY_KAFKA = (
 
 def test_a_plan_of_kafka_is_read_and_written_alike() -> None:
     plan = parse_plan(WRITTEN_BY_KAFKA, "plan.json")
-    assert plan == {BAR0: (3,), FOO1: (1, 2)}
+    assert plan == Plan({BAR0: (3,), FOO1: (1, 2)})
     assert plan_json({FOO1: (1, 2), BAR0: (3,)}) == WRITTEN_BY_KAFKA
 
 
+def test_log_directories_are_read_and_written() -> None:
+    first, second = TopicPartitionReplica("foo", 0, 1), TopicPartitionReplica("foo", 0, 2)
+    text = plan_json({FOO0: (1, 2)}, {first: ReplicaPlace("/d1"), second: ReplicaPlace(None, 0, "/d2")})
+    assert '"log_dirs":["/d1","any"]' in text
+    assert parse_plan(text, "p") == Plan({FOO0: (1, 2)}, {first: "/d1"})
+
+
+def test_the_document_of_a_proposal_stands_for_its_plan() -> None:
+    document = '{"current":{"version":1,"partitions":[]},"proposed":' + WRITTEN_BY_KAFKA + "}"
+    assert parse_plan(document, "p") == parse_plan(WRITTEN_BY_KAFKA, "p")
+
+
 def test_version_and_log_directories_may_be_missing() -> None:
-    assert parse_plan('{"partitions":[{"topic":"foo","partition":0,"replicas":[2,1]}]}', "p") == {
-        FOO0: (2, 1)
-    }
+    assert parse_plan('{"partitions":[{"topic":"foo","partition":0,"replicas":[2,1]}]}', "p") == Plan(
+        {FOO0: (2, 1)}
+    )
     assert parse_topics('{"topics":[{"topic":"foo"},{"topic":"bar"}]}', "t") == ["foo", "bar"]
     assert parse_election('{"partitions":[{"topic":"foo","partition":1}]}', "e") == [FOO1]
 
@@ -73,7 +87,7 @@ def entry(fields: str) -> str:
         (entry('"replicas":[]'), "`p` has an empty list of replicas for foo-0"),
         (entry('"replicas":[1,2,1]'), "`p` names a broker twice for foo-0: 1"),
         (entry('"replicas":[1,2],"log_dirs":["any"]'), "not as many log directories as replicas for foo-0"),
-        (entry('"replicas":[1],"log_dirs":["/d"]'), "`p` names a log directory for foo-0: /d"),
+        (entry('"replicas":[1],"log_dirs":["d"]'), '`p` has a log directory for foo-0 that is none: "d"'),
         (
             '{"partitions":[{"topic":"foo","partition":0,"replicas":[1]},'
             '{"topic":"foo","partition":0,"replicas":[2]}]}',
@@ -90,7 +104,7 @@ def test_a_plan_that_cannot_be_meant_is_refused(text: str, complaint: str) -> No
 @pytest.mark.parametrize("text", ["", "1,,2", "one", "1,2,1"])
 def test_a_list_of_brokers_that_is_none(text: str) -> None:
     with pytest.raises(UsageError, match="--broker-list"):
-        parse_brokers(text)
+        parse_brokers(text, "--broker-list")
 
 
 def test_the_order_of_replicas_counts() -> None:
@@ -105,29 +119,6 @@ def test_the_order_of_replicas_counts() -> None:
     ]
 
 
-def test_a_proposal_keeps_the_number_of_partitions_and_of_replicas() -> None:
-    current = {TopicPartition("t", index): (9, 8, 7) for index in range(10)} | {BAR0: (9,)}
-    brokers = [Candidate(node_id) for node_id in range(5)]
-    proposed = propose(current, brokers, start_index=2, shift=1)
-    placed = [proposed[TopicPartition("t", index)] for index in range(10)]
-    digits = " ".join("".join(map(str, replicas)) for replicas in placed)
-    assert digits == "240 301 412 023 134 201 312 423 034 140"
-    assert proposed[BAR0] == (2,)
-
-
-@pytest.mark.parametrize(
-    ("candidates", "complaint"),
-    [
-        ([Candidate(1)], "topic `foo` has 2 replicas, but only 1 brokers are given"),
-        ([Candidate(1, "a"), Candidate(2)], "not all brokers have a rack: 2"),
-    ],
-)
-def test_what_cannot_be_proposed(candidates: list[Candidate], complaint: str) -> None:
-    with pytest.raises(KcliError) as refused:
-        propose({FOO0: (1, 2)}, candidates, start_index=0, shift=0)
-    assert refused.value.message == complaint
-
-
 def test_throttles_are_of_the_sources_and_of_the_destinations() -> None:
     moving = {FOO1: PartitionReassignment((4, 1, 2), (4,), (1,))}
     moves = moves_of({FOO10: (2, 3), FOO1: (5, 2)}, {FOO10: (1, 2), FOO1: (4, 1, 2)}, moving)
@@ -138,6 +129,49 @@ def test_throttles_are_of_the_sources_and_of_the_destinations() -> None:
     assert leader_throttles(moves) == {"foo": "10:1,10:2,1:1,1:2"}
     assert follower_throttles(moves) == {"foo": "10:3,1:5"}
     assert moving_brokers(moves) == [1, 2, 3, 5]
+
+
+def test_what_is_copied_is_as_large_as_the_largest_replica() -> None:
+    places = {
+        TopicPartitionReplica("foo", 0, 1): ReplicaPlace("/d1", 500),
+        TopicPartitionReplica("foo", 0, 2): ReplicaPlace("/d1", 700),
+    }
+    plan = Plan(
+        {FOO0: (4, 3, 1), FOO1: (1, 2), BAR0: (2,)},
+        {TopicPartitionReplica("foo", 0, 1): "/d2", TopicPartitionReplica("foo", 0, 4): "/d2"},
+    )
+    assert copies_of(plan, {FOO0: (1, 2), FOO1: (2, 1), BAR0: (1,)}, places) == [
+        Copy(TopicPartitionReplica("bar", 0, 2), None),
+        Copy(TopicPartitionReplica("foo", 0, 1), 500, "/d2"),
+        Copy(TopicPartitionReplica("foo", 0, 3), 700),
+        Copy(TopicPartitionReplica("foo", 0, 4), 700, "/d2"),
+    ]
+
+
+def test_log_directories_beside_the_plan() -> None:
+    replicas = [TopicPartitionReplica("foo", 0, broker) for broker in range(1, 6)]
+    places = dict(
+        zip(
+            replicas,
+            [
+                ReplicaPlace("/d2"),
+                ReplicaPlace("/d1"),
+                ReplicaPlace("/d1", 0, "/d2"),
+                ReplicaPlace("/d1", 0, "/d3"),
+                ReplicaPlace(),
+            ],
+            strict=True,
+        )
+    )
+    states = compare_log_dirs(Plan({FOO0: (1, 2, 3, 4, 5)}, dict.fromkeys(replicas, "/d2")), places)
+    assert [state.line() for state in states] == [
+        "Reassignment of replica foo-0-1 completed successfully.",
+        "Partition foo-0 on broker 2 is not being moved from log dir /d1 to /d2.",
+        "Reassignment of replica foo-0-3 is still in progress.",
+        "Partition foo-0 on broker 4 is being moved to log dir /d3 instead of /d2.",
+        "Partition foo-0 is not found in any live log dir on broker 5. "
+        "There is likely an offline log directory on the broker.",
+    ]
 
 
 def test_sets_are_listed_as_java_does() -> None:

@@ -1,0 +1,251 @@
+"""Where partitions shall be: what a plan has to reach, and two ways to get there. Pure.
+
+`spread` places every partition anew, as Kafka's own tool does. `minimal` keeps every replica that may stay.
+It fills gaps with the brokers that hold least, of the topic and then of all; where brokers were given it
+also levels them, with as few moves as it can: each takes a replica from a broker that has at least two more.
+Then leaders are levelled, which moves no data. A replica goes to a rack that the partition is not in yet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kcli.assignors.replica_placer import Candidate, place_replicas
+from kcli.client.metadata import TopicPartition
+from kcli.commands.reassignment_plan import Assignment
+from kcli.commands.reassignment_view import ids
+from kcli.errors import KcliError
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a plan has to reach.
+
+    `candidates` are the brokers that may get replicas, `leaving` those that give up theirs, `factors` the
+    number of replicas of each topic; `is_level` asks for candidates that hold equally many.
+    """
+
+    candidates: Sequence[Candidate]
+    factors: Mapping[str, int]
+    leaving: frozenset[int] = frozenset()
+    is_level: bool = False
+
+    def check(self) -> None:
+        """Refuse what cannot be reached."""
+        racks = [candidate.rack for candidate in self.candidates]
+        if None in racks and any(racks):
+            without = ids(candidate.node_id for candidate in self.candidates if candidate.rack is None)
+            raise KcliError(
+                f"not all brokers have a rack: {without}",
+                hint="`--disable-rack-aware` places without racks",
+            )
+        for topic, factor in sorted(self.factors.items()):
+            if factor > len(self.candidates):
+                count = len(self.candidates)
+                raise KcliError(
+                    f"topic `{topic}` needs {factor} brokers for its replicas, "
+                    f"but there {'is' if count == 1 else 'are'} {count}: "
+                    f"{ids(sorted(candidate.node_id for candidate in self.candidates))}"
+                )
+
+
+def spread(
+    current: Assignment, goal: Goal, *, start_index: int, shift: int
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return new replicas for every partition, as if the topics were created on the candidates."""
+    topics: dict[str, list[TopicPartition]] = defaultdict(list)
+    for partition in sorted(current):
+        topics[partition.topic].append(partition)
+    proposed: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic, partitions in topics.items():
+        placed = place_replicas(
+            goal.candidates,
+            partitions=len(partitions),
+            replication_factor=goal.factors[topic],
+            start_index=start_index,
+            shift=shift,
+        )
+        proposed.update(zip(partitions, placed, strict=True))
+    return proposed
+
+
+def minimal(current: Assignment, goal: Goal) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the partitions that have to change, with their new replicas."""
+    placement = _Placement(current, goal)
+    for partition in placement.replicas:
+        placement.shrink(partition)
+    for partition in placement.replicas:
+        placement.fill(partition)
+    if goal.is_level:
+        for partition in placement.replicas:
+            placement.mend_racks(partition)
+        for topic in goal.factors:
+            placement.level_topic(topic)
+        placement.level_all()
+    placement.level_leaders(placement.replicas if goal.is_level else placement.changed(current))
+    return placement.changed(current)
+
+
+class _Placement:
+    """Replicas while they are shuffled about, and how many of them each broker holds."""
+
+    def __init__(self, current: Assignment, goal: Goal) -> None:
+        self._goal = goal
+        self._racks = {candidate.node_id: candidate.rack for candidate in goal.candidates}
+        self._candidates = sorted(self._racks)
+        self._rack_count = len({rack for rack in self._racks.values() if rack is not None})
+        self.replicas = {
+            partition: [broker for broker in current[partition] if broker not in goal.leaving]
+            for partition in sorted(current)
+        }
+        self._total: Counter[int] = Counter()
+        self._of_topic: Counter[tuple[str, int]] = Counter()
+        self._partitions: dict[str, list[TopicPartition]] = defaultdict(list)
+        for partition, brokers in self.replicas.items():
+            self._partitions[partition.topic].append(partition)
+            for broker in brokers:
+                self._count(partition, broker, 1)
+
+    def changed(self, current: Assignment) -> dict[TopicPartition, tuple[int, ...]]:
+        """Return the partitions whose replicas, or their order, are others than at first."""
+        return {
+            partition: tuple(brokers)
+            for partition, brokers in self.replicas.items()
+            if tuple(brokers) != tuple(current[partition])
+        }
+
+    def shrink(self, partition: TopicPartition) -> None:
+        """Drop replicas that are too many: one whose rack has another, or the fullest; never the leader."""
+        brokers = self.replicas[partition]
+        while len(brokers) > self._goal.factors[partition.topic]:
+            racks = Counter(map(self._racks.get, brokers))
+            dropped = max(
+                brokers[1:],
+                key=lambda broker: (
+                    racks[self._racks.get(broker)] > 1,
+                    *self._load(partition.topic, broker),
+                    brokers.index(broker),
+                ),
+            )
+            brokers.remove(dropped)
+            self._count(partition, dropped, -1)
+
+    def fill(self, partition: TopicPartition) -> None:
+        """Add the replicas that are missing."""
+        brokers = self.replicas[partition]
+        while len(brokers) < self._goal.factors[partition.topic]:
+            used = self._used_racks(brokers)
+            added = min(
+                (broker for broker in self._candidates if broker not in brokers),
+                key=lambda broker: (
+                    self._racks[broker] in used,
+                    *self._load(partition.topic, broker),
+                ),
+            )
+            brokers.append(added)
+            self._count(partition, added, 1)
+
+    def mend_racks(self, partition: TopicPartition) -> None:
+        """Move replicas that share a rack while there is a rack without any."""
+        brokers = self.replicas[partition]
+        while len(used := self._used_racks(brokers)) < min(len(brokers), self._rack_count):
+            racks = Counter(map(self._racks.get, brokers))
+            moved = [broker for broker in brokers if racks[self._racks.get(broker)] > 1][-1]
+            to = min(
+                (broker for broker in self._candidates if self._racks[broker] not in used),
+                key=lambda broker: self._load(partition.topic, broker),
+            )
+            self._move(partition, moved, to)
+
+    def level_topic(self, topic: str) -> None:
+        """Move replicas of a topic until no broker has two more of it than another, if racks allow."""
+        while any(
+            self._move_one(self._partitions[topic], source, target)
+            for source, target in self._pairs(lambda broker: self._of_topic[topic, broker])
+        ):
+            pass
+
+    def level_all(self) -> None:
+        """Do the same for all topics together, in moves after which each is as level as before."""
+        while any(
+            self._move_one(
+                [
+                    partition
+                    for topic, partitions in self._partitions.items()
+                    if self._of_topic[topic, source] > self._of_topic[topic, target]
+                    for partition in partitions
+                ],
+                source,
+                target,
+            )
+            for source, target in self._pairs(lambda broker: self._total[broker])
+        ):
+            pass
+
+    def level_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Put another replica first where the first one leads two partitions more than it."""
+        chosen = list(partitions)
+        leaders = Counter(brokers[0] for brokers in self.replicas.values())
+        is_level = False
+        while not is_level:
+            is_level = True
+            for partition in chosen:
+                brokers = self.replicas[partition]
+                alive = [broker for broker in brokers if broker in self._racks]
+                idlest = min(alive, key=lambda broker: leaders[broker], default=brokers[0])
+                if leaders[brokers[0]] - leaders[idlest] >= 2:
+                    leaders[brokers[0]] -= 1
+                    leaders[idlest] += 1
+                    brokers.remove(idlest)
+                    brokers.insert(0, idlest)
+                    is_level = False
+
+    def _pairs(self, load: Callable[[int], int]) -> Iterator[tuple[int, int]]:
+        """Yield pairs of brokers of which the first has at least two more, the most unlike first."""
+        ordered = sorted(self._candidates, key=load)
+        pairs = [
+            (source, target)
+            for source in reversed(ordered)
+            for target in ordered
+            if load(source) - load(target) >= 2
+        ]
+        yield from sorted(pairs, key=lambda pair: load(pair[1]) - load(pair[0]))
+
+    def _move_one(self, partitions: Sequence[TopicPartition], source: int, target: int) -> bool:
+        """Move a replica of one of these partitions, preferably no leader; tell whether there was one."""
+        movable = [
+            partition
+            for partition in partitions
+            if source in (brokers := self.replicas[partition])
+            and target not in brokers
+            and self._keeps_racks(brokers, source, target)
+        ]
+        if not movable:
+            return False
+        self._move(min(movable, key=lambda partition: self.replicas[partition][0] == source), source, target)
+        return True
+
+    def _keeps_racks(self, brokers: Sequence[int], source: int, target: int) -> bool:
+        after = [target if broker == source else broker for broker in brokers]
+        return len(self._used_racks(after)) >= len(self._used_racks(brokers))
+
+    def _move(self, partition: TopicPartition, source: int, target: int) -> None:
+        """Replace a replica; the replicas that stay come first, for one of them leads meanwhile."""
+        brokers = self.replicas[partition]
+        index = brokers.index(source)
+        brokers.remove(source)
+        brokers.insert(index or len(brokers), target)
+        self._count(partition, source, -1)
+        self._count(partition, target, 1)
+
+    def _used_racks(self, brokers: Iterable[int]) -> set[str]:
+        return {rack for rack in map(self._racks.get, brokers) if rack is not None}
+
+    def _load(self, topic: str, broker: int) -> tuple[int, int]:
+        return self._of_topic[topic, broker], self._total[broker]
+
+    def _count(self, partition: TopicPartition, broker: int, change: int) -> None:
+        self._total[broker] += change
+        self._of_topic[partition.topic, broker] += change
