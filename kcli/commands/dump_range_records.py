@@ -12,14 +12,15 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.dump_complaints import MOST_PAIRS, Complaints
 from kcli.commands.dump_output import FLUSH_BYTES, DumpOutput
-from kcli.commands.dump_range_queue import Range, RangeEnd
-from kcli.commands.dump_ranges import FirstRecord, RangeStart, begin_of
+from kcli.commands.dump_ranges import FirstRecord, Range
 from kcli.commands.dump_segment import SegmentDump
 from kcli.commands.dump_view import Layout
 from kcli.commands.dump_views import ranged_view
+from kcli.commands.range_queue import RangeEnd
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import RecordBatch
 from kcli.storage.batch_scan import ScannedEntry, scan
+from kcli.storage.log_range import RangeStart, begin_of
 from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class RangeRecords:
         self._view.begin_range(self._file, wanted.layout or Layout(), self._note_first)
         try:
             with SegmentFile(self._file.path) as segment:
-                begin = begin_of(segment, self._file, wanted)
+                begin = begin_of(segment, self._file.offset or 0, wanted.start, wanted.end)
             for item in scan(self._file.path, start=begin, segment_base=self._file.offset):
                 if not isinstance(item, ScannedEntry) or not item.is_whole or item.damages:
                     break

@@ -1,10 +1,7 @@
 """Dumping a long log by ranges in several processes: the same output, sooner.
 
-A process begins a range with the first batch behind a position, found by its looks and its checksum, and ends
-it before the first that begins at the next range's position or behind. A batch that is found inside of a
-record is no harm: what a range holds is printed only if it begins exactly where the one before it ended, so
-that all beginnings follow from that of the file. At the first range that does not, or in which something is
-wrong, the dump goes on in this process.
+What a range holds is printed only if it begins where the one before it ended: see `kcli.storage.log_range`.
+At the first range that does not, or in which something is wrong, the dump goes on in this process.
 
 What a process says of a range: a `RangeStart`, pieces of output, a `FirstRecord` where in it the first record
 stands, the offsets that do not follow on each other, an array of pairs, and a `RangeEnd`.
@@ -20,15 +17,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.dump_batches import run_lines
 from kcli.commands.dump_files import DumpFile, FileKind
-from kcli.commands.dump_range_queue import Range, RangeEnd, RangeQueue
 from kcli.commands.output import OutputFormat
+from kcli.commands.range_queue import RangeEnd, RangeQueue
 from kcli.commands.worker_pool import MESSAGE_BYTES, Piece, Send, WorkerPool, processors
 from kcli.storage.batch_run import MAX_RELATIVE_OFFSET, BatchReader
+from kcli.storage.log_range import RangeStart, begin_of, stretches
 from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from kcli.commands.dump_options import DumpOptions
-    from kcli.commands.dump_view import RangedView
+    from kcli.commands.dump_view import Layout, RangedView
     from kcli.commands.progress import Advance
 
 LONG_BYTES = 32 * 1024 * 1024
@@ -38,19 +36,14 @@ BATCHES_RANGE_BYTES = 32 * 1024 * 1024
 """Where batches alone are printed, which is little."""
 
 
-class RangeStart(NamedTuple):
-    """Where the first batch begins, its offset, how many offsets it has, and the one behind it, if one is."""
+class Range(NamedTuple):
+    """The batches of the file with that number that begin in a stretch of it."""
 
-    position: int
-    offset: int
-    span: int
-    following: int | None
-
-    def follows_on(self, position: int, expected: int) -> bool:
-        """Whether it comes where it should; of its offset see `BatchReader.is_out_of_line`."""
-        if self.position != position or self.offset < expected:
-            return False
-        return self.offset == expected or not self.span or self.following != expected + self.span
+    file: int
+    start: int
+    end: int
+    layout: Layout | None = None
+    """Of a table."""
 
 
 class FirstRecord(NamedTuple):
@@ -78,18 +71,6 @@ def range_pool(files: Sequence[DumpFile], options: DumpOptions, form: OutputForm
     return WorkerPool(work, count)
 
 
-def queue_of(
-    pool: WorkerPool, files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat
-) -> RangeQueue:
-    """Return the queue of a pool, which has begun with the first long log where it can be."""
-    queue = RangeQueue(pool, files, BATCHES_RANGE_BYTES if has_batch_lines(options, form) else RANGE_BYTES)
-    first = next((file for file in files if is_long(file)), None)
-    if first is not None and form is not OutputFormat.TABLE:
-        with suppress(OSError):  # who reads the file will tell
-            queue.begin(first)
-    return queue
-
-
 def has_batch_lines(options: DumpOptions, form: OutputFormat) -> bool:
     """Whether a dump is one of batches alone, in text."""
     return options.shows_only_batches and form is OutputFormat.TEXT
@@ -103,18 +84,6 @@ def is_long(file: DumpFile) -> bool:
         return False
 
 
-def begin_of(segment: SegmentFile, file: DumpFile, wanted: Range) -> int:
-    """Return where the first batch of a range begins, its end if there is none. Raises `OSError`."""
-    if not wanted.start:
-        return 0
-    from kcli.storage.entry_search import EntrySearch
-
-    assert file.offset is not None
-    search = EntrySearch(segment, file.offset + MAX_RELATIVE_OFFSET)
-    found = search.next_entry(wanted.start, file.offset, wanted.end)
-    return wanted.end if found is None else found.position
-
-
 def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
     """Send the lines of the batches of a range."""
     assert file.offset is not None
@@ -124,7 +93,7 @@ def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
         with SegmentFile(file.path) as segment:
             reader = BatchReader(
                 segment,
-                position=begin_of(segment, file, wanted),
+                position=begin_of(segment, file.offset, wanted.start, wanted.end),
                 expected=-1 if wanted.start else file.offset,
                 highest=file.offset + MAX_RELATIVE_OFFSET,
             )
@@ -140,19 +109,39 @@ def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
     except OSError:
         pass  # who goes on from there meets it too
     send(text)
-    send(RangeEnd(last_offset, position, -1, 0, position >= wanted.end))
+    send(RangeEnd(last_offset, position, is_sound=position >= wanted.end))
+
+
+class LongLogs:
+    """The long logs among the files, on their way to a pool: it begins with the first one at once."""
+
+    def __init__(
+        self, pool: WorkerPool, files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat
+    ) -> None:
+        self.queue = RangeQueue(pool)
+        self._count = pool.count
+        self._files = files
+        self._range_bytes = BATCHES_RANGE_BYTES if has_batch_lines(options, form) else RANGE_BYTES
+        first = next((file for file in files if is_long(file)), None)
+        if first is not None and form is not OutputFormat.TABLE:
+            with suppress(OSError):  # who reads the file will tell
+                self.begin(first)
+
+    def begin(self, file: DumpFile, layout: Layout | None = None) -> None:
+        """Let the pool begin with a log, unless it has. Raises `OSError` and `WorkerGone`."""
+        number, size = self._files.index(file), os.stat(file.path).st_size
+        parts = stretches(size, self._range_bytes, self._count)
+        self.queue.begin(number, (Range(number, *part, layout) for part in parts))
 
 
 class RangedDump:
     """Dumps long logs by way of a pool, as far as they are sound."""
 
-    def __init__(
-        self, queue: RangeQueue, view: RangedView, options: DumpOptions, files: Sequence[DumpFile]
-    ) -> None:
-        self._queue = queue
+    def __init__(self, logs: LongLogs, view: RangedView, options: DumpOptions) -> None:
+        self._logs = logs
+        self._queue = logs.queue
         self._view = view
         self._options = options
-        self._files = files
 
     def takes(self, file: DumpFile) -> bool:
         """Whether a file is worth it."""
@@ -160,14 +149,14 @@ class RangedDump:
 
     def run(self, file: DumpFile, advance: Advance) -> RangeEnd:
         """Print what is sound; return how far that is. Raises `OSError` and `WorkerGone`."""
-        last = RangeEnd(-1, 0, -1, 0, True)
+        last = RangeEnd(-1, 0)
         layout = self._view.begin_ranges(file)
         if layout is None:
             return last._replace(is_sound=False)
-        self._queue.begin(file, layout if layout.names else None)
+        self._logs.begin(file, layout if layout.names else None)
         while last.is_sound and (wanted := self._queue.next()) is not None:
             before = last.next_position
-            last = self._take(file, wanted, last)
+            last = self._take(file, Range._make(wanted), last)
             advance(last.next_position - before)
         self._queue.discard()
         return last

@@ -74,20 +74,19 @@ def ranged_run(
     options: DumpOptions, form: OutputFormat, pool: WorkerPool | None, files: Sequence[DumpFile]
 ) -> DumpRun:
     """Return a run of which a pool, if there is one, does what takes long: it begins at once."""
-    queue = None
+    logs = None
     if pool is not None:
-        from kcli.commands.dump_ranges import RangedDump, queue_of
+        from kcli.commands.dump_ranges import LongLogs, RangedDump
 
-        queue = queue_of(pool, files, options, form)
+        logs = LongLogs(pool, files, options, form)
     from kcli.commands.dump_complaints import Complaints
     from kcli.commands.dump_output import DumpOutput
     from kcli.commands.dump_views import ranged_view
 
     complaints = Complaints()
     view = ranged_view(form, options, complaints, DumpOutput())
-    if queue is None:
-        return DumpRun(options, view, complaints)
-    return DumpRun(options, view, complaints, RangedDump(queue, view, options, files))
+    ranges = None if logs is None else RangedDump(logs, view, options)
+    return DumpRun(options, view, complaints, ranges)
 
 
 class DumpRun:

@@ -45,7 +45,7 @@ LOGS: dict[str, list[bytes]] = {
         batch_of([(None, b"".join(batches()[:40]))] * 4, 10 * number) for number in range(20)
     ],
     "all garbage": [b"no batch at all" * 5000],
-    "headers only": [batch_of([], number) for number in range(2000)],
+    "headers only": [batch_of([], number) for number in range(500)],
 }
 
 
