@@ -12,7 +12,7 @@ from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from kcli.spark.job.dry_run import DryRun
-    from kcli.spark.job.summary import Summary
+    from kcli.spark.job.summary import Gap, Summary
 
 
 class Exported(NamedTuple):
@@ -61,7 +61,7 @@ class Exported(NamedTuple):
 def warnings_of(summary: Summary) -> Iterator[str]:
     """Yield what of the records is not in the files, and where it is."""
     for gap in summary.gaps:
-        yield f"{gap.topic}-{gap.partition}: offsets {gap.start} to {gap.end} are not there: {gap.reason}"
+        yield _missing(gap)
     counters, letters = summary.counters, f"{summary.target}/_kcli/dead-letter"
     if counters.corrupt_batches:
         kept = f", kept in {letters}/batches" if counters.dead_letter_batches else ""
@@ -70,6 +70,16 @@ def warnings_of(summary: Summary) -> Iterator[str]:
     if counters.bad_values:
         kept = f"kept in {letters}/values" if counters.dead_letter_rows else "null now"
         yield f"{counted(counters.bad_values, 'key or value', 'keys and values')} not decoded, {kept}"
+
+
+def _missing(gap: Gap) -> str:
+    """Return what is missing, the first and the last offset as in errors."""
+    name = gap.topic if gap.partition < 0 else f"{gap.topic}-{gap.partition}"
+    if gap.start >= gap.end:  # all of it
+        return f"{name}: {gap.reason}"
+    last = gap.end - 1
+    what = f"offset {last} is" if gap.start == last else f"offsets {gap.start} to {last} are"
+    return f"{name}: {what} not there: {gap.reason}"
 
 
 class Planned(NamedTuple):

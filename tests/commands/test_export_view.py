@@ -121,11 +121,27 @@ def test_what_is_not_in_the_files_is_said() -> None:
     )
     kept = Summary(target="/lake", counters=counters)
     assert [*warnings_of(SUMMARY), *warnings_of(kept), *warnings_of(Summary(target="/lake"))] == [
-        "orders-0: offsets 90 to 100 are not there: the log starts at offset 100",
+        "orders-0: offsets 90 to 99 are not there: the log starts at offset 100",
         "1 damaged place left out, 700 B",
         "2 damaged places left out, 9 B, kept in /lake/_kcli/dead-letter/batches",
         "1 key or value not decoded, kept in /lake/_kcli/dead-letter/values",
     ]
+
+
+@pytest.mark.parametrize(
+    ("partition", "start", "end", "said"),
+    [
+        (3, 7, 8, "orders-3: offset 7 is not there: damaged"),
+        (3, 7, 9, "orders-3: offsets 7 to 8 are not there: damaged"),
+        (3, 0, 0, "orders-3: damaged"),
+        (-1, 0, 0, "orders: damaged"),
+    ],
+)
+def test_what_is_missing_is_named_with_its_last_offset(
+    partition: int, start: int, end: int, said: str
+) -> None:
+    gap = Gap(topic="orders", partition=partition, start=start, end=end, reason="damaged")
+    assert list(warnings_of(Summary(target="/lake", gaps=(gap,)))) == [said]
 
 
 def test_problems_make_the_exit_code() -> None:

@@ -221,7 +221,7 @@ def test_what_is_gone_is_a_gap_if_that_is_allowed(live: Kcli, tmp_path: Path) ->
     document = json.loads(finished.out)
     (gap,) = document["gaps"]
     assert (document["counters"]["rows"], gap["start"], gap["end"]) == (5, 2, 5)
-    assert "warning: spark-cut-0: offsets 2 to 5 are not there: " in finished.err
+    assert "warning: spark-cut-0: offsets 2 to 4 are not there: " in finished.err
 
 
 def test_a_failure_is_a_result_in_json_too(live: Kcli, tmp_path: Path) -> None:
