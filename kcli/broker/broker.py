@@ -38,8 +38,10 @@ if TYPE_CHECKING:
     from kcli.broker.controller.controller import Controller
     from kcli.broker.listener_config import ListenerConfig
     from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.peer_link import PeerLink, PeerLinks
     from kcli.broker.receive_buffers import ReceiveBuffers
     from kcli.broker.request_engine import Engine, RequestEngine
+    from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.storage.log_config import LogConfig
     from kcli.storage.log_directory import LogDirectory
     from kcli.storage.log_paths import TopicPartition
@@ -61,6 +63,7 @@ class Broker:
         engine: RequestEngine,
         buffers: ReceiveBuffers,
         wall_ms: Callable[[], int],
+        peers: PeerLinks,
     ) -> None:
         self.node_id = config.node_id
         self.cluster_id = cluster_id
@@ -69,6 +72,7 @@ class Broker:
         self.image: MetadataImage = EMPTY_IMAGE
         self.epoch = -1
         self.wall_ms = wall_ms
+        self.peers = peers
         self.timer = Timer()
         self.purgatory = Purgatory(self.timer)
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
@@ -90,6 +94,7 @@ class Broker:
             self.purgatory,
             log_config=self._log_config,
             wall_ms=wall_ms,
+            node=self,
         )
         self.groups = group_runtime(self)
         self.endpoints: tuple[Endpoint, ...] = ()
@@ -177,6 +182,7 @@ class Broker:
                 self.log_manager, self.replica_manager, self.config, wall_ms=self.wall_ms
             )
             await nursery.start(housekeeping.run)
+            await nursery.start(self.replica_manager.run)
             self.controller.unfence_broker(node_id=self.node_id, epoch=self.epoch)
             while self._sockets:
                 name, listening = self._sockets.pop()
@@ -206,6 +212,24 @@ class Broker:
         for _, listening in self._sockets:
             listening.close()
         self.log_manager.close(clean=clean, broker_epoch=self.epoch, now_ms=self.wall_ms())
+
+    # --- other nodes -----------------------------------------------------------------------------
+
+    @property
+    def is_paused(self) -> bool:
+        """True while the node does nothing, though it is there."""
+        return False
+
+    async def until_awake(self) -> None:
+        """Return once the node is not paused."""
+
+    def link_to(self, node_id: int) -> PeerLink:
+        """Return the way to another node."""
+        return self.peers.between(self.node_id, node_id)
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Have the controller change in-sync replicas. Raises `KafkaError`."""
+        return self.controller.alter_partition(request)
 
     # --- the metadata ----------------------------------------------------------------------------
 

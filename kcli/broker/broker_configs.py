@@ -1,8 +1,9 @@
 """BrokerSettings: the broker configurations that kcli acts on, one typed row each.
 
 The class body is the table: each row has Kafka's name, type and default, its check and how it may change
-while the broker runs. The rows of the group coordinator stand in `group_settings`, the defaults of topics in
-`topic_configs`. Names that Kafka knows and kcli does not act on stand in `inert_configs`.
+while the broker runs. The rows of the group coordinator stand in `group_settings`, those of replication in
+`replication_settings`, the defaults of topics in `topic_configs`. Names that Kafka knows and kcli does not
+act on stand in `inert_configs`.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from kcli.broker.config_definition import (
 )
 from kcli.broker.group_settings import GroupSettings
 from kcli.broker.inert_configs import is_inert
+from kcli.broker.replication_settings import ReplicationSettings
 from kcli.broker.topic_configs import LOG_BROKER_CONFIGS
 
 if TYPE_CHECKING:
@@ -39,7 +41,7 @@ def _connection_limits(value: str) -> str | None:
     return f"`{wrong[0].strip()}` is not an address:count pair" if wrong else None
 
 
-class BrokerSettings(GroupSettings):
+class BrokerSettings(GroupSettings, ReplicationSettings):
     """A broker's own settings, those for groups included; on an instance each reads as its value."""
 
     # Who the broker is
@@ -197,7 +199,7 @@ class BrokerSettings(GroupSettings):
 
 SETTINGS: Mapping[str, ConfigDefinition[Any]] = {
     row.name: row
-    for table in (BrokerSettings, GroupSettings)
+    for table in (BrokerSettings, GroupSettings, ReplicationSettings)
     for row in vars(table).values()
     if isinstance(row, ConfigDefinition)
 }

@@ -28,6 +28,7 @@ from kcli.broker.config_warnings import ConfigWarnings
 from kcli.broker.controller.controller import Controller
 from kcli.broker.metadata_log import MetadataLog
 from kcli.broker.metadata_replay import replay
+from kcli.broker.peer_link import PeerLinks
 from kcli.broker.receive_buffers import ReceiveBuffers
 from kcli.broker.request_engine import RequestEngine
 from kcli.errors import KcliError, UsageError
@@ -74,6 +75,8 @@ class Cluster:
         self.options = options
         self.cluster_id = ""
         self.brokers: list[Broker] = []
+        self.peers = PeerLinks(self._find)
+        """The ways between the nodes."""
         self.stopped = trio.Event()
         self._wall_ms = wall_ms
         self._stop_requested = trio.Event()
@@ -141,6 +144,13 @@ class Cluster:
         if self._fatal is not None:
             raise self._fatal
 
+    def _find(self, node_id: int) -> Broker | None:
+        """Return a node that is there."""
+        for broker in self.brokers:
+            if broker.node_id == node_id and node_id not in self.failed:
+                return broker
+        return None
+
     # --- service ---------------------------------------------------------------------------------
 
     async def _serve(
@@ -153,6 +163,7 @@ class Cluster:
             if not self._serving:
                 raise
             self.failed[broker.node_id] = error
+            self.peers.node_died(broker.node_id)
             _log.error("node %d has failed: %s", broker.node_id, _reason(error))
             try:
                 self._leave_behind(broker)
@@ -187,6 +198,7 @@ class Cluster:
                 engine=engine,
                 buffers=buffers,
                 wall_ms=self._wall_ms,
+                peers=self.peers,
             )
             self.brokers.append(broker)
             broker.open()
@@ -233,8 +245,6 @@ class Cluster:
                 self._metadata_log,
                 replay(self._metadata_log.replay()),
                 random=Random(),
-                # Nodes do not copy from one another yet, and a replica that stays empty would be a lie.
-                max_replicas=1,
             )
             controller.begin_term()
         except OSError as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.broker import partition_reading
 from kcli.broker.purgatory import DelayedOperation
 from kcli.protocol.error_codes import KafkaError
 
@@ -84,7 +85,9 @@ class DelayedFetch(DelayedOperation):
         if self._min_bytes <= 1:
             return True
         try:
-            readable, ends_here = partition.readable(offset, watched.request.max_bytes, self._isolation)
+            readable, ends_here = partition_reading.readable(
+                partition, offset, watched.request.max_bytes, self._isolation
+            )
         except KafkaError:
             return True
         self._readable += readable - watched.readable

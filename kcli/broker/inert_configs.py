@@ -60,7 +60,7 @@ _OF_KAFKA_4_3 = """
     metadata.log.segment.bytes metadata.log.segment.ms metadata.max.idle.interval.ms
     metadata.max.retention.bytes metadata.max.retention.ms metric.reporters metrics.num.samples
     metrics.recording.level metrics.sample.window.ms num.io.threads num.network.threads
-    num.replica.alter.log.dirs.threads num.replica.fetchers principal.builder.class
+    num.replica.alter.log.dirs.threads principal.builder.class
     process.roles producer.purgatory.purge.interval.requests queued.max.request.bytes
     queued.max.requests quota.window.num quota.window.size.seconds remote.fetch.max.wait.ms
     remote.list.offsets.request.timeout.ms remote.log.index.file.cache.total.size.bytes
@@ -77,10 +77,8 @@ _OF_KAFKA_4_3 = """
     remote.log.reader.max.pending.tasks remote.log.reader.threads
     remote.log.storage.manager.class.name remote.log.storage.manager.class.path
     remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
-    replica.alter.log.dirs.io.max.bytes.per.second replica.fetch.backoff.ms replica.fetch.max.bytes
-    replica.fetch.min.bytes replica.fetch.response.max.bytes replica.fetch.wait.max.ms
-    replica.lag.time.max.ms replica.selector.class replica.socket.receive.buffer.bytes
-    replica.socket.timeout.ms replication.quota.window.num replication.quota.window.size.seconds
+    replica.alter.log.dirs.io.max.bytes.per.second replica.fetch.min.bytes replica.selector.class
+    replica.socket.receive.buffer.bytes replication.quota.window.num replication.quota.window.size.seconds
     request.timeout.ms sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
     sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
     sasl.kerberos.principal.to.local.rules sasl.kerberos.service.name

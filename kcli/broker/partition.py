@@ -1,35 +1,39 @@
 """Partition: one node's replica of a partition: leader or follower, ISR, high watermark (class `Partition`).
 
 What the controller decided comes in as a `PartitionRegistration`; what clients and followers do comes in as
-appends and reads. Everything here is synchronous: between checking leadership and moving the log's end
+appends and fetches. Everything here is synchronous: between checking leadership and moving the log's end
 nothing else runs.
 
 Rules:
 
 * only the leader appends, and only it tracks the ISR; a request with an older leader epoch is fenced (74),
   one with a newer epoch knows more than this node (75);
-* the leader's high watermark is the lowest log end over the ISR. It stands still while the ISR is smaller
-  than `min.insync.replicas`, capped by the number of replicas (KIP-966);
+* the leader's high watermark is the lowest log end over all that may be in sync, and over those that are
+  about to be. It stands still while the ISR is smaller than `min.insync.replicas`, capped by the number of
+  replicas (KIP-966);
 * consumers read below the high watermark, or the last stable offset; between that and the log end there is
   nothing, not an error.
+
+How it is read is in `partition_reading`, how its ISR is kept in `isr_upkeep`.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.fetch_data import FetchedPartition
+from kcli.broker import partition_reading
+from kcli.broker.in_sync_replicas import NOBODY, InSyncReplicas
+from kcli.broker.isr_upkeep import consider_expansion
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.log_read import Isolation
 from kcli.storage.plain_append import NOT_PLAIN, append_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import trio
 
-    from kcli.broker.fetch_data import FetchPartition
+    from kcli.broker.fetch_data import FetchedPartition, FetchPartition
     from kcli.broker.metadata_image import PartitionRegistration
+    from kcli.broker.partition_host import PartitionHost
     from kcli.storage.append_info import AppendInfo
     from kcli.storage.file_records import WriteAhead
     from kcli.storage.log_validator import ValidatedRecords
@@ -41,20 +45,20 @@ PartitionId = tuple[str, int]
 
 
 class Partition:
-    """A replica on this node. `key` is (topic, index), under which operations wait in the purgatory."""
+    """A replica on node `node_id`. Under `key`, (topic, index), operations wait in the purgatory."""
 
     __slots__ = (
         "_touch",
+        "host",
+        "in_sync",
         "index",
         "is_alone",
-        "isr",
         "key",
         "leader",
         "leader_epoch",
         "log",
         "node_id",
         "partition_epoch",
-        "remote_log_ends",
         "replicas",
         "topic",
         "topic_id",
@@ -69,7 +73,7 @@ class Partition:
         *,
         node_id: int,
         log: UnifiedLog,
-        touch: Callable[[PartitionId], None],
+        host: PartitionHost,
     ) -> None:
         self.topic = topic
         self.index = index
@@ -77,23 +81,30 @@ class Partition:
         self.key: PartitionId = (topic, index)
         self.node_id = node_id
         self.log = log
+        self.host = host
         self.leader = -1
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.replicas: tuple[int, ...] = ()
-        self.isr: frozenset[int] = frozenset()
+        self.in_sync: InSyncReplicas | None = None
+        """The followers, while this node leads and there are any."""
         self.is_alone = False
         """Whether an append is replicated by itself: this node leads and has the only replica."""
-        self.remote_log_ends: dict[int, int] = {}
-        """Follower -> the log end it last fetched at; empty until it has fetched."""
         self.writing: trio.Event | None = None
         """Set while a thread writes to the log: whoever wants to append waits for it."""
-        self._touch = touch
+        self._touch = host.touch
 
     @property
     def is_leader(self) -> bool:
         """Whether this node leads the partition."""
         return self.leader == self.node_id
+
+    @property
+    def isr(self) -> frozenset[int]:
+        """The in-sync replicas as the controller said last; nobody where this node does not lead."""
+        if self.in_sync is not None:
+            return self.in_sync.committed
+        return frozenset((self.node_id,)) if self.is_alone else NOBODY
 
     @property
     def min_isr(self) -> int:
@@ -102,32 +113,52 @@ class Partition:
 
     # --- roles -----------------------------------------------------------------------------------
 
-    def apply(self, registration: PartitionRegistration) -> None:
-        """Become what the controller decided. What is older than the known state is ignored."""
+    def apply(self, registration: PartitionRegistration) -> bool:
+        """Become what the controller decided; return whether its leader epoch is new here.
+
+        What is older than the known state is ignored.
+        """
         if registration.partition_epoch < self.partition_epoch:
-            return
+            return False
+        was_leader = self.is_leader
         new_epoch = registration.leader_epoch > self.leader_epoch
         self.partition_epoch = registration.partition_epoch
         self.leader_epoch = registration.leader_epoch
         self.leader = registration.leader
         self.replicas = registration.replicas
         self.is_alone = registration.leader == self.node_id and registration.replicas == (self.node_id,)
+        if new_epoch and self.in_sync is not None:
+            self.in_sync.release()
         if self.is_leader:
-            self.isr = frozenset(registration.isr)
-            if new_epoch:
-                # Even if no record follows: a follower must find this epoch's start.
-                self._begin_epoch()
-                self.remote_log_ends.clear()
-            self._advance_high_watermark()
+            self._lead(registration, new_epoch=new_epoch, is_new_leader=not was_leader)
         else:
-            self.isr = frozenset()
-            self.remote_log_ends.clear()
+            self.in_sync = None
         self._touch(self.key)
+        return new_epoch
+
+    def _lead(self, registration: PartitionRegistration, *, new_epoch: bool, is_new_leader: bool) -> None:
+        in_sync = None
+        if not self.is_alone:
+            in_sync = self.in_sync or InSyncReplicas(self.node_id)
+            in_sync.commit(registration.replicas, frozenset(registration.isr))
+        self.in_sync = in_sync
+        if new_epoch:
+            # Even if no record follows: a follower must find this epoch's start.
+            self._begin_epoch()
+            if in_sync is not None:
+                end, now_ms = self.log.log_end_offset, self.host.clock_ms()
+                in_sync.begin_epoch(end, is_new_leader=is_new_leader, now_ms=now_ms)
+        self._advance_high_watermark()
+        if in_sync is not None and not new_epoch:
+            consider_expansion(self)
 
     def resign(self) -> None:
         """Lead no longer: the replica is gone from this node."""
+        if self.in_sync is not None:
+            self.in_sync.release()
         self.leader = -1
         self.is_alone = False
+        self.in_sync = None
 
     def _begin_epoch(self) -> None:
         try:
@@ -137,6 +168,15 @@ class Partition:
 
     def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
         """Raise `KafkaError` unless this node leads, in the epoch that the caller knows of."""
+        self.check_epoch(current_leader_epoch)
+        if self.leader != self.node_id:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"node {self.node_id} does not lead {self.topic}-{self.index}",
+            )
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Raise `KafkaError` unless this is the epoch that the caller knows of, if it knows one."""
         if current_leader_epoch != NO_EPOCH:
             if current_leader_epoch < self.leader_epoch:
                 raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"the epoch is {self.leader_epoch} by now")
@@ -144,11 +184,6 @@ class Partition:
                 raise KafkaError(
                     ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {current_leader_epoch} is not known here yet"
                 )
-        if self.leader != self.node_id:
-            raise KafkaError(
-                ErrorCode.NOT_LEADER_OR_FOLLOWER,
-                f"node {self.node_id} does not lead {self.topic}-{self.index}",
-            )
 
     # --- writing ---------------------------------------------------------------------------------
 
@@ -160,8 +195,7 @@ class Partition:
         info = self.log.append_as_leader(
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, max_decompressed=max_decompressed
         )
-        self._advance_high_watermark()
-        self._touch(self.key)
+        self._appended(info)
         return info
 
     def append_validated(
@@ -178,8 +212,7 @@ class Partition:
         """
         self._check_writable(acks)
         info = self.log.append(validated, leader_epoch=self.leader_epoch, now_ms=now_ms, written=written)
-        self._advance_high_watermark()
-        self._touch(self.key)
+        self._appended(info)
         return info
 
     def write_ahead(self, validated: ValidatedRecords, *, acks: int, now_ms: int) -> WriteAhead | None:
@@ -197,6 +230,15 @@ class Partition:
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"{len(self.isr)} replicas are in sync, {self.min_isr} are needed",
             )
+
+    def _appended(self, info: AppendInfo) -> None:
+        in_sync = self.in_sync
+        if in_sync is None:
+            self.log.advance_high_watermark_to_end()
+        else:
+            in_sync.leader_appended(info.first_offset, self.host.clock_ms)
+            self._advance_high_watermark()
+        self._touch(self.key)
 
     def append_plain(self, records: memoryview, now_ms: int) -> int:
         """Append a producer's batch as the only replica; return its first offset.
@@ -222,22 +264,65 @@ class Partition:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if self.log.high_watermark < required_offset:
             return None
-        if len(self.isr) < self.min_isr:
+        if self.in_sync is not None and len(self.in_sync.maximal) < self.min_isr:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return ErrorCode.NONE
 
     def _advance_high_watermark(self) -> None:
-        end = self.log.log_end_offset
-        if self.is_alone:
-            self.log.advance_high_watermark(end)
+        """Move the high watermark up to what everybody has who may be in sync."""
+        in_sync, end = self.in_sync, self.log.log_end_offset
+        if in_sync is not None:
+            if len(in_sync.committed) < self.min_isr:
+                return
+            end = in_sync.replicated_up_to(end, self.host)
+        if self.log.advance_high_watermark(end):
+            self.tell_offsets()
+
+    def isr_moved(self) -> None:
+        """Act on other in-sync replicas: the high watermark may move, or writes be refused."""
+        self._advance_high_watermark()
+        self._touch(self.key)
+
+    # --- followers -------------------------------------------------------------------------------
+
+    def check_follower(self, node_id: int, broker_epoch: int, current_leader_epoch: int) -> None:
+        """Raise `KafkaError` unless a node may fetch as a follower."""
+        if node_id not in self.replicas:
+            # With an epoch it will ask again: one of the two does not know the assignment yet.
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if current_leader_epoch >= 0:
+                code = ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise KafkaError(code, f"node {node_id} has no replica of {self.topic}-{self.index}")
+        if self.in_sync is not None and 0 <= broker_epoch < self.in_sync.remotes[node_id].broker_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has been restarted since")
+
+    def follower_fetched(
+        self, node_id: int, offset: int, *, log_start_offset: int = -1, broker_epoch: int = -1
+    ) -> None:
+        """Note that a follower has everything below `offset`."""
+        in_sync = self.in_sync
+        if in_sync is None:
             return
-        if len(self.isr) < self.min_isr:
-            return
-        for node_id in self.isr:
-            if node_id != self.node_id:
-                end = min(end, self.remote_log_ends.get(node_id, 0))
-        if end > self.log.high_watermark:
-            self.log.advance_high_watermark(end)
+        remote = in_sync.remotes[node_id]
+        before, high_watermark = remote.log_end_offset, self.log.high_watermark
+        remote.fetched(
+            offset,
+            leader_end=self.log.log_end_offset,
+            now_ms=self.host.clock_ms(),
+            log_start_offset=log_start_offset,
+            broker_epoch=broker_epoch,
+        )
+        if node_id not in in_sync.maximal:
+            consider_expansion(self, remote)
+        if offset != before:
+            self._advance_high_watermark()
+            if self.log.high_watermark != high_watermark:
+                self._touch(self.key)
+
+    def tell_offsets(self) -> None:
+        """Tell the followers of the high watermark and the log start, as soon as is worth it."""
+        if self.in_sync is not None:
+            self.in_sync.tell_offsets()
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -252,47 +337,11 @@ class Partition:
     def read(
         self, request: FetchPartition, *, isolation: Isolation, max_bytes: int, min_one: bool
     ) -> FetchedPartition:
-        """Read what a fetch asks for, up to `max_bytes`. Raises `KafkaError`.
-
-        With `min_one` the first batch comes whatever its size; else one that does not fit is left out, for
-        a client could not make progress with a part of it.
-        """
+        """Read what a fetch asks its leader for: `partition_reading.read`. Raises `KafkaError`."""
         self.check_leader(request.current_leader_epoch)
-        row = FetchedPartition(request)
-        log = self.log
-        if request.last_fetched_epoch != NO_EPOCH:
-            row.diverging = self._diverging_epoch(request)
-        if row.diverging is None:
-            read = log.read(request.fetch_offset, max_bytes, isolation=isolation, min_one=min_one)
-            records = read.file_slice
-            if records is not None and records.size >= read.first_batch_size:
-                row.records = records
-                row.size = records.size
-            row.aborted = read.aborted
-        row.high_watermark = log.high_watermark
-        row.last_stable_offset = log.last_stable_offset
-        row.log_start_offset = log.log_start_offset
-        return row
-
-    def readable(self, offset: int, max_bytes: int, isolation: Isolation) -> tuple[int, bool]:
-        """Return how many bytes a read would bring, and whether waiting could bring more to it.
-
-        More comes only to the active segment. Raises `KafkaError`.
-        """
-        records = self.log.read(offset, max_bytes, isolation=isolation, min_one=False).file_slice
-        in_active_segment = offset >= self.log.segments.active.base_offset
-        return (0 if records is None else records.size), in_active_segment
-
-    def _diverging_epoch(self, request: FetchPartition) -> tuple[int, int] | None:
-        """Return (epoch, end offset) if the fetcher's log parted from this one before its position."""
-        epoch, end_offset = self.log.end_offset_for_epoch(request.last_fetched_epoch)
-        if epoch == NO_EPOCH or end_offset == -1 or request.fetch_offset < self.log.log_start_offset:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {request.fetch_offset} cannot be compared"
-            )
-        if epoch < request.last_fetched_epoch or end_offset < request.fetch_offset:
-            return epoch, end_offset
-        return None
+        return partition_reading.read(
+            self, request, isolation=isolation, max_bytes=max_bytes, min_one=min_one
+        )
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """Return (epoch, end offset) of the largest epoch not above the one given, (-1, -1) if unknown."""
@@ -303,13 +352,6 @@ class Partition:
         if not self.log.config.is_deleted:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{self.topic} is compacted: its records go by key")
         start = self.log.delete_records_before(self.log.high_watermark if offset == -1 else offset)
+        self.tell_offsets()
         self._touch(self.key)
         return start
-
-    def follower_fetched(self, node_id: int, offset: int) -> None:
-        """Note that a follower has everything below `offset`."""
-        self.remote_log_ends[node_id] = offset
-        before = self.log.high_watermark
-        self._advance_high_watermark()
-        if self.log.high_watermark != before:
-            self._touch(self.key)

@@ -1,32 +1,43 @@
 """ReplicaManager: the partitions of one node (class `ReplicaManager`).
 
 It follows the metadata: `apply` makes logs for the replicas that the controller placed here, gives each its
-role, and removes those that are gone. Handlers find partitions through it, and get Kafka's errors for those
-that are not here.
+role, has fetchers copy those that others lead, and removes those that are gone. Handlers find partitions
+through it, and get Kafka's errors for those that are not here.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
+
+import trio
 
 from kcli.broker.encoded_metadata import EncodedMetadata
 from kcli.broker.fetch_data import FetchedPartition
+from kcli.broker.fetcher_manager import FetcherManager
+from kcli.broker.follower_session import FollowerSession
 from kcli.broker.group_commit import GroupCommit
+from kcli.broker.isr_changes import IsrChanges
+from kcli.broker.isr_upkeep import consider_expansion, shrink
 from kcli.broker.partition import Partition
 from kcli.broker.registrations import UNASSIGNED_DIRECTORY
+from kcli.broker.timer import monotonic_ms
 from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import INTERNAL_TOPICS
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from kcli.broker.config import BrokerConfig
     from kcli.broker.fetch_data import FetchPartition
+    from kcli.broker.isr_upkeep import IsrChange
     from kcli.broker.metadata_image import MetadataDelta, MetadataImage, TopicImage
     from kcli.broker.partition import PartitionId
+    from kcli.broker.peer_link import PeerLink
     from kcli.broker.purgatory import Purgatory
+    from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.storage.log_config import LogConfig
     from kcli.storage.log_manager import LogManager
     from kcli.storage.log_read import Isolation
@@ -36,11 +47,35 @@ _log = logging.getLogger(__name__)
 CONSUMER_ID = -1
 
 
+class Surroundings(Protocol):
+    """The node around a replica manager, as far as replication needs it."""
+
+    config: BrokerConfig
+    epoch: int
+
+    @property
+    def is_paused(self) -> bool:
+        """True while the node does nothing."""
+        ...
+
+    async def until_awake(self) -> None:
+        """Return once the node is not paused."""
+        ...
+
+    def link_to(self, node_id: int) -> PeerLink:
+        """Return the way to another node."""
+        ...
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Have the controller change in-sync replicas. Raises `KafkaError` and `PeerUnreachable`."""
+        ...
+
+
 class ReplicaManager:
     """The replicas on node `node_id`, by topic and partition.
 
     `log_config` gives a topic's effective configuration from its overrides; it is asked anew when either
-    may have changed.
+    may have changed. `clock_ms` is what the lag of followers is measured with.
     """
 
     def __init__(
@@ -51,6 +86,8 @@ class ReplicaManager:
         *,
         log_config: Callable[[Mapping[str, str]], LogConfig],
         wall_ms: Callable[[], int],
+        node: Surroundings,
+        clock_ms: Callable[[], int] = monotonic_ms,
     ) -> None:
         self.node_id = node_id
         self.log_manager = log_manager
@@ -61,9 +98,72 @@ class ReplicaManager:
         self.direct: dict[tuple[bytes, int], Partition] = {}
         """The partitions that nobody else has a replica of, by encoded name; none of internal topics."""
         self.image: MetadataImage | None = None
+        self.touch = purgatory.touch
+        self.wall_ms = wall_ms
+        self.clock_ms = clock_ms
+        self.fetchers = FetcherManager(self, node.link_to)
+        self.isr_changes = IsrChanges(node_id, broker_epoch=lambda: node.epoch, send=node.alter_partition)
+        self.submit: Callable[[IsrChange], None] = self.isr_changes.submit
+        self._node = node
         self._log_config = log_config
-        self._wall_ms = wall_ms
         self._offline: set[PartitionId] = set()
+
+    @property
+    def config(self) -> BrokerConfig:
+        """The node's configuration."""
+        return self._node.config
+
+    @property
+    def max_lag_ms(self) -> int:
+        """How long an in-sync replica may be behind."""
+        return self._node.config.replica_lag_time_max_ms
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch that the node is registered with."""
+        return self._node.epoch
+
+    @property
+    def is_paused(self) -> bool:
+        """True while the node does nothing."""
+        return self._node.is_paused
+
+    async def until_awake(self) -> None:
+        """Return once the node is not paused."""
+        await self._node.until_awake()
+
+    def broker_epoch_of(self, node_id: int) -> int | None:
+        """Return the epoch of a node that may be in sync, None for one that may not."""
+        broker = None if self.image is None else self.image.brokers.get(node_id)
+        return broker.epoch if broker is not None and broker.is_active else None
+
+    # --- replication -----------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Copy what others lead, and keep in-sync replicas of what is led here, for ever."""
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self.isr_changes.run)
+            await nursery.start(self.fetchers.run)
+            nursery.start_soon(self._expire_isr)
+            task_status.started()
+
+    async def _expire_isr(self) -> None:
+        while True:
+            await trio.sleep(self.max_lag_ms / 2000)
+            await self.until_awake()
+            for partition in self.led_with_followers():
+                shrink(partition)
+                consider_expansion(partition)
+
+    def led_with_followers(self) -> Iterator[Partition]:
+        """Yield the partitions that this node leads and others copy."""
+        for partition in list(self.partitions.values()):
+            if partition.in_sync is not None:
+                yield partition
+
+    def open_session(self, follower_id: int, broker_epoch: int) -> FollowerSession:
+        """Let a fetcher of another node watch partitions here."""
+        return FollowerSession(self, follower_id, broker_epoch)
 
     # --- following the metadata ------------------------------------------------------------------
 
@@ -85,6 +185,9 @@ class ReplicaManager:
             for index in sorted(delta.changed_partitions.get(topic.topic_id, ())):
                 self._apply_partition(topic, index)
         self._apply_configs(delta)
+        if delta.changed_brokers:
+            for partition in self.led_with_followers():
+                consider_expansion(partition)
 
     def _apply_partition(self, topic: TopicImage, index: int) -> None:
         registration = topic.partitions[index]
@@ -97,15 +200,23 @@ class ReplicaManager:
         try:
             if partition is None:
                 partition = self._create(topic, index)
-            partition.apply(registration)
+            is_new_epoch = partition.apply(registration)
         except KafkaError as error:
             _log.error("%s-%d is offline: %s", topic.name, index, error.message)
             self._take_offline(key)
             return
+        if is_new_epoch:
+            self._follow(partition)
         if partition.is_alone and topic.name not in INTERNAL_TOPICS:
             self.direct[topic.name.encode(), index] = partition
         else:
             self.direct.pop((topic.name.encode(), index), None)
+
+    def _follow(self, partition: Partition) -> None:
+        if partition.is_leader or partition.leader < 0:
+            self.fetchers.stop(partition.key)
+        else:
+            self.fetchers.follow(partition)
 
     def _create(self, topic: TopicImage, index: int) -> Partition:
         assert self.image is not None
@@ -121,7 +232,7 @@ class ReplicaManager:
             topic.topic_id,
             self._log_config(self.image.topic_config(topic.name)),
             directory_id=directory_id,
-            now_ms=self._wall_ms(),
+            now_ms=self.wall_ms(),
         )
         partition = Partition(
             topic.name,
@@ -129,7 +240,7 @@ class ReplicaManager:
             topic.topic_id,
             node_id=self.node_id,
             log=log,
-            touch=self.purgatory.touch,
+            host=self,
         )
         self.partitions[partition.key] = partition
         self._offline.discard(partition.key)
@@ -142,10 +253,11 @@ class ReplicaManager:
         self.direct.pop((topic.name.encode(), index), None)
         if partition is None:
             return
+        self.fetchers.stop(key)
         partition.resign()
         self.purgatory.touch(key)
         try:
-            self.log_manager.delete(topic.name, index, now_ms=self._wall_ms())
+            self.log_manager.delete(topic.name, index, now_ms=self.wall_ms())
         except KafkaError as error:
             _log.error("%s-%d could not be deleted: %s", topic.name, index, error.message)
 
@@ -177,6 +289,7 @@ class ReplicaManager:
 
     def _take_offline(self, key: PartitionId) -> None:
         self._offline.add(key)
+        self.fetchers.stop(key)
         self.partitions.pop(key, None)
         self.direct.pop((key[0].encode(), key[1]), None)
         self.purgatory.touch(key)
@@ -224,6 +337,7 @@ class ReplicaManager:
         max_bytes: int,
         each_min_one: bool = False,
         replica_id: int = CONSUMER_ID,
+        broker_epoch: int = -1,
     ) -> list[FetchedPartition]:
         """Read partitions in order, within one budget of `max_bytes`; errors become rows.
 
@@ -233,7 +347,9 @@ class ReplicaManager:
         rows = []
         left, min_one = max_bytes, True
         for request in wanted:
-            row = self._read(request, isolation, min(request.max_bytes, left), min_one, replica_id)
+            row = self._read(
+                request, isolation, min(request.max_bytes, left), min_one, replica_id, broker_epoch
+            )
             rows.append(row)
             if row.size:
                 min_one = each_min_one
@@ -247,6 +363,7 @@ class ReplicaManager:
         max_bytes: int,
         min_one: bool,
         replica_id: int,
+        broker_epoch: int,
     ) -> FetchedPartition:
         topic = request.topic
         if topic is None:
@@ -257,14 +374,17 @@ class ReplicaManager:
                 raise self._missing(topic, request.index)
             if request.topic_id not in (ZERO_UUID, partition.topic_id):
                 return FetchedPartition(request, ErrorCode.INCONSISTENT_TOPIC_ID)
-            if replica_id >= 0 and replica_id not in partition.replicas:
-                code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-                if request.current_leader_epoch >= 0:
-                    code = ErrorCode.UNKNOWN_LEADER_EPOCH
-                return FetchedPartition(request, code)
+            if replica_id >= 0:
+                partition.check_leader(request.current_leader_epoch)
+                partition.check_follower(replica_id, broker_epoch, request.current_leader_epoch)
             row = partition.read(request, isolation=isolation, max_bytes=max_bytes, min_one=min_one)
             if replica_id >= 0 and row.diverging is None:
-                partition.follower_fetched(replica_id, request.fetch_offset)
+                partition.follower_fetched(
+                    replica_id,
+                    request.fetch_offset,
+                    log_start_offset=request.log_start_offset,
+                    broker_epoch=broker_epoch,
+                )
             return row
         except KafkaError as error:
             row = FetchedPartition(request, error.code)

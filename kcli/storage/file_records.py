@@ -148,6 +148,10 @@ class FileSlice:
         """Return up to `count` bytes from the one numbered `start` on. Raises `OSError`."""
         return os.pread(self._file.descriptor, max(min(count, self.size - start), 0), self.position + start)
 
+    def read_into(self, buffer: memoryview) -> int:
+        """Read the bytes into a buffer with room for them; return how many there were. Raises `OSError`."""
+        return os.preadv(self._file.descriptor, [buffer[: self.size]], self.position)
+
     def read(self) -> bytes:
         """Return the bytes; fewer if the file was truncated below them. Raises `OSError`."""
         data = os.pread(self._file.descriptor, self.size, self.position)

@@ -18,6 +18,7 @@ from kcli.broker.fetch_session import FetchSessionCache
 from kcli.broker.group_coordination import group_runtime
 from kcli.broker.listener import SocketServer, open_listening_sockets
 from kcli.broker.metadata_image import EMPTY_IMAGE, Endpoint
+from kcli.broker.peer_link import PeerLink, PeerLinks
 from kcli.broker.producer_ids import ProducerIds
 from kcli.broker.purgatory import Purgatory
 from kcli.broker.receive_buffers import ReceiveBuffers
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kcli.broker.metadata_image import MetadataDelta, MetadataImage, TopicImage
+    from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.metadata_records import MetadataRecord
 
 LISTENER = "PLAINTEXT"
@@ -76,6 +78,7 @@ class Node:
         self.now_ms = START_MS
         self.image: MetadataImage = EMPTY_IMAGE
         self.epoch = -1
+        self.peers = PeerLinks(lambda _: None)
         self.timer = Timer()
         self.purgatory = Purgatory(self.timer)
         self.fetch_sessions = FetchSessionCache()
@@ -91,6 +94,8 @@ class Node:
             self.purgatory,
             log_config=lambda overrides: self.config.log_config(overrides),
             wall_ms=self.wall_ms,
+            node=self,
+            clock_ms=self.wall_ms,
         )
         self.groups = group_runtime(self)  # type: ignore[arg-type]
         self.controller = Controller(MemoryJournal(), EMPTY_IMAGE, random=random.Random(0))
@@ -102,6 +107,17 @@ class Node:
 
     def wall_ms(self) -> int:
         return self.now_ms
+
+    is_paused = False
+
+    async def until_awake(self) -> None:
+        """It is never paused."""
+
+    def link_to(self, node_id: int) -> PeerLink:
+        return self.peers.between(self.node_id, node_id)
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return self.controller.alter_partition(request)
 
     def start(self, port: int) -> None:
         """Register and unfence."""

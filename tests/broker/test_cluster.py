@@ -153,9 +153,9 @@ async def test_a_copied_topic_directory_is_set_aside_when_it_is_not_adopted(tmp_
     assert [path.name for path in (tmp_path / "node-1").glob("stranger-0.*-stray")]
 
 
-async def test_more_replicas_than_the_nodes_can_keep_are_refused(tmp_path: Path) -> None:
+async def test_more_replicas_than_there_are_nodes_are_refused(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=3) as cluster, connect(cluster.bootstrap_servers[0]) as client:
-        wanted = NewTopic("copied", partitions=1, replication_factor=2)
+        wanted = NewTopic("copied", partitions=1, replication_factor=4)
         outcome = (await create_topics(client, [wanted]))["copied"]
         assert isinstance(outcome, KafkaError)
         assert outcome.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -85,9 +85,10 @@ async def test_a_cluster_that_starts_again_knows_its_groups(kill: bool, tmp_path
                 response = await coordinator.ask(ask.commit({(TOPIC, 0): number}, name), 8)
                 assert ask.committed(response) == {(TOPIC, 0): 0}
     async with running_cluster(tmp_path, nodes=3) as cluster, connected(cluster) as client:
-        assert await coordinators(client) == before
+        # Who leads a partition of the groups depends on which node was back first.
+        after = await coordinators(client)
         for number, name in enumerate(NAMES):
-            async with connected(cluster, before[name]) as coordinator:
+            async with connected(cluster, after[name]) as coordinator:
                 assert await when_loaded(coordinator, name) == {(TOPIC, 0): (number, 0)}
 
 

@@ -274,7 +274,7 @@ async def test_a_consumer_sees_the_high_watermark_only(tmp_path: Path) -> None:
         # The follower itself learns of it one fetch later.
         assert fetched(await producer.ask(follower, 12)).high_watermark == 0
         assert offsets(fetched((await client.receive(1, 12))[1])) == [0]
-        assert partition.remote_log_ends == {2: 1}
+        assert partition.in_sync.remotes[2].log_end_offset == 1
 
 
 async def test_a_stranger_is_no_follower(tmp_path: Path) -> None:

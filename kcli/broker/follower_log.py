@@ -1,0 +1,67 @@
+"""What a follower does to its log: append what it fetched, cut off what its leader does not have.
+
+Two logs that parted become one byte for byte: the leader says where the follower's last epoch ended on its
+side, and the follower cuts back to there, epoch by epoch (KIP-101, KIP-595; classes `ReplicaFetcherThread`
+and `AbstractFetcherThread`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage.follower_append import append_run
+from kcli.storage.log_truncation import truncate_fully_and_start_at, truncate_to
+
+if TYPE_CHECKING:
+    from kcli.storage.unified_log import UnifiedLog
+
+_BATCH_OFFSET_BYTES = 8
+
+
+def append(log: UnifiedLog, records: memoryview, *, now_ms: int) -> None:
+    """Append what a leader sent, whole batches of it. Raises `KafkaError`."""
+    if append_run(log, records):
+        return
+    try:
+        log.append_as_follower(records, now_ms=now_ms)
+    except KafkaError as error:
+        first_offset = int.from_bytes(records[:_BATCH_OFFSET_BYTES], "big")
+        begins_within_batch = first_offset < log.log_end_offset == log.log_start_offset
+        if error.code != ErrorCode.OFFSET_OUT_OF_RANGE or not begins_within_batch:
+            raise
+        # The leader's log starts in the middle of a batch, and this one was empty.
+        truncate_fully_and_start_at(log, first_offset, now_ms=now_ms, log_start_offset=log.log_start_offset)
+        log.append_as_follower(records, now_ms=now_ms)
+
+
+def begin(log: UnifiedLog, *, now_ms: int) -> None:
+    """Make a log fit to be compared with a leader's: without epochs only what is committed is sure."""
+    if not len(log.leader_epochs) and log.log_end_offset > log.high_watermark:
+        truncate_to(log, log.high_watermark, now_ms=now_ms)
+
+
+def truncate_to_epoch(log: UnifiedLog, epoch: int, end_offset: int, *, now_ms: int) -> None:
+    """Cut off what parted, where the leader's log has `epoch` up to `end_offset`.
+
+    If this log does not know the epoch, its next fetch asks again, from further back. Raises `KafkaError`.
+    """
+    own_epoch, own_end = log.end_offset_for_epoch(epoch)
+    target = min(end_offset, log.log_end_offset)
+    if own_epoch >= 0:
+        # An epoch below all that are known here would be answered as if it were known.
+        knows = own_epoch == epoch
+        target = min(own_end, target) if knows else min(own_end, log.log_end_offset)
+    truncate_to(log, target, now_ms=now_ms)
+
+
+def start_over(log: UnifiedLog, offset: int, *, now_ms: int) -> None:
+    """Drop everything, and go on where the leader's log starts. Raises `KafkaError`."""
+    truncate_fully_and_start_at(log, offset, now_ms=now_ms)
+
+
+def follow_offsets(log: UnifiedLog, *, high_watermark: int, log_start_offset: int) -> None:
+    """Take over a leader's offsets, as far as this log has come. Raises `KafkaError`."""
+    log.advance_high_watermark(high_watermark)
+    if log_start_offset > log.log_start_offset:
+        log.raise_log_start(min(log_start_offset, log.log_end_offset))

@@ -1,0 +1,247 @@
+"""FollowerSession: the partitions that a follower's fetcher watches on this node, the leader's side of it.
+
+It lasts from call to call, as an incremental fetch session does (KIP-227): a call names only the positions
+that moved and returns only partitions with news. Unlike a fetch of a client it is not parked anew each time:
+partitions tell the session of appends themselves, so that a fetcher of a thousand idle partitions costs
+nothing until one of them is written.
+
+News are records, errors, and where logs part: they end the wait at once. A high watermark or log start that
+moved ends it after `replica.fetch.wait.max.ms`, and travels with anything that leaves before.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.fetch_data import FetchedPartition
+from kcli.broker.partition_reading import diverging_epoch
+from kcli.broker.timer import TimerTask, monotonic_ms
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.uuids import ZERO_UUID
+from kcli.storage.log_read import Isolation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kcli.broker.fetch_data import FetchPartition
+    from kcli.broker.partition import Partition
+    from kcli.broker.replica_manager import ReplicaManager
+
+
+class _News(TimerTask):
+    """The moment when a high watermark that moved is told, whatever else happens."""
+
+    __slots__ = ("_session",)
+
+    def __init__(self, session: FollowerSession) -> None:
+        super().__init__()
+        self._session = session
+
+    def fall_due(self) -> None:
+        self._session.news_fell_due()
+
+
+class FollowerSession:
+    """What node `follower_id`, registered with `broker_epoch`, watches through one of its fetchers."""
+
+    __slots__ = (
+        "_failure",
+        "_manager",
+        "_news",
+        "_news_are_due",
+        "_news_timer",
+        "_ready",
+        "_rows",
+        "_task",
+        "broker_epoch",
+        "follower_id",
+    )
+
+    def __init__(self, manager: ReplicaManager, follower_id: int, broker_epoch: int) -> None:
+        self.follower_id = follower_id
+        self.broker_epoch = broker_epoch
+        self._manager = manager
+        self._rows: dict[FetchPartition, Partition | None] = {}
+        self._ready: dict[FetchPartition, None] = {}
+        """What may have more for the follower, longest waiting first."""
+        self._news: dict[FetchPartition, None] = {}
+        self._news_are_due = False
+        self._news_timer: _News | None = None
+        self._task: trio.lowlevel.Task | None = None
+        self._failure: Exception | None = None
+
+    def is_of(self, manager: ReplicaManager) -> bool:
+        """Whether the session is one of this manager, and not of one that was there before."""
+        return self._manager is manager
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a call has an answer right now."""
+        return bool(self._ready) or self._news_are_due
+
+    # --- the follower's side ---------------------------------------------------------------------
+
+    def move(self, rows: Sequence[FetchPartition]) -> None:
+        """Take note of positions that are new or have moved on."""
+        for row in rows:
+            self._rows.setdefault(row, None)
+            if self._accept(row):
+                self._ready[row] = None
+            else:
+                self._ready.pop(row, None)
+
+    def forget(self, row: FetchPartition) -> None:
+        """Watch a partition no more."""
+        partition = self._rows.pop(row, None)
+        self._ready.pop(row, None)
+        self._news.pop(row, None)
+        if partition is not None and partition.in_sync is not None:
+            partition.in_sync.unwatch(self.follower_id, self)
+
+    def close(self) -> None:
+        """Watch nothing any more."""
+        for row in list(self._rows):
+            self.forget(row)
+        self._stop_timer()
+
+    async def wait(self) -> None:
+        """Return when there is something to tell, or `wake` was called. Raises what `fail` was given."""
+        if not self.is_due:
+            self._task = trio.lowlevel.current_task()
+
+            def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
+                self._task = None
+                return trio.lowlevel.Abort.SUCCEEDED
+
+            await trio.lowlevel.wait_task_rescheduled(abort)
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def read(self, max_bytes: int) -> list[FetchedPartition]:
+        """Return the partitions with news, the records among them within `max_bytes`, or one batch."""
+        rows: list[FetchedPartition] = []
+        for row in list(self._ready):
+            if max_bytes <= 0:
+                break
+            fetched = self._read(row, max_bytes, min_one=not rows)
+            if fetched is None:
+                break
+            del self._ready[row]
+            if fetched.size or fetched.error_code or fetched.diverging is not None:
+                self._news.pop(row, None)
+                rows.append(fetched)
+                max_bytes -= fetched.size
+        if self._news:
+            rows.extend(self._read_news())
+        return rows
+
+    def wake(self) -> None:
+        """End the wait: there is something to do for whoever waits."""
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+    def fail(self, error: Exception) -> None:
+        """Raise an error in whoever waits."""
+        if self._task is not None:
+            self._failure = error
+            self.wake()
+
+    # --- the leader's side -----------------------------------------------------------------------
+
+    def is_ready(self, row: FetchPartition) -> bool:
+        """Whether the session knows already that there may be more of a partition."""
+        return row in self._ready
+
+    def note(self, row: FetchPartition) -> None:
+        """There is something to read in a partition, or it is not led here any more."""
+        self._ready[row] = None
+        if self._task is not None:
+            self.wake()
+
+    def note_offsets(self, row: FetchPartition) -> None:
+        """A partition's high watermark or log start has moved: that can wait a little."""
+        self._news[row] = None
+        if self._news_timer is None and not self._news_are_due:
+            self._news_timer = _News(self)
+            manager = self._manager
+            wait_ms = manager.config.replica_fetch_wait_max_ms
+            if not manager.purgatory.timer.add(self._news_timer, wait_ms, monotonic_ms()):
+                self.news_fell_due()
+
+    def news_fell_due(self) -> None:
+        """Tell what can wait no longer."""
+        self._news_timer = None
+        self._news_are_due = True
+        self.wake()
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    def _find(self, row: FetchPartition) -> Partition:
+        """Return the partition that a row asks for. Raises `KafkaError`."""
+        assert row.topic is not None
+        partition = self._manager.leader(row.topic, row.index, row.current_leader_epoch)
+        if row.topic_id not in (ZERO_UUID, partition.topic_id):
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, "a topic of the same name")
+        partition.check_follower(self.follower_id, self.broker_epoch, row.current_leader_epoch)
+        return partition
+
+    def _accept(self, row: FetchPartition) -> bool:
+        """Take note of the follower's position; return whether there is something to tell it."""
+        try:
+            partition = self._find(row)
+            if diverging_epoch(partition, row) is not None:
+                return True
+            log = partition.log
+            if not log.log_start_offset <= row.fetch_offset <= log.log_end_offset:
+                return True
+        except KafkaError:
+            return True
+        self._rows[row] = partition
+        assert partition.in_sync is not None
+        partition.in_sync.watch(self.follower_id, self, row)
+        partition.follower_fetched(
+            self.follower_id,
+            row.fetch_offset,
+            log_start_offset=row.log_start_offset,
+            broker_epoch=self.broker_epoch,
+        )
+        return row.fetch_offset < log.log_end_offset
+
+    def _read(self, row: FetchPartition, max_bytes: int, *, min_one: bool) -> FetchedPartition | None:
+        """Return what there is of a partition, None if its next batch is larger than that."""
+        try:
+            partition = self._find(row)
+            fetched = partition.read(
+                row,
+                isolation=Isolation.LOG_END,
+                max_bytes=min(row.max_bytes, max_bytes),
+                min_one=min_one,
+            )
+        except KafkaError as error:
+            return FetchedPartition(row, error.code)
+        if not fetched.size and fetched.diverging is None and row.fetch_offset < partition.log.log_end_offset:
+            return None
+        return fetched
+
+    def _read_news(self) -> list[FetchedPartition]:
+        rows = []
+        for row in self._news:
+            partition = self._rows.get(row)
+            if partition is not None:
+                fetched = FetchedPartition(row)
+                fetched.high_watermark = partition.log.high_watermark
+                fetched.log_start_offset = partition.log.log_start_offset
+                rows.append(fetched)
+        self._news.clear()
+        self._news_are_due = False
+        self._stop_timer()
+        return rows
+
+    def _stop_timer(self) -> None:
+        if self._news_timer is not None:
+            self._manager.purgatory.timer.cancel(self._news_timer)
+            self._news_timer = None

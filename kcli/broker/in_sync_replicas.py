@@ -1,0 +1,143 @@
+"""InSyncReplicas: the followers of a partition as its leader sees them, and which of them are in sync.
+
+The controller alone changes the in-sync replicas; the leader asks it to, and one wish is on its way at a
+time. Until the answer the leader counts on the worst: a replica that is to join counts for the high
+watermark already, one that is to leave still does (the *maximal* ISR; class `PartitionState`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.broker.remote_replica import RemoteReplica
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kcli.broker.fetch_data import FetchPartition
+    from kcli.broker.follower_session import FollowerSession
+    from kcli.broker.partition_host import PartitionHost
+
+NOBODY: frozenset[int] = frozenset()
+
+
+class InSyncReplicas:
+    """The replicas that node `leader_id` leads: `committed` is what the controller said last."""
+
+    __slots__ = ("committed", "epoch_start_offset", "leader_id", "maximal", "pending", "remotes")
+
+    def __init__(self, leader_id: int) -> None:
+        self.leader_id = leader_id
+        self.committed: frozenset[int] = NOBODY
+        self.pending: frozenset[int] | None = None
+        """What the leader asks the controller for, None if nothing."""
+        self.maximal: frozenset[int] = NOBODY
+        """Whoever may be in sync, as far as the leader knows."""
+        self.remotes: dict[int, RemoteReplica] = {}
+        self.epoch_start_offset = 0
+
+    def commit(self, replicas: Iterable[int], isr: frozenset[int]) -> None:
+        """Take over what the controller decided; whatever was asked for is settled by it."""
+        others = [node_id for node_id in replicas if node_id != self.leader_id]
+        for gone in [node_id for node_id in self.remotes if node_id not in others]:
+            del self.remotes[gone]
+        for node_id in others:
+            if node_id not in self.remotes:
+                self.remotes[node_id] = RemoteReplica(node_id)
+        self.committed = isr
+        self.settle()
+
+    def begin_epoch(self, start_offset: int, *, is_new_leader: bool, now_ms: int) -> None:
+        """Start over in another leader epoch, which begins at the end of the log."""
+        self.epoch_start_offset = start_offset
+        for remote in self.remotes.values():
+            remote.begin_epoch(
+                start_offset,
+                is_new_leader=is_new_leader,
+                in_sync=remote.node_id in self.committed,
+                now_ms=now_ms,
+            )
+
+    def ask(self, isr: frozenset[int]) -> None:
+        """Wish for other in-sync replicas."""
+        self.pending = isr
+        self.maximal = self.committed | isr
+
+    def settle(self) -> None:
+        """Wish for nothing any more."""
+        self.pending = None
+        self.maximal = self.committed
+
+    def lagging(self, leader_end: int, now_ms: int, max_lag_ms: int) -> frozenset[int]:
+        """Return the members that have not been caught up for too long."""
+        return frozenset(
+            node_id
+            for node_id in self.committed
+            if node_id in self.remotes
+            and not self.remotes[node_id].is_caught_up(leader_end, now_ms, max_lag_ms)
+        )
+
+    def may_join(self, remote: RemoteReplica, high_watermark: int) -> bool:
+        """Whether a follower has come far enough to be in sync."""
+        return remote.node_id not in self.maximal and remote.log_end_offset >= max(
+            high_watermark, self.epoch_start_offset
+        )
+
+    def replicated_up_to(self, leader_end: int, host: PartitionHost) -> int:
+        """Return the lowest log end of all that may be in sync, or are about to be.
+
+        If those were not waited for, the high watermark could run ahead of them for ever.
+        """
+        end = leader_end
+        for remote in self.remotes.values():
+            if remote.log_end_offset < end and (
+                remote.node_id in self.maximal
+                or (
+                    remote.is_caught_up(leader_end, host.clock_ms(), host.max_lag_ms)
+                    and is_eligible(remote, host)
+                )
+            ):
+                end = remote.log_end_offset
+        return end
+
+    # --- the sessions that followers wait in -----------------------------------------------------
+
+    def watch(self, node_id: int, session: FollowerSession, row: FetchPartition) -> None:
+        """Tell a follower's session of what happens here."""
+        remote = self.remotes[node_id]
+        remote.session, remote.row = session, row
+
+    def unwatch(self, node_id: int, session: FollowerSession) -> None:
+        """Tell a session nothing any more."""
+        remote = self.remotes.get(node_id)
+        if remote is not None and remote.session is session:
+            remote.session = remote.row = None
+
+    def leader_appended(self, first_offset: int, clock_ms: Callable[[], int]) -> None:
+        """Tell the followers that there is more to fetch, from `first_offset` on."""
+        for remote in self.remotes.values():
+            session, row = remote.session, remote.row
+            if session is not None and row is not None and not session.is_ready(row):
+                if remote.log_end_offset == first_offset:
+                    remote.waited_until(clock_ms())
+                session.note(row)
+
+    def tell_offsets(self) -> None:
+        """Tell the followers of the high watermark and the log start, as soon as is worth it."""
+        for remote in self.remotes.values():
+            if remote.session is not None and remote.row is not None:
+                remote.session.note_offsets(remote.row)
+
+    def release(self) -> None:
+        """Have every follower ask again, which will learn that the epoch is another."""
+        for remote in self.remotes.values():
+            session, row = remote.session, remote.row
+            remote.session = remote.row = None
+            if session is not None and row is not None:
+                session.note(row)
+
+
+def is_eligible(remote: RemoteReplica, host: PartitionHost) -> bool:
+    """Whether the controller would let a follower be in sync: alive, and who has fetched (KIP-903)."""
+    epoch = host.broker_epoch_of(remote.node_id)
+    return epoch is not None and remote.broker_epoch in {-1, epoch}

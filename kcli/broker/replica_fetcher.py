@@ -1,0 +1,314 @@
+"""ReplicaFetcher: one task of a follower that copies many partitions from one leader.
+
+It goes on from answer to answer: what it got is written, and the next call tells the leader how far it has
+come and brings more. Nothing is between reading the leader's files and writing its own, so the bytes go
+through one buffer that all fetchers of the process share. Without news it waits on the leader, without cost.
+
+| answer | what happens to the partition |
+|---|---|
+| records | appended; high watermark and log start follow |
+| its logs part | truncated to where they do |
+| OFFSET_OUT_OF_RANGE | truncated to the leader's end, or started over at its start |
+| FENCED_LEADER_EPOCH | stands still until the metadata says more |
+| CORRUPT_MESSAGE, not led there, not known there, … | tried again after `replica.fetch.backoff.ms` |
+| its own log fails | stands still until the next leader epoch |
+
+If the leader cannot be reached, all of them wait (classes `AbstractFetcherThread`, `ReplicaFetcherThread`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker import follower_log
+from kcli.broker.fetch_data import FetchPartition
+from kcli.broker.peer_link import PeerUnreachable
+from kcli.broker.timer import TimerTask, monotonic_ms
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage.file_records import FileSlice
+
+if TYPE_CHECKING:
+    from kcli.broker.fetch_data import FetchedPartition
+    from kcli.broker.follower_session import FollowerSession
+    from kcli.broker.partition import Partition, PartitionId
+    from kcli.broker.peer_link import PeerLink
+    from kcli.broker.replica_manager import ReplicaManager
+
+TURN_BYTES = 1024 * 1024
+"""What is copied before others run."""
+
+_log = logging.getLogger(__name__)
+_buffer = memoryview(bytearray(TURN_BYTES))
+
+
+class _Alarm(TimerTask):
+    """The end of a delay."""
+
+    __slots__ = ("_fetcher",)
+
+    def __init__(self, fetcher: ReplicaFetcher) -> None:
+        super().__init__()
+        self._fetcher = fetcher
+
+    def fall_due(self) -> None:
+        self._fetcher.wake()
+
+
+class FetchState:
+    """One partition of a fetcher: the row that it sends, and until when it is left alone."""
+
+    __slots__ = ("delayed_until_ms", "partition", "row")
+
+    def __init__(self, partition: Partition, row: FetchPartition) -> None:
+        self.partition = partition
+        self.row = row
+        self.delayed_until_ms = 0
+
+    def moved(self) -> None:
+        """Go on from where the log ends."""
+        log, row = self.partition.log, self.row
+        row.fetch_offset = log.log_end_offset
+        row.last_fetched_epoch = log.leader_epochs.latest_epoch
+        row.log_start_offset = log.log_start_offset
+
+
+class ReplicaFetcher:
+    """Copies partitions from the leader at the other end of `link`."""
+
+    def __init__(self, manager: ReplicaManager, link: PeerLink, number: int) -> None:
+        self.leader_id = link.to_id
+        self.number = number
+        self.states: dict[PartitionId, FetchState] = {}
+        self._manager = manager
+        self._link = link
+        self._session: FollowerSession | None = None
+        self._moved: dict[FetchState, None] = {}
+        """What the leader is to be told."""
+        self._delayed: dict[FetchState, None] = {}
+        self._out_of_range: list[FetchState] = []
+        self._alarm: _Alarm | None = None
+        self._work = trio.Event()
+
+    def __repr__(self) -> str:
+        return f"ReplicaFetcher(leader={self.leader_id}, number={self.number}, {len(self.states)} partitions)"
+
+    # --- what it copies --------------------------------------------------------------------------
+
+    def add(self, partition: Partition) -> None:
+        """Copy a partition from now on, in the leader epoch that it is in."""
+        self.remove(partition.key)
+        log = partition.log
+        row = FetchPartition(
+            partition.topic,
+            partition.topic_id,
+            partition.index,
+            log.log_end_offset,
+            self._manager.config.replica_fetch_max_bytes,
+            partition.leader_epoch,
+            log.leader_epochs.latest_epoch,
+            log.log_start_offset,
+        )
+        state = self.states[partition.key] = FetchState(partition, row)
+        self._moved[state] = None
+        self.wake()
+
+    def remove(self, key: PartitionId) -> None:
+        """Copy a partition no more."""
+        state = self.states.pop(key, None)
+        if state is not None:
+            self._let_go(state)
+
+    def wake(self) -> None:
+        """Have the task look what there is to do."""
+        self._work.set()
+        if self._session is not None:
+            self._session.wake()
+
+    def _let_go(self, state: FetchState) -> None:
+        self._moved.pop(state, None)
+        self._delayed.pop(state, None)
+        if self._session is not None:
+            self._session.forget(state.row)
+
+    # --- the task --------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Copy, for ever."""
+        try:
+            while True:
+                await self._manager.until_awake()
+                self._end_delays()
+                if not self.states or len(self._delayed) == len(self.states):
+                    await self._rest()
+                    continue
+                try:
+                    await self._fetch()
+                except PeerUnreachable as error:
+                    _log.debug("%s", error.message)
+                    self._lose_session()
+                    self._delay_all()
+        finally:
+            self._lose_session()
+            self._cancel_alarm()
+
+    async def _rest(self) -> None:
+        """Wait until there is something to do."""
+        await self._work.wait()
+        self._work = trio.Event()
+
+    async def _fetch(self) -> None:
+        """Make one call and write what it brings."""
+        session = self._session
+        if session is None:
+            session = self._session = await self._link.open(broker_epoch=self._manager.broker_epoch)
+            self._moved = dict.fromkeys(state for state in self.states.values() if state not in self._delayed)
+        for state in self._moved:
+            state.moved()
+        moved = [state.row for state in self._moved]
+        self._moved = {}
+        limit = min(self._manager.config.replica_fetch_response_max_bytes, TURN_BYTES)
+        rows = await self._link.fetch(session, moved, max_bytes=limit)
+        if self._manager.is_paused or session is not self._session:
+            self._lose_session()  # What was on its way is lost.
+            return
+        for row in rows:
+            found = self.states.get((row.request.topic or "", row.request.index))
+            if found is not None and found.row is row.request:
+                self._take(found, row)
+        # Not before: while this one waits the leader may cut off what the others have yet to read.
+        while self._out_of_range:
+            await self._find_range(self._out_of_range.pop())
+        await trio.lowlevel.checkpoint()
+
+    def _take(self, state: FetchState, row: FetchedPartition) -> None:
+        """Act on what the leader says of one partition."""
+        if state.partition.writing is not None:
+            # A thread still writes what this node was given as the leader that it was.
+            self._delay(state)
+        elif row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range.append(state)
+        elif row.error_code:
+            self._refused(state, row.error_code)
+        else:
+            try:
+                self._write(state, row)
+            except KafkaError as error:
+                self._failed(state, error)
+
+    def _write(self, state: FetchState, row: FetchedPartition) -> None:
+        log, now_ms = state.partition.log, self._manager.wall_ms()
+        if row.diverging is not None:
+            epoch, end_offset = row.diverging
+            before = log.log_end_offset
+            follower_log.truncate_to_epoch(log, epoch, end_offset, now_ms=now_ms)
+            _log.info("%s-%d: cut from %d to %d", *state.partition.key, before, log.log_end_offset)
+            self._moved[state] = None
+        elif row.records is not None:
+            assert isinstance(row.records, FileSlice)
+            follower_log.append(log, read_slice(row.records), now_ms=now_ms)
+            self._moved[state] = None
+        if row.diverging is None:
+            follower_log.follow_offsets(
+                log, high_watermark=row.high_watermark, log_start_offset=row.log_start_offset
+            )
+        self._manager.touch(state.partition.key)
+
+    async def _find_range(self, state: FetchState) -> None:
+        """Find where to go on after being out of the leader's range. Raises `PeerUnreachable`."""
+        partition, epoch = state.partition, state.row.current_leader_epoch
+        try:
+            start, end = await self._link.log_range(partition.topic, partition.index, epoch)
+            if self.states.get(partition.key) is state:
+                self._fit(state, start, end)
+        except KafkaError as error:
+            if self.states.get(partition.key) is state:
+                self._failed(state, error)
+
+    def _fit(self, state: FetchState, start: int, end: int) -> None:
+        """Bring a log into the range of its leader's. Raises `KafkaError`."""
+        partition = state.partition
+        log, now_ms = partition.log, self._manager.wall_ms()
+        if end < log.log_end_offset:
+            _log.warning("%s-%d: the leader's log ends at %d, what is above is cut off", *partition.key, end)
+            follower_log.truncate_to_epoch(log, -1, end, now_ms=now_ms)
+        elif start > log.log_end_offset:
+            _log.info("%s-%d starts over at %d, where the leader's log starts", *partition.key, start)
+            follower_log.start_over(log, start, now_ms=now_ms)
+        self._manager.touch(partition.key)
+        self._moved[state] = None
+
+    # --- what goes wrong -------------------------------------------------------------------------
+
+    def _refused(self, state: FetchState, code: int) -> None:
+        partition = state.partition
+        is_fenced = code == ErrorCode.FENCED_LEADER_EPOCH
+        if is_fenced and partition.leader_epoch == state.row.current_leader_epoch:
+            self.remove(partition.key)
+        else:
+            self._delay(state)
+
+    def _failed(self, state: FetchState, error: KafkaError) -> None:
+        _log.warning("%s-%d could not be copied: %s", *state.partition.key, error.message)
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            self.remove(state.partition.key)
+        else:
+            self._delay(state)
+
+    def _delay(self, state: FetchState) -> None:
+        """Leave a partition alone for a while; one that is left alone already is not for longer."""
+        if state not in self._delayed:
+            self._let_go(state)
+            state.delayed_until_ms = monotonic_ms() + self._manager.config.replica_fetch_backoff_ms
+            self._delayed[state] = None
+            if self._alarm is None:
+                self._alarm = _Alarm(self)
+                self._manager.purgatory.timer.add(
+                    self._alarm, self._manager.config.replica_fetch_backoff_ms, monotonic_ms()
+                )
+
+    def _delay_all(self) -> None:
+        for state in list(self.states.values()):
+            self._delay(state)
+
+    def _end_delays(self) -> None:
+        """Go on with the partitions whose time has come."""
+        if not self._delayed:
+            return
+        now_ms = monotonic_ms()
+        for state in list(self._delayed):
+            if state.delayed_until_ms <= now_ms:
+                del self._delayed[state]
+                self._moved[state] = None
+        self._cancel_alarm()
+        if self._delayed:
+            self._alarm = _Alarm(self)
+            first_ms = min(state.delayed_until_ms for state in self._delayed)
+            self._manager.purgatory.timer.add(self._alarm, max(first_ms - now_ms, 1), now_ms)
+
+    def _cancel_alarm(self) -> None:
+        if self._alarm is not None:
+            self._manager.purgatory.timer.cancel(self._alarm)
+            self._alarm = None
+
+    def _lose_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+def read_slice(records: FileSlice) -> memoryview:
+    """Read a slice of a leader's log; what is returned is good until the next one is read.
+
+    Raises `KafkaError`.
+    """
+    try:
+        if records.size > TURN_BYTES:
+            return memoryview(bytearray(records.read()))
+        return _buffer[: records.read_into(_buffer)]
+    except OSError as error:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the leader cannot read its log: {error}"
+        ) from error

@@ -1,0 +1,65 @@
+"""What tests of replication say of a cluster in their own process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import trio
+
+from kcli.broker.broker import Broker
+from kcli.broker.cluster import Cluster
+from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
+from kcli.broker.partition import Partition
+from tests.broker.records import batch
+
+NOW_MS = 1_700_000_000_000
+
+
+def node(cluster: Cluster, node_id: int) -> Broker:
+    """Return a node by its number."""
+    return next(broker for broker in cluster.brokers if broker.node_id == node_id)
+
+
+def create(cluster: Cluster, name: str, *, partitions: int = 1, replicas: int = 3, **configs: str) -> None:
+    """Create a topic; configurations are named with underscores for dots."""
+    broker = cluster.brokers[0]
+    new = NewTopic(name, partitions, replicas, configs={k.replace("_", "."): v for k, v in configs.items()})
+    defaults = TopicDefaults(1, 1, broker.config.topic_defaults)
+    (outcome,) = broker.controller.create_topics([new], defaults=defaults)
+    assert not isinstance(outcome, Exception), outcome
+
+
+def replicas_of(cluster: Cluster, topic: str = "t", index: int = 0) -> dict[int, Partition]:
+    """Return the replicas of a partition by node."""
+    return {
+        broker.node_id: broker.replica_manager.partitions[topic, index]
+        for broker in cluster.brokers
+        if (topic, index) in broker.replica_manager.partitions
+    }
+
+
+def leader_of(cluster: Cluster, topic: str = "t", index: int = 0) -> Partition:
+    """Return the replica that leads, in the newest epoch that anybody knows."""
+    leaders = [each for each in replicas_of(cluster, topic, index).values() if each.is_leader]
+    return max(leaders, key=lambda each: each.leader_epoch)
+
+
+def append(partition: Partition, *values: bytes, acks: int = -1) -> int:
+    """Append values in one batch; return the offset behind them."""
+    records = memoryview(bytearray(batch(*values)))
+    info = partition.append(records, acks=acks, now_ms=NOW_MS, max_decompressed=1 << 20)
+    return info.last_offset + 1
+
+
+async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+    """Return when a condition holds that other tasks of the process make true."""
+    with trio.fail_after(seconds):
+        while not condition():  # noqa: ASYNC110 - nothing tells of it
+            await trio.sleep(0.002)
+
+
+def files_of(partition: Partition) -> dict[str, bytes]:
+    """Return what is in a replica's directory, by file name."""
+    directory = Path(partition.log.directory)
+    return {path.name: path.read_bytes() for path in directory.iterdir() if path.suffix != ".deleted"}
