@@ -20,9 +20,7 @@ from kcli.commands.dump_files import DumpFile, FileKind
 from kcli.commands.output import OutputFormat
 from kcli.commands.range_queue import RangeEnd, RangeQueue
 from kcli.commands.worker_pool import MESSAGE_BYTES, Piece, Send, WorkerPool, processors
-from kcli.storage.batch_run import MAX_RELATIVE_OFFSET, BatchReader
-from kcli.storage.log_range import RangeStart, begin_of, stretches
-from kcli.storage.segment_file import SegmentFile
+from kcli.storage.log_range import RangeReader, RangeStart, stretches
 
 if TYPE_CHECKING:
     from kcli.commands.dump_options import DumpOptions
@@ -87,29 +85,18 @@ def is_long(file: DumpFile) -> bool:
 def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
     """Send the lines of the batches of a range."""
     assert file.offset is not None
-    last_offset, position = -1, wanted.start
+    reader = RangeReader(file.path, file.offset, wanted.start, wanted.end)
     text = bytearray()
-    try:
-        with SegmentFile(file.path) as segment:
-            reader = BatchReader(
-                segment,
-                position=begin_of(segment, file.offset, wanted.start, wanted.end),
-                expected=-1 if wanted.start else file.offset,
-                highest=file.offset + MAX_RELATIVE_OFFSET,
-            )
-            for run in reader.runs(wanted.end):
-                if last_offset < 0:
-                    following = reader.offset_at(run.starts[0] + run.sizes[0])
-                    send(RangeStart(run.positions[0], run.base_offsets[0], run.deltas[0] + 1, following))
-                text += run_lines(run)
-                last_offset, position = run.last_offsets[-1], run.end
-                if len(text) > MESSAGE_BYTES:
-                    send(text)
-                    text.clear()
-    except OSError:
-        pass  # who goes on from there meets it too
+    for item in reader.read():
+        if isinstance(item, RangeStart):
+            send(item)
+            continue
+        text += run_lines(item)
+        if len(text) > MESSAGE_BYTES:
+            send(text)
+            text.clear()
     send(text)
-    send(RangeEnd(last_offset, position, is_sound=position >= wanted.end))
+    send(RangeEnd(reader.last_offset, reader.position, is_sound=reader.is_done))
 
 
 class LongLogs:

@@ -1,4 +1,4 @@
-"""Reading a log by ranges at the same time: where the batches of a stretch of it begin, and whether they fit.
+"""Reading a log by ranges at the same time: the sound batches of a stretch of it, and whether they fit.
 
 A range holds the batches that begin in a stretch of a file. Its first one is found by its looks and its
 checksum, and may in truth be inside of a record. So a range counts only if it begins exactly where the one
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.storage.batch_run import MAX_RELATIVE_OFFSET
+from kcli.storage.batch_run import MAX_RELATIVE_OFFSET, BatchReader
+from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.storage.segment_file import SegmentFile
+    from kcli.storage.batch_run import BatchRun
 
 
 class RangeStart(NamedTuple):
@@ -32,6 +33,50 @@ class RangeStart(NamedTuple):
         return self.offset == expected or not self.span or self.following != expected + self.span
 
 
+class RangeReader:
+    """Reads the batches that begin in a stretch of the log of the segment at `base_offset`.
+
+    Up to `position` all is sound, the last batch of it has `last_offset`, -1 without one.
+    """
+
+    __slots__ = ("_base_offset", "_path", "_start", "_stop", "last_offset", "position")
+
+    def __init__(self, path: str, base_offset: int, start: int, stop: int) -> None:
+        self._path = path
+        self._base_offset = base_offset
+        self._start = start
+        self._stop = stop
+        self.last_offset = -1
+        self.position = start
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all of the stretch is sound."""
+        return self.position >= self._stop
+
+    def read(self) -> Iterator[RangeStart | BatchRun]:
+        """Yield where the range starts, and its batches up to where something is wrong."""
+        try:
+            with SegmentFile(self._path) as segment:
+                yield from self._runs(segment)
+        except OSError:
+            return  # who goes on from there meets it too
+
+    def _runs(self, segment: SegmentFile) -> Iterator[RangeStart | BatchRun]:
+        reader = BatchReader(
+            segment,
+            position=begin_of(segment, self._base_offset, self._start, self._stop),
+            expected=-1 if self._start else self._base_offset,
+            highest=self._base_offset + MAX_RELATIVE_OFFSET,
+        )
+        for run in reader.runs(self._stop):
+            if self.last_offset < 0:
+                following = reader.offset_at(run.starts[0] + run.sizes[0])
+                yield RangeStart(run.positions[0], run.base_offsets[0], run.deltas[0] + 1, following)
+            yield run
+            self.last_offset, self.position = run.last_offsets[-1], run.end
+
+
 def stretches(size: int, most: int, count: int) -> Iterator[tuple[int, int]]:
     """Yield where ranges for so many readers begin and end, `most` bytes or fewer.
 
@@ -44,12 +89,12 @@ def stretches(size: int, most: int, count: int) -> Iterator[tuple[int, int]]:
         start += each
 
 
-def begin_of(segment: SegmentFile, base_offset: int, start: int, end: int) -> int:
+def begin_of(segment: SegmentFile, base_offset: int, start: int, stop: int) -> int:
     """Return where the first batch of a stretch begins, its end if there is none. Raises `OSError`."""
     if not start:
         return 0
     from kcli.storage.entry_search import EntrySearch
 
     search = EntrySearch(segment, base_offset + MAX_RELATIVE_OFFSET)
-    found = search.next_entry(start, base_offset, end)
-    return end if found is None else found.position
+    found = search.next_entry(start, base_offset, stop)
+    return stop if found is None else found.position

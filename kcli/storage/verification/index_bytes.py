@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from array import array
+from itertools import islice
+from operator import le, lt
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.storage.verification.finding_kinds import FindingKind
@@ -10,22 +14,33 @@ from kcli.storage.verification.findings import Finding
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+MAX_INDEX_BYTES = 32 * 1024 * 1024
+"""What is looked at of an index, three times what Kafka lets one grow to by default."""
+
 _CHUNK_BYTES = 1024 * 1024
 
 
 class IndexBytes(NamedTuple):
-    """Whole entries of `entry_size` bytes, and how many zeros and stray bytes follow them in the file."""
+    """Whole entries of `entry_size` bytes, and how many zeros and stray bytes follow them in the file.
+
+    Of a file `is_cut` there is more, which is not looked at.
+    """
 
     path: str
     data: bytes
     entry_size: int
     zero_bytes: int
     stray_bytes: int
+    is_cut: bool = False
 
     @property
     def entries(self) -> int:
         """How many entries there are."""
         return len(self.data) // self.entry_size
+
+    def words(self) -> array[int]:
+        """Return all there is as signed numbers of four bytes."""
+        return _in_order(array("i", self.data))
 
     def report_form(self, report: Callable[[Finding], None], *, is_active: bool, keeps_zeros: bool) -> None:
         """Report a size that cannot be, zeros at the end of a closed segment's file and zeros elsewhere.
@@ -33,6 +48,9 @@ class IndexBytes(NamedTuple):
         With `keeps_zeros` the first entry may be one of zeros.
         """
         end = len(self.data)
+        if self.is_cut:
+            message = f"over {MAX_INDEX_BYTES} bytes: only the first {self.entries} entries are checked"
+            report(Finding(self.path, FindingKind.INDEX_SIZE, message, end))
         if self.stray_bytes:
             message = f"{end + self.zero_bytes + self.stray_bytes} bytes, not a multiple of {self.entry_size}"
             report(Finding(self.path, FindingKind.INDEX_SIZE, message, end + self.zero_bytes))
@@ -53,12 +71,18 @@ class IndexBytes(NamedTuple):
 
 
 def read_index(path: str, entry_size: int) -> IndexBytes:
-    """Read an index file. Raises `OSError`."""
+    """Read an index file, `MAX_INDEX_BYTES` of it at most but for zeros at its end. Raises `OSError`."""
     kept = bytearray()
     size = 0
     with open(path, "rb", buffering=0) as file:
         while chunk := file.read(_CHUNK_BYTES):
             filled = len(chunk.rstrip(b"\0"))
+            if size + filled > MAX_INDEX_BYTES and filled:
+                kept += bytes(max(min(size, MAX_INDEX_BYTES) - len(kept), 0))
+                kept += chunk[: MAX_INDEX_BYTES - len(kept)]
+                return IndexBytes(
+                    path, bytes(kept[: len(kept) - len(kept) % entry_size]), entry_size, 0, 0, True
+                )
             if filled:
                 kept.extend(bytes(size - len(kept)))
                 kept += chunk[:filled]
@@ -67,3 +91,28 @@ def read_index(path: str, entry_size: int) -> IndexBytes:
     end = min(-(-len(kept) // entry_size) * entry_size, size - stray)
     data = bytes(kept[:end]).ljust(end, b"\0")
     return IndexBytes(path, data, entry_size, size - stray - end, stray)
+
+
+def never_falls(column: array[int]) -> bool:
+    """Whether no number is less than the one before it."""
+    return all(map(le, column, islice(column, 1, None)))
+
+
+def always_rises(column: array[int]) -> bool:
+    """Whether every number is more than the one before it."""
+    return all(map(lt, column, islice(column, 1, None)))
+
+
+def joined_words(high: array[int], low: array[int]) -> array[int]:
+    """Return numbers of eight bytes, made of two columns of `words`."""
+    halves = array("i", bytes(8 * len(high)))
+    first, second = (high, low) if sys.byteorder == "big" else (low, high)
+    halves[0::2], halves[1::2] = first, second
+    return array("q", halves.tobytes())
+
+
+def _in_order(words: array[int]) -> array[int]:
+    """Return numbers that a file has as big-endian in the byte order of the machine."""
+    if sys.byteorder == "little":
+        words.byteswap()
+    return words

@@ -7,22 +7,24 @@ took the first offset: both are told as `info`, once for a file.
 
 from __future__ import annotations
 
-from struct import Struct
+from array import array
+from bisect import bisect_left
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
 from kcli.storage.offset_index import ENTRY_SIZE
 from kcli.storage.verification.finding_kinds import FindingKind
 from kcli.storage.verification.findings import Finding
+from kcli.storage.verification.index_bytes import always_rises, never_falls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kcli.storage.scanned_entry import ScannedEntry
     from kcli.storage.verification.index_bytes import IndexBytes
+    from kcli.storage.verification.sound_run import SoundRun
 
 NEVER = 2**63
-_ENTRY = Struct(">ii")
 
 
 class OffsetIndexCheck:
@@ -33,6 +35,8 @@ class OffsetIndexCheck:
         self._index = index
         self._base_offset = base_offset
         self._report = report
+        words = index.words()
+        self._relatives, self._positions = words[0::2], words[1::2]
         self._order = self._by_position()
         self._at = 0
         self._bad: set[int] = set()
@@ -45,8 +49,24 @@ class OffsetIndexCheck:
 
     def entry(self, slot: int) -> tuple[int, int]:
         """Return key and position of an entry."""
-        relative, position = _ENTRY.unpack_from(self._index.data, slot * ENTRY_SIZE)
-        return self._base_offset + relative, position
+        return self._base_offset + self._relatives[slot], self._positions[slot]
+
+    def take_run(self, run: SoundRun) -> bool:
+        """Compare the entries that point into sound batches, if all of them are as they should be.
+
+        Else it is False, and nothing has happened.
+        """
+        if self._open is not None or not isinstance(self._order, range):
+            return False
+        stop = bisect_left(self._positions, run.end, self._at)
+        if stop > self._at:
+            found = dict(zip(run.positions, run.last_offsets, strict=True))
+            keys = map(self._base_offset.__add__, self._relatives[self._at : stop])
+            if [*map(found.get, self._positions[self._at : stop])] != [*keys]:
+                return False
+            self._at = stop
+            self._settle_due()
+        return True
 
     def take(self, batch: ScannedEntry) -> None:
         """Compare the entries that point to a batch, or into it."""
@@ -94,12 +114,9 @@ class OffsetIndexCheck:
 
     def _by_position(self) -> Sequence[int]:
         """Return the slots by ascending position: as they stand, if nothing is wrong."""
-        previous = -1
-        for _, position in _ENTRY.iter_unpack(self._index.data):
-            if position < previous:
-                return sorted(range(self._index.entries), key=lambda slot: self.entry(slot)[1])
-            previous = position
-        return range(self._index.entries)
+        if never_falls(self._positions):
+            return range(self._index.entries)
+        return array("i", sorted(range(self._index.entries), key=self._positions.__getitem__))
 
     def _settle_due(self) -> None:
         if self._open is not None:
@@ -145,6 +162,8 @@ class OffsetIndexCheck:
         self._report(Finding(self._index.path, kind, message, slot * ENTRY_SIZE, key, pair))
 
     def _check_order(self) -> None:
+        if not self._bad and always_rises(self._relatives) and always_rises(self._positions):
+            return
         previous = (-1, -1)
         for slot in range(self._index.entries):
             if slot in self._bad:

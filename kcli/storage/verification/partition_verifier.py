@@ -17,6 +17,7 @@ from kcli.storage.verification.findings import Findings, of_damage
 from kcli.storage.verification.identity import check_partition_metadata
 from kcli.storage.verification.leader_epochs import LeaderEpochCheck
 from kcli.storage.verification.log_dir_checkpoints import PartitionOffsets, check_offsets
+from kcli.storage.verification.log_items import read_log
 from kcli.storage.verification.partition_report import PartitionReport
 from kcli.storage.verification.sanity import ENTRY_SIZES, sanity_problem
 from kcli.storage.verification.segment_chain import ReplicaListing, SegmentChain
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.storage.verification.findings import Finding
+    from kcli.storage.verification.log_items import ReadLog
     from kcli.storage.verification.options import VerificationOptions
 
 METADATA_SNAPSHOT = re.compile(r"\d{20}-\d{10}\.checkpoint", re.ASCII)
@@ -43,9 +45,11 @@ class PartitionVerifier:
         *,
         offsets: PartitionOffsets,
         advance: Callable[[int], None],
+        read: ReadLog,
     ) -> None:
         self.directory = directory
         self.options = options
+        self.read = read
         self.findings = Findings()
         self.failures: list[KcliError] = []
         self.size_bytes = 0
@@ -158,7 +162,8 @@ def verify_partition(
     *,
     offsets: PartitionOffsets | None = None,
     advance: Callable[[int], None] = lambda _: None,
+    read: ReadLog = read_log,
 ) -> PartitionReport:
     """Verify a replica directory; `offsets` are those that the log directory's checkpoints have for it."""
-    verifier = PartitionVerifier(directory, options, offsets=offsets or PartitionOffsets(), advance=advance)
-    return verifier.run()
+    offsets = offsets or PartitionOffsets()
+    return PartitionVerifier(directory, options, offsets=offsets, advance=advance, read=read).run()

@@ -1,4 +1,4 @@
-"""SegmentVerifier: reads the log file of one segment once, and shows each batch to every check.
+"""SegmentVerifier: reads the log of one segment once, and shows all batches to every check.
 
 The files of a segment are read in the order opposite to that in which a broker writes them: indexes, then the
 log. So nothing in them can be ahead of what is read of the log, even if the broker is running.
@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.control_records import ControlRecordType
 from kcli.protocol.record_batch import RecordBatch
-from kcli.storage.batch_scan import Damage, scan
+from kcli.protocol.record_batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
+from kcli.storage.damage import Damage
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kcli.storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE
-from kcli.storage.record_checks import check_records
 from kcli.storage.time_index import ENTRY_SIZE as TIME_ENTRY_SIZE
 from kcli.storage.transaction_index import ENTRY_SIZE as TRANSACTION_ENTRY_SIZE
 from kcli.storage.verification.findings import of_damage
 from kcli.storage.verification.index_bytes import IndexBytes, read_index
 from kcli.storage.verification.markers import marker_type
 from kcli.storage.verification.offset_index import NEVER, OffsetIndexCheck
+from kcli.storage.verification.sound_run import SoundRun
 from kcli.storage.verification.time_index import TimeIndexCheck
 from kcli.storage.verification.transaction_index import TransactionIndexCheck
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from kcli.storage.verification.partition_verifier import PartitionVerifier
 
 PROGRESS_BYTES = 4 * 1024 * 1024
+IN_TRANSACTIONS = TRANSACTIONAL_BIT | CONTROL_BIT
 
 
 class SegmentVerifier:
@@ -78,39 +80,18 @@ class SegmentVerifier:
         return read_index(path, TRANSACTION_ENTRY_SIZE)
 
     def _read_log(self) -> int:
-        """Show every batch to the checks; return where the log ends."""
-        offsets, times, chain = self._offsets, self._times, self._partition.chain
-        epochs, deep = self._partition.epochs, self._partition.options.deep
+        """Show all batches to the checks; return where the log ends."""
         position = due_progress = 0
-        for item in scan(self._path, resync=True, segment_base=self._base_offset):
+        for item in self._partition.read(self._path, self._base_offset, self._partition.options.deep):
             if isinstance(item, Damage):
                 position = max(position, item.position + item.skipped_bytes)
                 self._take_damage(item)
                 continue
-            batch = item.batch
-            position = item.position + item.size
-            self.batches += 1
-            if position > offsets.due:
-                offsets.take(item)
-            if not item.is_valid or item.damages:
-                self._begin_doubt()
-                continue
-            last = batch.last_offset
-            if self._in_doubt:
-                self._end_doubt(item.first_offset)
-            if last >= times.due or batch.max_timestamp > times.largest:
-                times.take(item)
-            if isinstance(batch, RecordBatch):
-                if batch.base_offset != chain.expected or batch.count <= batch.last_offset_delta:
-                    self._take_hole()
-                if batch.partition_leader_epoch != epochs.epoch or last >= epochs.next_start:
-                    epochs.take(self._path, item.position, batch)
-                if batch.producer_id >= 0:
-                    self._take_producer(item, batch)
-            chain.expected = last + 1
-            if deep:
-                for damage in check_records(item):
-                    self._report(of_damage(self._path, damage))
+            position = item.end
+            if isinstance(item, SoundRun):
+                self._take_run(item)
+            else:
+                self._take_entry(item)
             if position >= due_progress:
                 self._tell(position)
                 due_progress = position + PROGRESS_BYTES
@@ -118,6 +99,74 @@ class SegmentVerifier:
         if self._in_doubt:
             self._transactions.pass_over(NEVER, report=False)
         return position
+
+    def _take_run(self, run: SoundRun) -> None:
+        """Show sound batches to every check, one by one to those that find something that is not plain."""
+        self.batches += len(run)
+        if self._in_doubt:
+            self._end_doubt(run.base_offsets[0])
+        checks = (
+            (self._offsets.take_run, self._take_offsets),
+            (self._times.take_run, self._take_times),
+            (self._take_batches, self._take_batch),
+        )
+        left = [take_one for take_all, take_one in checks if not take_all(run)]
+        for entry in run.entries() if left else ():
+            if isinstance(entry, Damage):
+                self._take_damage(entry)
+                continue
+            for take_one in left:
+                take_one(entry)
+
+    def _take_entry(self, entry: ScannedEntry) -> None:
+        """Show an entry to every check."""
+        self.batches += 1
+        self._take_offsets(entry)
+        if not entry.is_valid or entry.damages:
+            self._begin_doubt()
+            return
+        if self._in_doubt:
+            self._end_doubt(entry.first_offset)
+        self._take_times(entry)
+        self._take_batch(entry)
+
+    def _take_offsets(self, entry: ScannedEntry) -> None:
+        if entry.end > self._offsets.due:
+            self._offsets.take(entry)
+
+    def _take_times(self, entry: ScannedEntry) -> None:
+        if entry.last_offset >= self._times.due or entry.batch.max_timestamp > self._times.largest:
+            self._times.take(entry)
+
+    def _take_batch(self, entry: ScannedEntry) -> None:
+        """Follow offsets, leader epochs and producers."""
+        chain, epochs, batch = self._partition.chain, self._partition.epochs, entry.batch
+        if isinstance(batch, RecordBatch):
+            if batch.base_offset != chain.expected or batch.count <= batch.last_offset_delta:
+                self._take_hole()
+            if batch.partition_leader_epoch != epochs.epoch or batch.last_offset >= epochs.next_start:
+                epochs.take(self._path, entry.position, batch)
+            if batch.producer_id >= 0:
+                self._take_producer(entry, batch)
+        chain.expected = batch.last_offset + 1
+
+    def _take_batches(self, run: SoundRun) -> bool:
+        """Follow offsets, leader epochs and producers, if there is nothing to look at more closely."""
+        chain, epochs, snapshots = self._partition.chain, self._partition.epochs, self._partition.snapshots
+        epoch, last = run.leader_epochs[0], run.last_offsets[-1]
+        if epoch != epochs.epoch or last >= epochs.next_start or len({*run.leader_epochs}) > 1:
+            return False
+        has_producers = max(run.producer_ids) >= 0
+        if has_producers and (
+            run.base_offsets[-1] >= snapshots.due or any(map(IN_TRANSACTIONS.__and__, {*run.attributes}))
+        ):
+            return False
+        if run.base_offsets[0] != chain.expected or not run.is_dense:
+            self._take_hole()
+        if has_producers and snapshots.is_comparable:
+            snapshots.take_run(run)
+        chain.expected = last + 1
+        return True
 
     def _take_hole(self) -> None:
         """Take note that offsets are missing: records were compacted away."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.protocol.record import NO_PRODUCER_ID
+from kcli.protocol.record_batch_header import next_sequence
 from kcli.storage.log_paths import SNAPSHOT_SUFFIX
 from kcli.storage.producer_snapshot import CorruptSnapshot, decode_snapshot
 from kcli.storage.verification.finding_kinds import FindingKind
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from kcli.protocol.record_batch import RecordBatch
     from kcli.storage.producer_state import ProducerStateEntry
     from kcli.storage.verification.segment_chain import ReplicaListing
+    from kcli.storage.verification.sound_run import SoundRun
 
 MAX_PRODUCERS = 50_000
 """How many producers are followed; with more of them, snapshots are checked by themselves alone."""
@@ -64,6 +67,23 @@ class SnapshotCheck:
         else:
             written = Written(batch.producer_epoch, -1, -1)
         self._written[batch.producer_id] = written
+        if len(self._written) > MAX_PRODUCERS:
+            self.give_up()
+
+    def take_run(self, run: SoundRun) -> None:
+        """Follow what producers wrote without transactions."""
+        last = dict(zip(run.producer_ids, range(len(run)), strict=True))
+        last.pop(NO_PRODUCER_ID, None)
+        if self._first_offset == NEVER:
+            self._first_offset = next(
+                offset
+                for offset, producer in zip(run.base_offsets, run.producer_ids, strict=True)
+                if producer >= 0
+            )
+        for producer, at in last.items():
+            delta = run.last_offsets[at] - run.base_offsets[at]
+            sequence = next_sequence(run.sequences[at], delta)
+            self._written[producer] = Written(run.producer_epochs[at], sequence, run.last_offsets[at])
         if len(self._written) > MAX_PRODUCERS:
             self.give_up()
 

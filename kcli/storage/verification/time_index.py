@@ -7,13 +7,16 @@ offset of the record inside the batch: that is told as `info`, once for a file.
 
 from __future__ import annotations
 
-from struct import Struct
+from array import array
+from bisect import bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
 from kcli.storage.time_index import ENTRY_SIZE, NO_TIMESTAMP
 from kcli.storage.verification.finding_kinds import FindingKind
 from kcli.storage.verification.findings import Finding
+from kcli.storage.verification.index_bytes import always_rises, joined_words, never_falls
 from kcli.storage.verification.offset_index import NEVER
 
 if TYPE_CHECKING:
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
 
     from kcli.storage.scanned_entry import ScannedEntry
     from kcli.storage.verification.index_bytes import IndexBytes
+    from kcli.storage.verification.sound_run import SoundRun
 
-_ENTRY = Struct(">qi")
 _MISMATCH = FindingKind.TIME_INDEX_MISMATCH
 _NOT_FOUND = FindingKind.TIME_INDEX_NOT_FOUND
 
@@ -35,6 +38,9 @@ class TimeIndexCheck:
         self._index = index
         self._base_offset = base_offset
         self._report = report
+        words = index.words()
+        self._timestamps = joined_words(words[0::3], words[1::3])
+        self._relatives = words[2::3]
         self._order = self._by_offset()
         self._at = 0
         self._bad: set[int] = set()
@@ -47,8 +53,29 @@ class TimeIndexCheck:
 
     def entry(self, slot: int) -> tuple[int, int]:
         """Return timestamp and offset of an entry."""
-        timestamp, relative = _ENTRY.unpack_from(self._index.data, slot * ENTRY_SIZE)
-        return timestamp, self._base_offset + relative
+        return self._timestamps[slot], self._base_offset + self._relatives[slot]
+
+    def take_run(self, run: SoundRun) -> bool:
+        """Compare the entries of sound batches, if all of them are as they should be.
+
+        Else it is False, and nothing has happened.
+        """
+        if self._doubtful or not isinstance(self._order, range):
+            return False
+        largest = [*accumulate(run.max_timestamps, max, initial=self.largest)]
+        stop = bisect_right(self._relatives, run.last_offsets[-1] - self._base_offset, self._at)
+        if stop > self._at:
+            batches = zip(run.last_offsets, run.max_timestamps, largest[1:], strict=True)
+            found = {last: timestamp for last, timestamp, most in batches if timestamp == most}
+            offsets = map(self._base_offset.__add__, self._relatives[self._at : stop])
+            if [*map(found.get, offsets)] != [*self._timestamps[self._at : stop]]:
+                return False
+            self._at = stop
+            self._settle_due()
+        if largest[-1] > self.largest:
+            self.largest = largest[-1]
+            self._offset_of_largest = run.last_offsets[run.max_timestamps.index(self.largest)]
+        return True
 
     def take(self, batch: ScannedEntry) -> None:
         """Compare the entries of a batch, and of the offsets before it that none was found for."""
@@ -81,7 +108,7 @@ class TimeIndexCheck:
             self._bad_entry(slot, _NOT_FOUND, message, offset, (offset, -1))
         last = self._check_order()
         if (
-            not (is_active or self._index.entries - 1 in self._bad)
+            not (is_active or self._index.is_cut or self._index.entries - 1 in self._bad)
             and last < self.largest
             and (self.largest, self._offset_of_largest)
             != (
@@ -102,12 +129,9 @@ class TimeIndexCheck:
 
     def _by_offset(self) -> Sequence[int]:
         """Return the slots by ascending offset: as they stand, if nothing is wrong."""
-        previous = -(2**31)
-        for _, offset in _ENTRY.iter_unpack(self._index.data):
-            if offset < previous:
-                return sorted(range(self._index.entries), key=lambda slot: self.entry(slot)[1])
-            previous = offset
-        return range(self._index.entries)
+        if never_falls(self._relatives):
+            return range(self._index.entries)
+        return array("i", sorted(range(self._index.entries), key=self._relatives.__getitem__))
 
     def _settle_due(self) -> None:
         self.due = self.entry(self._order[self._at])[1] if self._at < len(self._order) else NEVER
@@ -143,6 +167,10 @@ class TimeIndexCheck:
 
     def _check_order(self) -> int:
         """Report the entries out of order among the others; return the last timestamp, -1 without one."""
+        if not self._bad and always_rises(self._timestamps) and always_rises(self._relatives):
+            last = self._timestamps[-1] if self._timestamps else NO_TIMESTAMP
+            if not self._timestamps or self._timestamps[0] > NO_TIMESTAMP:
+                return last
         previous, previous_offset = NO_TIMESTAMP, -1
         for slot in range(self._index.entries):
             timestamp, offset = self.entry(slot)

@@ -1,0 +1,42 @@
+"""What a verification reads of a log: sound batches many at a time, other entries one by one, and damage."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.storage.batch_scan import BatchRun, Damage, ScannedEntry, scan_runs
+from kcli.storage.verification.sound_run import SoundRun
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import TypeAlias
+
+    LogItem: TypeAlias = SoundRun | ScannedEntry | Damage
+    ReadLog: TypeAlias = Callable[[str, int, bool], Iterator[LogItem]]
+    """Reads the log of the segment at an offset, and looks at each record if it is to be deep."""
+
+
+def read_log(
+    path: str, base_offset: int, deep: bool, *, start: int = 0, expected: int = -1
+) -> Iterator[LogItem]:
+    """Yield what is in a log from `start` on, where the offset should be `expected`; -1 if that is not known.
+
+    Items are good until the next step. Raises `OSError`.
+    """
+    for item in scan_runs(path, start=start, expected=expected, resync=True, segment_base=base_offset):
+        if not isinstance(item, BatchRun):
+            yield item
+            if deep and isinstance(item, ScannedEntry) and item.is_valid and not item.damages:
+                yield from damages_inside([item])
+            continue
+        yield SoundRun.of(item)
+        if deep:
+            yield from damages_inside(item.entries())
+
+
+def damages_inside(entries: Iterator[ScannedEntry] | list[ScannedEntry]) -> Iterator[Damage]:
+    """Yield what is wrong inside of sound entries. Raises `OSError`."""
+    from kcli.storage.record_checks import check_records
+
+    for entry in entries:
+        yield from check_records(entry)
