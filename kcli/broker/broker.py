@@ -1,15 +1,16 @@
 """Broker: one node of the cluster: its listeners, its replicas, and the image it was last handed.
 
 A node reads its own image and never asks the controller what is; the controller hands it every change in
-order. Its life: `open` (directories locked, ports bound), `load` (registered and fenced: logs are loaded and
-the image applied), `run` (unfenced: the listeners accept). Cancelling `run` is a kill; `close` after it makes
-it a stop in order.
+order. Its life: `open` (directories locked, ports bound), `register` and `load` (fenced: logs are loaded
+and the image applied), `run` (its tasks work), `accept` (so do its listeners). Cancelling `run` is a kill;
+`close` after it makes it a stop in order. A paused node does nothing at all: its tasks wait at `gate`.
 """
 
 from __future__ import annotations
 
 import logging
 import socket
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import trio
@@ -18,10 +19,13 @@ from kcli.broker.api import APIS
 from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
 from kcli.broker.fetch_session import FetchSessionCache
 from kcli.broker.group_coordination import group_runtime, prepare
+from kcli.broker.heartbeats import Heartbeats
 from kcli.broker.housekeeping import Housekeeping
 from kcli.broker.listener import SocketServer, open_listening_sockets
 from kcli.broker.listener_config import SECURITY_PROTOCOLS
 from kcli.broker.metadata_image import EMPTY_IMAGE, Endpoint, MetadataDelta
+from kcli.broker.node_state import NodeState
+from kcli.broker.pause_gate import PauseGate
 from kcli.broker.producer_ids import ProducerIds
 from kcli.broker.purgatory import Purgatory
 from kcli.broker.replica_manager import ReplicaManager
@@ -32,11 +36,13 @@ from kcli.protocol.uuids import random_uuid
 from kcli.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from kcli.broker.config import BrokerConfig
     from kcli.broker.controller.controller import Controller
+    from kcli.broker.controller_link import ControllerLink
     from kcli.broker.listener_config import ListenerConfig
+    from kcli.broker.metadata_feeds import MetadataFeeds
     from kcli.broker.metadata_image import MetadataImage
     from kcli.broker.peer_link import PeerLink, PeerLinks
     from kcli.broker.receive_buffers import ReceiveBuffers
@@ -48,11 +54,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+_ANY_PORT = MappingProxyType[str, int]({})
+
 
 class Broker:
-    """One node. `controller` is set by `load`, `epoch` with it; `image` is what the node acts on."""
-
-    controller: Controller
+    """One node. `epoch` is set by `register`; `image` is what the node acts on."""
 
     def __init__(
         self,
@@ -64,8 +70,13 @@ class Broker:
         buffers: ReceiveBuffers,
         wall_ms: Callable[[], int],
         peers: PeerLinks,
+        controller_link: ControllerLink,
     ) -> None:
         self.node_id = config.node_id
+        self.state = NodeState.STARTING
+        self.gate = PauseGate()
+        self.is_working = False
+        """True once `run` has started its tasks."""
         self.cluster_id = cluster_id
         self.engine = engine
         self.config = config
@@ -73,7 +84,9 @@ class Broker:
         self.epoch = -1
         self.wall_ms = wall_ms
         self.peers = peers
-        self.timer = Timer()
+        self.controller_link = controller_link
+        self.heartbeats = Heartbeats(self)
+        self.timer = Timer(self.gate)
         self.purgatory = Purgatory(self.timer)
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
@@ -109,23 +122,29 @@ class Broker:
             max_request_bytes=config.socket_request_max_bytes,
             max_idle_ms=config.connections_max_idle_ms,
             send_buffer_bytes=config.socket_send_buffer_bytes,
+            gate=self.gate,
         )
         self._sockets: list[tuple[str, socket.socket]] = []
-        self.metadata_directory: str | None = None
-        """The log directory that the metadata log lies in, if it is one of this node's."""
-        self._directory_lost = trio.Event()
+        self.metadata_directory = log_dirs[0]
+        """The log directory that this node's copy of the metadata log lies in."""
+        self._may_accept, self._accepts = trio.Event(), trio.Event()
+        self._failed = trio.Event()
+        self._failure: Exception | None = None
 
     # --- start -----------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Lock the log directories and bind the listeners' ports. Raises `KcliError`."""
+    def open(self, ports: Mapping[str, int] = _ANY_PORT) -> None:
+        """Lock the log directories and bind the listeners' ports. Raises `KcliError`.
+
+        `ports` are those, by listener, that a node before this one had where any would do.
+        """
         self.log_manager.open(now_ms=self.wall_ms())
         advertised = {listener.name: listener for listener in self.config.advertised_listener_configs}
         endpoints = []
         for listener in self.config.listener_configs:
             sockets = open_listening_sockets(
                 listener.host,
-                listener.port,
+                listener.port or ports.get(listener.name, 0),
                 receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
                 backlog=self.config.socket_listen_backlog_size,
             )
@@ -135,10 +154,14 @@ class Broker:
                 endpoints.append(_endpoint(listener, advertised[listener.name], port))
         self.endpoints = tuple(endpoints)
 
-    def register(self, controller: Controller) -> None:
-        """Tell the controller that this node starts; it stays fenced until `run`."""
-        self.controller = controller
-        self.epoch = controller.register_broker(
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The port of each listener that clients are told of."""
+        return {endpoint.name: endpoint.port for endpoint in self.endpoints}
+
+    def register(self) -> None:
+        """Tell the controller that this node starts; it stays fenced. Raises `KafkaError`."""
+        self.epoch = self.controller.register_broker(
             node_id=self.node_id,
             incarnation=random_uuid(),
             endpoints=self.endpoints,
@@ -148,14 +171,14 @@ class Broker:
             rack=self.config.broker_rack,
         )
 
-    async def load(self) -> None:
-        """Load the logs, with recovery where a stop was not clean, and catch up with the metadata."""
-        self.image = self.controller.image
+    async def load(self, feeds: MetadataFeeds) -> None:
+        """Load the logs, with recovery where a stop was not clean, and follow the metadata from now on."""
+        self.image = feeds.latest
         self._update_config()
         await trio.to_thread.run_sync(self._load_logs, abandon_on_cancel=True)
         # Loading let other nodes run, and they may have changed the metadata.
-        self.apply(MetadataDelta.from_nothing(self.controller.image), self.controller.image)
-        self.controller.subscribe(self._follow)
+        self.apply(MetadataDelta.from_nothing(feeds.latest), feeds.latest)
+        feeds.add(self)
 
     def _load_logs(self) -> None:
         self.log_manager.load(now_ms=self.wall_ms(), keep=self._has_replica)
@@ -170,29 +193,57 @@ class Broker:
     # --- service ---------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Serve until cancelled. Started means that every listener accepts.
+        """Work until cancelled. Started means that the node works, fenced, and accepts nothing yet.
 
-        Raises `KcliError` when the last log directory fails, or the one with the metadata log.
+        Raises `KcliError` when the last log directory fails, or the one with the metadata log, and what
+        `fail` was called with.
         """
-        async with trio.open_nursery() as nursery:
-            await nursery.start(self.timer.run)
-            await nursery.start(self.groups.run)
-            await nursery.start(self._server.sweep)
-            housekeeping = Housekeeping(
-                self.log_manager, self.replica_manager, self.config, wall_ms=self.wall_ms
-            )
-            await nursery.start(housekeeping.run)
-            await nursery.start(self.replica_manager.run)
-            self.controller.unfence_broker(node_id=self.node_id, epoch=self.epoch)
-            while self._sockets:
-                name, listening = self._sockets.pop()
-                await nursery.start(self._server.serve, name, listening)
-            task_status.started()
-            nursery.start_soon(prepare)
-            await self._directory_lost.wait()
-            if any(each.is_online for each in self.log_manager.directories):
-                raise KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed")
-            raise KcliError(f"node {self.node_id} stops: every log directory has failed")
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.timer.run)
+                await nursery.start(self.groups.run)
+                await nursery.start(self._server.sweep)
+                housekeeping = Housekeeping(
+                    self.log_manager, self.replica_manager, self.config, wall_ms=self.wall_ms, gate=self.gate
+                )
+                await nursery.start(housekeeping.run)
+                await nursery.start(self.replica_manager.run)
+                await nursery.start(self.heartbeats.run)
+                self.is_working = True
+                task_status.started()
+                await self._may_accept.wait()
+                while self._sockets:
+                    name, listening = self._sockets.pop()
+                    await nursery.start(self._server.serve, name, listening)
+                self.state = NodeState.RUNNING
+                self._accepts.set()
+                nursery.start_soon(prepare)
+                await self._failed.wait()
+                assert self._failure is not None
+                raise self._failure
+        finally:
+            self._accepts.set()
+
+    async def accept(self) -> None:
+        """Have the listeners of the running node accept; return when they do, or when the node has failed."""
+        self._may_accept.set()
+        await self._accepts.wait()
+
+    def fail(self, error: Exception) -> None:
+        """Have the node end with an error, soon."""
+        if self._failure is None:
+            self._failure = error
+            self._failed.set()
+
+    def pause(self) -> None:
+        """Do nothing from now on, as after SIGSTOP: clients and other nodes get no answer."""
+        self.state = NodeState.PAUSED
+        self.gate.close()
+
+    def resume(self) -> None:
+        """Go on."""
+        self.state = NodeState.RUNNING
+        self.gate.open()
 
     def use_engine(self, engine: Engine) -> None:
         """Have clients' requests go through `engine`: `self.engine`, or what stands before it."""
@@ -201,11 +252,6 @@ class Broker:
     def stop_coordinating(self) -> None:
         """Answer whoever waits for a coordinator, and coordinate no more: the node stops in order."""
         self.groups.stop()
-
-    def leave(self) -> None:
-        """Have the controller fence this node, which has failed. Raises `KafkaError`."""
-        self.controller.unsubscribe(self._follow)
-        self.controller.fence_broker(node_id=self.node_id, epoch=self.epoch)
 
     def close(self, *, clean: bool) -> None:
         """Let go of everything; after a clean close the next start recovers nothing."""
@@ -216,12 +262,18 @@ class Broker:
     # --- other nodes -----------------------------------------------------------------------------
 
     @property
+    def controller(self) -> Controller:
+        """The controller. Raises `KafkaError` NOT_CONTROLLER while this node cannot reach one."""
+        return self.controller_link.current()
+
+    @property
     def is_paused(self) -> bool:
         """True while the node does nothing, though it is there."""
-        return False
+        return self.gate.is_closed
 
     async def until_awake(self) -> None:
         """Return once the node is not paused."""
+        await self.gate.passed()
 
     def link_to(self, node_id: int) -> PeerLink:
         """Return the way to another node."""
@@ -229,12 +281,9 @@ class Broker:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Have the controller change in-sync replicas. Raises `KafkaError`."""
-        return self.controller.alter_partition(request)
+        return self.controller_link.alter_partition(request)
 
     # --- the metadata ----------------------------------------------------------------------------
-
-    def _follow(self, image: MetadataImage, delta: MetadataDelta) -> None:
-        self.apply(delta, image)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take over an image; what it changes is in effect on return."""
@@ -275,9 +324,10 @@ class Broker:
     def _directory_failed(self, directory: LogDirectory) -> None:
         self.replica_manager.directory_failed(directory.path)
         self.groups.directory_failed()
-        left = [each.path for each in self.log_manager.directories if each.is_online]
-        if not left or directory.path == self.metadata_directory:
-            self._directory_lost.set()
+        if not any(each.is_online for each in self.log_manager.directories):
+            self.fail(KcliError(f"node {self.node_id} stops: every log directory has failed"))
+        elif directory.path == self.metadata_directory:
+            self.fail(KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed"))
 
 
 def _endpoint(listener: ListenerConfig, advertised: ListenerConfig, port: int) -> Endpoint:

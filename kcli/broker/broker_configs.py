@@ -26,6 +26,7 @@ from kcli.broker.config_definition import (
 )
 from kcli.broker.group_settings import GroupSettings
 from kcli.broker.inert_configs import is_inert
+from kcli.broker.node_settings import NodeSettings
 from kcli.broker.replication_settings import ReplicationSettings
 from kcli.broker.topic_configs import LOG_BROKER_CONFIGS
 
@@ -41,7 +42,7 @@ def _connection_limits(value: str) -> str | None:
     return f"`{wrong[0].strip()}` is not an address:count pair" if wrong else None
 
 
-class BrokerSettings(GroupSettings, ReplicationSettings):
+class BrokerSettings(GroupSettings, NodeSettings, ReplicationSettings):
     """A broker's own settings, those for groups included; on an instance each reads as its value."""
 
     # Who the broker is
@@ -199,7 +200,7 @@ class BrokerSettings(GroupSettings, ReplicationSettings):
 
 SETTINGS: Mapping[str, ConfigDefinition[Any]] = {
     row.name: row
-    for table in (BrokerSettings, GroupSettings, ReplicationSettings)
+    for table in (BrokerSettings, GroupSettings, NodeSettings, ReplicationSettings)
     for row in vars(table).values()
     if isinstance(row, ConfigDefinition)
 }

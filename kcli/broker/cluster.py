@@ -1,19 +1,16 @@
-"""Cluster: everything one process hosts: a metadata log, its controller, and the nodes.
+"""Cluster: everything one process hosts: the nodes, and the office of the controller that one of them holds.
 
-The metadata log lies in the first log directory of the first node, which holds its lock. Nodes start one
-after another: all directories and ports first, so that a mistake in any of them leaves no trace, then the
+A start opens all directories and ports first, so that a mistake in any of them leaves no trace, then the
 metadata, then each node's logs; only when all are loaded do the listeners accept.
 
-A node that fails while it serves is fenced and gone; the others go on. The process ends, in order, when the
-node that holds the metadata log fails, or the last one.
+Each node has a cancel scope of its own: it can be killed, stopped, paused and started while the others go
+on (`node_operations`), and a node that fails is fenced and gone. The process ends, in order, when a node
+fails and no other is left.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-import time
-from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
@@ -23,23 +20,36 @@ import trio
 from kcli.broker.adoption import adopt, skip_adopted_producers
 from kcli.broker.api import APIS
 from kcli.broker.broker import Broker
-from kcli.broker.config import BrokerConfig
 from kcli.broker.config_warnings import ConfigWarnings
+from kcli.broker.controller.cluster_restart import nodes_came_up, nodes_went_down
 from kcli.broker.controller.controller import Controller
-from kcli.broker.metadata_log import MetadataLog
-from kcli.broker.metadata_replay import replay
+from kcli.broker.controller_link import ControllerLink
+from kcli.broker.controller_office import ControllerOffice
+from kcli.broker.faults.faults import Faults
+from kcli.broker.metadata_copies import MetadataCopies
+from kcli.broker.metadata_feeds import MetadataFeeds
+from kcli.broker.node import Node, failure_reason, is_expected
+from kcli.broker.node_layout import ClusterOptions, NodeLayout, known_cluster_id, make_directories
+from kcli.broker.node_settings import controller_settings
+from kcli.broker.node_state import NodeState
+from kcli.broker.node_watch import NodeWatch
 from kcli.broker.peer_link import PeerLinks
 from kcli.broker.receive_buffers import ReceiveBuffers
 from kcli.broker.request_engine import RequestEngine
-from kcli.errors import KcliError, UsageError
+from kcli.broker.timer import monotonic_ms
+from kcli.broker.wall_clock import wall_ms
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import random_uuid, uuid_to_text
-from kcli.storage.log_directory import META_PROPERTIES, MetaProperties
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable
 
-_log = logging.getLogger(__name__)
+    from kcli.broker.config import BrokerConfig
+    from kcli.broker.controller.journal import Journal
+    from kcli.broker.metadata_image import MetadataImage
+
+__all__ = ["Cluster", "ClusterOptions", "wall_ms"]
 
 STOP_SECONDS = 60.0
 """How long a stop in order may take before it becomes a kill."""
@@ -47,25 +57,10 @@ STOP_SECONDS = 60.0
 GOODBYE_TURNS = 3
 """How many turns of the loop connections get for what they still have to say."""
 
+CONTROLLER_SECONDS = 15.0
+"""How long a node that starts looks for the controller."""
 
-@dataclass(frozen=True, slots=True)
-class ClusterOptions:
-    """What to start. `data_dir` None is for a temporary directory, which the process makes.
-
-    `properties` are Kafka's broker properties and stand over `host` and `port` where they name listeners.
-    """
-
-    data_dir: Path | None
-    nodes: int = 1
-    host: str = "localhost"
-    port: int = 9092
-    properties: Mapping[str, str] = field(default_factory=dict)
-    adopt: bool = False
-
-
-def wall_ms() -> int:
-    """Return the time of day in milliseconds since 1970."""
-    return time.time_ns() // 1_000_000
+_log = logging.getLogger(__name__)
 
 
 class Cluster:
@@ -74,18 +69,45 @@ class Cluster:
     def __init__(self, options: ClusterOptions, *, wall_ms: Callable[[], int] = wall_ms) -> None:
         self.options = options
         self.cluster_id = ""
-        self.brokers: list[Broker] = []
+        self.layout = NodeLayout(options)
+        self.nodes: dict[int, Node] = {}
+        """The nodes that there are, dead ones too, by ascending id."""
         self.peers = PeerLinks(self._find)
         """The ways between the nodes."""
+        self.faults = Faults(self)
+        """What goes wrong on purpose."""
         self.stopped = trio.Event()
+        self.failed: dict[int, Exception] = {}
+        """Why nodes that served do so no more, by node id."""
         self._wall_ms = wall_ms
         self._stop_requested = trio.Event()
         self._loading = trio.CancelScope()
-        self._metadata_log: MetadataLog | None = None
-        self._serving = False
+        self._nursery: trio.Nursery | None = None
+        self._engine, self._buffers = RequestEngine(APIS), ReceiveBuffers()
+        self._closes_cleanly = False
         self._fatal: Exception | None = None
-        self.failed: dict[int, Exception] = {}
-        """Why nodes that served do so no more, by node id."""
+        self.feeds = MetadataFeeds(hears=self._hears, failed=self._node_failed)
+        self.office = ControllerOffice(
+            MetadataCopies(wall_ms=wall_ms, report=_log.warning),
+            self.feeds,
+            make=self._make_controller,
+            running=self.present,
+            reaches=self.reaches,
+            failed=self._node_failed,
+            wall_ms=wall_ms,
+        )
+
+    @property
+    def brokers(self) -> list[Broker]:
+        """The broker of each node, dead ones too, by ascending id."""
+        return [node.broker for node in self.nodes.values()]
+
+    @property
+    def controller(self) -> Controller:
+        """The controller, whatever node it is on. Raises `KcliError` while there is none."""
+        if self.office.controller is None:
+            raise KcliError("no node is the controller, for now")
+        return self.office.controller
 
     @property
     def stopping(self) -> bool:
@@ -97,15 +119,16 @@ class Cluster:
         """One `host:port` per node: the first listener that it tells clients."""
         shown = []
         for broker in self.brokers:
-            endpoint = broker.endpoints[0]
-            host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-            shown.append(f"{host}:{endpoint.port}")
+            if broker.endpoints:
+                endpoint = broker.endpoints[0]
+                host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+                shown.append(f"{host}:{endpoint.port}")
         return shown
 
     @property
     def data_directories(self) -> list[str]:
         """Where the data is: the data directory, or the log directories that the properties name instead."""
-        paths = [directory.path for broker in self.brokers for directory in broker.log_manager.directories]
+        paths = [path for node in self.nodes.values() for path in node.log_dirs]
         root = str(self.options.data_dir)
         return [root] if all(path.startswith(f"{root}/") for path in paths) else paths
 
@@ -118,191 +141,248 @@ class Cluster:
         """Start every node, serve until `stop`, and stop in order. Cancelling it is a kill.
 
         Started means that every listener accepts, or that `stop` came first. Raises `KcliError` for
-        directories, ports and properties that cannot be used, and what the node failed with that the process
-        cannot go on without.
+        directories, ports and properties that cannot be used, and what the last node failed with.
         """
-        clean = False
         try:
             async with trio.open_nursery() as nursery:
+                self._nursery = nursery
                 with self._loading:
-                    await self._load()
-                    for broker in self.brokers:
-                        await nursery.start(self._serve, broker)
-                clean = not self._loading.cancelled_caught
-                self._serving = True
+                    await self._start_all()
+                is_complete = not self._loading.cancelled_caught
                 task_status.started()
                 await self._stop_requested.wait()
                 await self._say_goodbye()
+                self._closes_cleanly = is_complete
                 nursery.cancel_scope.cancel()
-        except BaseException:
-            clean = False
-            raise
         finally:
+            self._nursery = None
             with trio.CancelScope(shield=True):
-                await self._close(clean=clean)
+                for node in self.nodes.values():
+                    await self._end(node)
             self.stopped.set()
         if self._fatal is not None:
             raise self._fatal
 
+    # --- what the nodes are to one another -------------------------------------------------------
+
+    def present(self) -> list[int]:
+        """Return the nodes that are there and not paused, as far as the controller is concerned."""
+        return [node_id for node_id, _ in self.office.copies if not self.nodes[node_id].broker.is_paused]
+
+    def reaches(self, one: int, other: int) -> bool:
+        """True if two nodes reach each other."""
+        if one == other:
+            return True
+        return not (self.peers.between(one, other).is_cut or self.peers.between(other, one).is_cut)
+
+    def _hears(self, node_id: int) -> bool:
+        """True if the controller can tell a node of the metadata now."""
+        holder = self.office.holder
+        return node_id in self.present() and (holder is None or self.reaches(holder, node_id))
+
     def _find(self, node_id: int) -> Broker | None:
-        """Return a node that is there."""
-        for broker in self.brokers:
-            if broker.node_id == node_id and node_id not in self.failed:
-                return broker
-        return None
+        """Return the broker of a node that is alive."""
+        node = self.nodes.get(node_id)
+        return node.broker if node is not None and node.is_alive else None
+
+    # --- start -----------------------------------------------------------------------------------
+
+    async def _start_all(self) -> None:
+        nodes = self._open_all()
+        controller = self._open_office([node.node_id for node in nodes])
+        for node in nodes:
+            node.broker.register()
+            if self.options.adopt:
+                adopt(controller, node.config, node.log_dirs)
+        for node in nodes:
+            await node.broker.load(self.feeds)
+            if self.options.adopt:
+                skip_adopted_producers(controller, node.broker)
+        assert self._nursery is not None
+        for node in nodes:
+            await self._nursery.start(self._serve, node)
+        nodes_came_up(
+            controller,
+            {node.node_id: node.broker.epoch for node in nodes},
+            nodes[0].broker.config.topic_defaults,
+        )
+        for node in nodes:
+            await node.broker.accept()
+        await self._nursery.start(NodeWatch(self).run)
+
+    def _open_all(self) -> list[Node]:
+        """Lock the directories and bind the ports of all nodes to start."""
+        to_start = self.layout.to_start()
+        configs = {each: self.layout.config(each) for each in sorted({*to_start, *self.layout.present()})}
+        log_dirs = [path for each in to_start for path in self.layout.log_dirs(configs[each])]
+        make_directories(log_dirs)
+        self.cluster_id = known_cluster_id(log_dirs) or uuid_to_text(random_uuid())
+        for config in configs.values():
+            self.new_node(config)
+        nodes = [self.nodes[node_id] for node_id in to_start]
+        for node in nodes:
+            for warning in node.config.warnings:
+                _log.warning(warning)
+            node.open()
+        return nodes
+
+    def new_node(self, config: BrokerConfig) -> Node:
+        """Make a place for a node, which is dead."""
+        node = self.nodes[config.node_id] = Node(config, self.layout.log_dirs(config), self._make_broker)
+        return node
+
+    def _open_office(self, node_ids: list[int]) -> Controller:
+        """Open the copies of the metadata log and have the node with the newest take office."""
+        for node_id in node_ids:
+            self._open_copy(self.nodes[node_id])
+        holder = self.office.copies.newest(node_ids)
+        assert holder is not None
+        try:
+            controller = self.office.take(holder)
+        except OSError as error:
+            raise KcliError(f"cannot read the metadata log of node {holder}: {error.strerror}") from error
+        nodes_went_down(controller, returning=node_ids)
+        controller.subscribe(ConfigWarnings(controller.image).follow)
+        return controller
+
+    def _open_copy(self, node: Node) -> None:
+        log_dir = node.broker.metadata_directory
+        try:
+            self.office.copies.open(node.node_id, log_dir)
+        except OSError as error:
+            raise KcliError(f"cannot open the metadata log in `{log_dir}`: {error.strerror}") from error
+
+    def _make_broker(self, config: BrokerConfig, log_dirs: tuple[str, ...]) -> Broker:
+        broker = Broker(
+            config,
+            log_dirs,
+            cluster_id=self.cluster_id,
+            engine=self._engine,
+            buffers=self._buffers,
+            wall_ms=self._wall_ms,
+            peers=self.peers,
+            controller_link=ControllerLink(config.node_id, self.office),
+        )
+        self.faults.attend(broker)
+        return broker
+
+    def _make_controller(self, node_id: int, journal: Journal, image: MetadataImage) -> Controller:
+        config = self.nodes[node_id].broker.config
+        self.office.fetch_timeout_ms = config.controller_quorum_fetch_timeout_ms
+        return Controller(
+            journal,
+            image,
+            random=Random(),
+            topic_defaults=config.topic_defaults,
+            settings=controller_settings(config),
+            node_id=node_id,
+        )
+
+    async def start_node(self, node: Node) -> None:
+        """Start a node that is dead, while the others go on. Raises `KcliError`."""
+        assert self._nursery is not None
+        node.open()
+        try:
+            self._open_copy(node)
+            self.failed.pop(node.node_id, None)
+            await self._register(node.broker)
+            await node.broker.load(self.feeds)
+            await self._nursery.start(self._serve, node)
+        except BaseException:
+            with trio.CancelScope(shield=True):
+                await self._end(node)
+            raise
+        node.broker.heartbeats.beat()
+        await node.broker.accept()
+        if node.failure is not None:
+            raise KcliError(f"node {node.node_id} has failed: {failure_reason(node.failure)}")
+
+    async def _register(self, broker: Broker) -> None:
+        """Register a node with the controller, which may still have to be elected."""
+        with trio.move_on_after(CONTROLLER_SECONDS):
+            while True:
+                self.office.tick(monotonic_ms())
+                try:
+                    return broker.register()
+                except KafkaError as error:
+                    if error.code is not ErrorCode.NOT_CONTROLLER:
+                        raise
+                    refusal = error
+                await trio.sleep(broker.config.broker_heartbeat_interval_ms / 1000)
+        raise KcliError(f"node {broker.node_id} cannot register: {refusal.message}")
 
     # --- service ---------------------------------------------------------------------------------
 
     async def _serve(
-        self, broker: Broker, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+        self, node: Node, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
-        """Run a node. Its failure is its own as long as the others can go on without it."""
+        """Run a node until it is killed or fails, and close it."""
         try:
-            await broker.run(task_status=task_status)
+            with node.scope:
+                await node.broker.run(task_status=task_status)
         except Exception as error:
-            if not self._serving:
+            if not node.broker.is_working:
                 raise
-            self.failed[broker.node_id] = error
-            self.peers.node_died(broker.node_id)
-            _log.error("node %d has failed: %s", broker.node_id, _reason(error))
-            try:
-                self._leave_behind(broker)
-            except KcliError as fatal:
-                self._fatal = error
-                _log.error("the process ends: %s", fatal.message)
-                self.stop()
+            self._note_failure(node, error)
+        finally:
+            with trio.CancelScope(shield=True):
+                await self._end(node)
 
-    def _leave_behind(self, broker: Broker) -> None:
-        """Have the cluster go on without a node; raise `KcliError` if it cannot."""
-        if len(self.failed) == len(self.brokers):
-            raise KcliError("no node is left")
-        if broker is self.brokers[0]:
-            raise KcliError(f"node {broker.node_id} holds the metadata log")
-        broker.leave()
+    def _node_failed(self, node_id: int, error: Exception) -> None:
+        """Have a node end for an error that somebody else met on its behalf."""
+        self.nodes[node_id].broker.fail(error)
 
-    # --- start -----------------------------------------------------------------------------------
+    def _note_failure(self, node: Node, error: Exception) -> None:
+        node.failure = self.failed[node.node_id] = error
+        node.ended_by = "failed"
+        _log.error("node %d has failed: %s", node.node_id, failure_reason(error))
+        if not is_expected(error):
+            _log.error("this is a bug", exc_info=error)
 
-    async def _load(self) -> None:
-        configs = [self._node_config(number) for number in range(1, self.options.nodes + 1)]
-        directories = [self._log_dirs(config) for config in configs]
-        _make(directories)
-        self.cluster_id = _cluster_id(directories) or uuid_to_text(random_uuid())
-        engine, buffers = RequestEngine(APIS), ReceiveBuffers()
-        for config, log_dirs in zip(configs, directories, strict=True):
-            for warning in config.warnings:
-                _log.warning(warning)
-            broker = Broker(
-                config,
-                log_dirs,
-                cluster_id=self.cluster_id,
-                engine=engine,
-                buffers=buffers,
-                wall_ms=self._wall_ms,
-                peers=self.peers,
-            )
-            self.brokers.append(broker)
-            broker.open()
-        controller = self._open_controller(directories[0][0])
-        controller.subscribe(ConfigWarnings(controller.image).follow)
-        self.brokers[0].metadata_directory = directories[0][0]
-        for broker, log_dirs in zip(self.brokers, directories, strict=True):
-            broker.register(controller)
-            if self.options.adopt:
-                adopt(controller, broker.config, log_dirs)
-        for broker in self.brokers:
-            await broker.load()
-            if self.options.adopt:
-                skip_adopted_producers(controller, broker)
+    # --- end -------------------------------------------------------------------------------------
 
-    def _node_config(self, number: int) -> BrokerConfig:
-        properties = dict(self.options.properties)
-        if self.options.nodes > 1:
-            for name in ("node.id", "broker.id", "log.dirs", "log.dir", "listeners", "advertised.listeners"):
-                if name in properties:
-                    raise UsageError(f"`{name}` is for one node, `--nodes` is {self.options.nodes}")
-            properties["node.id"] = str(number)
-        if "listeners" not in properties:
-            port = self.options.port + number - 1 if self.options.port else 0
-            host = f"[{self.options.host}]" if ":" in self.options.host else self.options.host
-            properties["listeners"] = f"PLAINTEXT://{host}:{port}"
-        return BrokerConfig.from_properties(properties)
+    async def _end(self, node: Node) -> None:
+        """Let go of everything that a node has; nothing happens if it is dead."""
+        if node.ended.is_set():
+            return
+        is_clean = node.ended_by == "stopped" or (self._closes_cleanly and node.failure is None)
+        node.broker.state = NodeState.DEAD
+        self._leave(node)
+        with trio.move_on_after(STOP_SECONDS) as scope:
+            close = partial(node.broker.close, clean=is_clean)
+            await trio.to_thread.run_sync(close, abandon_on_cancel=True)
+        if scope.cancelled_caught:
+            _log.error("node %d did not close its logs in %g s", node.node_id, STOP_SECONDS)
+        node.ended.set()
 
-    def _log_dirs(self, config: BrokerConfig) -> tuple[str, ...]:
-        if config.log_directories:
-            return config.log_directories
-        assert self.options.data_dir is not None
-        return (str(self.options.data_dir / f"node-{config.node_id}"),)
-
-    def _open_controller(self, log_dir: str) -> Controller:
+    def _leave(self, node: Node) -> None:
+        """Take a node that has ended out of the others' sight."""
+        node_id = node.node_id
+        self.feeds.remove(node_id)
+        self.peers.node_died(node_id)
         try:
-            self._metadata_log = MetadataLog.open(
-                log_dir,
-                node_id=self.brokers[0].node_id,
-                wall_ms=self._wall_ms,
-                report=_log.warning,
-            )
-            controller = Controller(
-                self._metadata_log,
-                replay(self._metadata_log.replay()),
-                random=Random(),
-            )
-            controller.begin_term()
+            self.office.copies.close(node_id)
         except OSError as error:
-            raise KcliError(f"cannot open the metadata log in `{log_dir}`: {error.strerror}") from error
-        return controller
-
-    # --- stop ------------------------------------------------------------------------------------
+            _log.error("cannot close the metadata log of node %d: %s", node_id, error)
+        if self._nursery is None or self.stopping:
+            return
+        self.office.node_gone(node_id, monotonic_ms())
+        if node.failure is None:
+            return
+        if not any(other.is_alive for other in self.nodes.values()):
+            self._fatal = node.failure
+            _log.error("the process ends: no node is left")
+            self.stop()
+        elif self.office.controller is not None:
+            try:
+                self.office.controller.fence_broker(node_id=node_id, epoch=node.broker.epoch)
+            except KafkaError as error:
+                _log.error("node %d is not fenced: %s", node_id, error.message)
 
     async def _say_goodbye(self) -> None:
         """Have the coordinators answer whoever waits, and let the answers leave."""
-        for broker in self.brokers:
-            broker.stop_coordinating()
+        for node in self.nodes.values():
+            if node.is_alive:
+                node.broker.stop_coordinating()
         for _ in range(GOODBYE_TURNS):
             await trio.lowlevel.checkpoint()
-
-    async def _close(self, *, clean: bool) -> None:
-        for broker in self.brokers:
-            with trio.move_on_after(STOP_SECONDS) as scope:
-                close = partial(broker.close, clean=clean and broker.node_id not in self.failed)
-                await trio.to_thread.run_sync(close, abandon_on_cancel=True)
-            if scope.cancelled_caught:
-                _log.error("node %d did not close its logs in %g s", broker.node_id, STOP_SECONDS)
-        if self._metadata_log is not None:
-            try:
-                self._metadata_log.close()
-            except OSError as error:
-                _log.error("cannot close the metadata log: %s", error)
-
-
-def _reason(error: Exception) -> str:
-    """Return why a node failed, in one line; what nobody expected is logged whole."""
-    while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]
-    if isinstance(error, KcliError):
-        return error.message
-    _log.error("this is a bug", exc_info=error)
-    return repr(error)
-
-
-def _make(directories: Sequence[tuple[str, ...]]) -> None:
-    """Make the first directory of each node, whose absence would only be noticed one by one."""
-    for log_dirs in directories:
-        for log_dir in log_dirs:
-            try:
-                os.makedirs(log_dir, exist_ok=True)
-            except OSError as error:
-                _log.error("cannot make the log directory `%s`: %s", log_dir, error.strerror)
-
-
-def _cluster_id(directories: Sequence[tuple[str, ...]]) -> str | None:
-    """Return the cluster id that the directories were made with, None if they are new."""
-    for log_dir in (log_dir for log_dirs in directories for log_dir in log_dirs):
-        path = f"{log_dir}/{META_PROPERTIES}"
-        try:
-            with open(path, "rb") as file:
-                cluster_id = MetaProperties.decode(file.read(), path).cluster_id
-        except OSError:
-            continue  # a new directory, or one that goes offline as soon as it is opened
-        if cluster_id is not None:
-            return cluster_id
-    return None

@@ -26,6 +26,7 @@ from trio.lowlevel import checkpoint, wait_readable
 
 from kcli.broker.inbox import CARRY_BYTES, Inbox, read_size
 from kcli.broker.outbox import TURN_BYTES, Outbox
+from kcli.broker.pause_gate import PauseGate
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection
 
@@ -58,6 +59,7 @@ class Connection:
         "_context",
         "_engine",
         "_error",
+        "_gate",
         "_hung_up",
         "_in",
         "_more",
@@ -83,7 +85,9 @@ class Connection:
         buffers: ReceiveBuffers,
         max_request_bytes: int,
         reactor: Reactor | None = None,
+        gate: PauseGate | None = None,
     ) -> None:
+        self._gate = gate or PauseGate()
         self._socket = sock
         self._engine = engine
         self._context = context
@@ -201,6 +205,8 @@ class Connection:
         inbox = self._in
         rounds = turn_bytes = 0
         while not self._closing:
+            if self._gate.is_closed:
+                await self._gate.passed()
             if not (self._more or self._hung_up):
                 await self._idle()
                 rounds = turn_bytes = 0
@@ -335,6 +341,8 @@ class Connection:
             answer = await self._wait(answer)
             if type(answer) is CoroutineType:
                 answer = await answer
+        if self._gate.is_closed:
+            await self._gate.passed()
         self.active = True
         if type(answer) is bytes:
             self._out.parts.append(answer)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kcli.broker.pause_gate import PauseGate
 from kcli.protocol.error_codes import KafkaError
 from kcli.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
@@ -69,7 +70,9 @@ class Housekeeping:
         config: BrokerConfig,
         *,
         wall_ms: Callable[[], int],
+        gate: PauseGate | None = None,
     ) -> None:
+        self._gate = gate or PauseGate()
         self._log_manager = log_manager
         self._replica_manager = replica_manager
         self._wall_ms = wall_ms
@@ -111,6 +114,7 @@ class Housekeeping:
         task_status.started()
         while True:
             await trio.sleep(TICK_SECONDS)
+            await self._gate.passed()
             await self.tick(int((trio.current_time() - started) * 1000))
 
     async def tick(self, elapsed_ms: int) -> None:

@@ -13,14 +13,14 @@ _OF_KAFKA_4_3 = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
-    auto.leader.rebalance.enable background.threads broker.heartbeat.interval.ms
-    broker.session.timeout.ms client.quota.callback.class config.providers
+    background.threads
+    client.quota.callback.class config.providers
     connection.failed.authentication.delay.ms connections.max.reauth.ms controlled.shutdown.enable
     controller.performance.always.log.threshold.ms controller.performance.sample.period.ms
     controller.quorum.append.linger.ms controller.quorum.auto.join.enable
     controller.quorum.bootstrap.servers controller.quorum.election.backoff.max.ms
     controller.quorum.election.timeout.ms controller.quorum.fetch.max.bytes
-    controller.quorum.fetch.snapshot.max.bytes controller.quorum.fetch.timeout.ms
+    controller.quorum.fetch.snapshot.max.bytes
     controller.quorum.request.timeout.ms controller.quorum.retry.backoff.ms controller.quorum.voters
     controller.quota.window.num controller.quota.window.size.seconds controller.socket.timeout.ms
     cordoned.log.dirs create.topic.policy.class.name delegation.token.expiry.check.interval.ms
@@ -52,7 +52,7 @@ _OF_KAFKA_4_3 = """
     inter.broker.listener.name internal.metadata.delete.delay.millis
     internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
     kafka.metrics.polling.interval.secs kafka.metrics.reporters
-    leader.imbalance.check.interval.seconds leader.replication.throttled.rate log.cleaner.backoff.ms
+    leader.replication.throttled.rate log.cleaner.backoff.ms
     log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor
     log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
     log.dir.failure.timeout.ms max.connection.creation.rate metadata.log.dir

@@ -17,6 +17,7 @@ import trio
 from trio.lowlevel import wait_readable
 
 from kcli.broker.connection import Connection
+from kcli.broker.pause_gate import PauseGate
 from kcli.broker.reactor import new_reactor
 from kcli.broker.request_context import RequestContext
 from kcli.errors import KcliError
@@ -116,7 +117,9 @@ class SocketServer:
         max_request_bytes: int,
         max_idle_ms: int,
         send_buffer_bytes: int = -1,
+        gate: PauseGate | None = None,
     ) -> None:
+        self._gate = gate or PauseGate()
         self._broker = broker
         self._apis = apis
         self._engine = engine
@@ -143,12 +146,13 @@ class SocketServer:
         """Accept connections until cancelled; then close the socket and every connection it gave."""
         try:
             async with trio.open_nursery() as nursery:
-                reactor = new_reactor()
+                reactor = new_reactor(self._gate)
                 if reactor is not None:
                     await nursery.start(reactor.run)
                 task_status.started()
                 while True:
                     await wait_readable(listening)
+                    await self._gate.passed()
                     await self._accept(listener_name, listening, nursery, reactor)
         finally:
             listening.close()
@@ -212,6 +216,7 @@ class SocketServer:
             buffers=self._buffers,
             max_request_bytes=self._max_request_bytes,
             reactor=reactor,
+            gate=self._gate,
         )
         connection.idle_since = trio.current_time()
         self.connections.add(connection)
@@ -239,6 +244,7 @@ class SocketServer:
         task_status.started()
         while True:
             await trio.sleep(SWEEP_SECONDS)
+            await self._gate.passed()
             try:
                 await self.sweep_once(trio.current_time())
             except Exception:

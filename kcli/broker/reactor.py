@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from trio.lowlevel import checkpoint, wait_readable
 
+from kcli.broker.pause_gate import PauseGate
+
 if TYPE_CHECKING:
     import trio
 
@@ -37,11 +39,12 @@ class Readable(Protocol):
 
 
 class Reactor:
-    """Serves the connections that were added, while `run` runs."""
+    """Serves the connections that were added, while `run` runs and `gate` is open."""
 
-    __slots__ = ("_connections", "_epoll")
+    __slots__ = ("_connections", "_epoll", "_gate")
 
-    def __init__(self) -> None:
+    def __init__(self, gate: PauseGate | None = None) -> None:
+        self._gate = gate or PauseGate()
         self._epoll = select.epoll()
         self._connections: dict[int, Readable] = {}
 
@@ -62,6 +65,8 @@ class Reactor:
         try:
             while True:
                 await wait_readable(self._epoll)
+                if self._gate.is_closed:
+                    await self._gate.passed()
                 turn_ends = perf_counter() + TURN_SECONDS
                 # Asking again costs little, and meanwhile others have often become readable.
                 while ready := poll(0, READY_AT_ONCE):
@@ -71,11 +76,13 @@ class Reactor:
                             connection.on_readable(hung_up=events != READABLE)
                         if perf_counter() > turn_ends:
                             await checkpoint()
+                            if self._gate.is_closed:
+                                await self._gate.passed()
                             turn_ends = perf_counter() + TURN_SECONDS
         finally:
             self._epoll.close()
 
 
-def new_reactor() -> Reactor | None:
+def new_reactor(gate: PauseGate | None = None) -> Reactor | None:
     """Return a reactor, None on a system without epoll: connections wait for themselves there."""
-    return Reactor() if hasattr(select, "epoll") else None
+    return Reactor(gate) if hasattr(select, "epoll") else None

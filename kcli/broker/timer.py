@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kcli.broker.pause_gate import PauseGate
 from kcli.broker.timing_wheel import TimerEntry, TimingWheel
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ class TimerTask(TimerEntry):
 
 
 class Timer:
-    """The timed tasks of one node."""
+    """The timed tasks of one node; nothing falls due while `gate` is closed."""
 
-    def __init__(self) -> None:
+    def __init__(self, gate: PauseGate | None = None) -> None:
+        self._gate = gate or PauseGate()
         self._wheel = TimingWheel(0)
         self._soon: dict[Callable[[], Awaitable[None]], None] = {}
         self._driver: trio.lowlevel.Task | None = None
@@ -72,6 +74,8 @@ class Timer:
             raise trio.BusyResourceError("the timer has its task already")
         task_status.started()
         while True:
+            if self._gate.is_closed:
+                await self._gate.passed()
             due = self._wheel.advance(monotonic_ms())
             if due:
                 await self._do(due)

@@ -178,14 +178,14 @@ def was_closed(data_dir: Path, node_id: int) -> bool:
     return (data_dir / f"node-{node_id}" / ".kafka_cleanshutdown").exists()
 
 
-async def run_until_it_fails(data_dir: Path, nodes: int, failing: int) -> tuple[Cluster, KcliError]:
-    """Run a cluster until the disk of a node fails; return it with what the process ends with."""
-    cluster = Cluster(ClusterOptions(data_dir, nodes=nodes, host="127.0.0.1", port=0))
+async def run_until_it_fails(data_dir: Path) -> tuple[Cluster, KcliError]:
+    """Run a cluster until the disk of its only node fails; return it with what the process ends with."""
+    cluster = Cluster(ClusterOptions(data_dir, nodes=1, host="127.0.0.1", port=0))
     with pytest.RaisesGroup(KcliError, flatten_subgroups=True) as caught:
         async with trio.open_nursery() as nursery:
             await nursery.start(cluster.run)
             await led_by_every_node(cluster)
-            lose_disk(cluster.brokers[failing - 1])
+            lose_disk(cluster.brokers[0])
     error: BaseException = caught.value
     while isinstance(error, BaseExceptionGroup):
         (error,) = error.exceptions
@@ -239,20 +239,33 @@ async def test_a_node_that_comes_back_at_the_next_start_leads_again(tmp_path: Pa
 
 
 async def test_the_process_ends_when_its_only_node_fails(tmp_path: Path) -> None:
-    cluster, error = await run_until_it_fails(tmp_path, nodes=1, failing=1)
+    cluster, error = await run_until_it_fails(tmp_path)
     assert error.message == "node 1 stops: every log directory has failed"
     assert error.exit_code == 1
     assert cluster.stopped.is_set()
 
 
-async def test_the_process_ends_in_order_when_the_node_with_the_metadata_log_fails(
+async def test_another_node_is_the_controller_when_its_node_fails(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    _, error = await run_until_it_fails(tmp_path, nodes=2, failing=1)
-    assert error.message == "node 1 stops: every log directory has failed"
-    assert "the process ends: node 1 holds the metadata log" in caplog.text
+    async with running_cluster(tmp_path, nodes=3) as cluster:
+        await led_by_every_node(cluster)
+        assert (cluster.office.holder, cluster.office.epoch) == (1, 1)
+        lose_disk(cluster.brokers[0])
+        await cluster.nodes[1].ended.wait()
+        assert (cluster.office.holder, cluster.office.epoch) == (2, 2)
+        for broker in cluster.brokers[1:]:
+            assert [each.node_id for each in broker.image.brokers.values() if not each.fenced] == [2, 3]
+        async with connect(cluster.bootstrap_servers[2]) as client:
+            outcome = (await create_topics(client, [NewTopic("later", partitions=1)]))["later"]
+            assert not isinstance(outcome, KcliError), outcome
+        assert cluster.failed.pop(1)
+    assert "node 1 has failed: node 1 stops: every log directory has failed" in caplog.text
     assert not was_closed(tmp_path, 1)
     assert was_closed(tmp_path, 2)
+    async with running_cluster(tmp_path, nodes=3) as cluster:
+        assert await topic_names(cluster) == ["later", "t"]
+        assert cluster.office.epoch == 3
 
 
 async def test_the_process_ends_when_the_directory_of_the_metadata_log_fails(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def running_cluster(
-    data_dir: Path, *, nodes: int = 1, adopt: bool = False, kill: bool = False, **properties: str
+    data_dir: Path, *, nodes: int | None = 1, adopt: bool = False, kill: bool = False, **properties: str
 ) -> AsyncIterator[Cluster]:
     """Run a cluster on `data_dir`; stop it in order at the end, or cut it off with `kill`.
 

@@ -1,0 +1,195 @@
+"""ControllerOffice: which node is the controller, and how that changes (the part of KRaft that is an
+election).
+
+One node at a time holds the office, for a term with an epoch of its own. It keeps it while it runs and
+reaches at least half of the nodes that do. A node that dies loses it at once; one that is paused or cut off
+after `controller.quorum.fetch.timeout.ms`, as others would notice only then. Its successor is the node with
+the newest copy of the metadata log among those that reach at least half. Between two terms nobody decides,
+and who asks is told NOT_CONTROLLER.
+
+What was decided is never forgotten while the process runs: a successor whose copy lacks it, because its node
+was not there, gets it as a snapshot first.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kcli.broker.controller_term import Term
+from kcli.broker.metadata_replay import replay
+from kcli.broker.metadata_snapshot import SnapshotId, encode_snapshot
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from kcli.broker.controller.controller import Controller
+    from kcli.broker.controller.journal import Journal
+    from kcli.broker.metadata_copies import MetadataCopies
+    from kcli.broker.metadata_feeds import MetadataFeeds
+    from kcli.broker.metadata_image import MetadataImage
+
+FETCH_TIMEOUT_MS = 2000
+"""The default of `controller.quorum.fetch.timeout.ms`."""
+
+_log = logging.getLogger(__name__)
+
+
+class ControllerOffice:
+    """The office of a cluster.
+
+    `make` makes a controller that writes to a journal, for a node, from an image. `running` returns the nodes
+    that run and are not paused, `reaches` says whether two nodes reach each other, and `failed` gets what a
+    node's copy of the log failed with.
+    """
+
+    def __init__(
+        self,
+        copies: MetadataCopies,
+        feeds: MetadataFeeds,
+        *,
+        make: Callable[[int, Journal, MetadataImage], Controller],
+        running: Callable[[], Collection[int]],
+        reaches: Callable[[int, int], bool],
+        failed: Callable[[int, Exception], None],
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.copies = copies
+        self.feeds = feeds
+        self.fetch_timeout_ms = FETCH_TIMEOUT_MS
+        self.controller: Controller | None = None
+        self._term: Term | None = None
+        self._make = make
+        self._running = running
+        self._reaches = reaches
+        self._failed = failed
+        self._wall_ms = wall_ms
+        self._unfit_since_ms: int | None = None
+
+    @property
+    def holder(self) -> int | None:
+        """The node in office."""
+        return None if self._term is None else self._term.node_id
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the newest term."""
+        return self.feeds.latest.epoch
+
+    def reached_from(self, node_id: int) -> Controller:
+        """Return the controller, for a call from a node. Raises `KafkaError` NOT_CONTROLLER."""
+        controller, holder = self.controller, self.holder
+        if controller is None or holder is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "no node is the controller, for now")
+        if holder not in self._running():
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, f"node {holder}, the controller, does not answer")
+        if not self._reaches(node_id, holder):
+            raise KafkaError(
+                ErrorCode.NOT_CONTROLLER, f"node {node_id} cannot reach node {holder}, the controller"
+            )
+        return controller
+
+    # --- taking and leaving office ---------------------------------------------------------------
+
+    def take(self, node_id: int) -> Controller:
+        """Have a node take office, whoever holds it. Raises `OSError`, `KcliError` and `KafkaError`."""
+        image = self._image_for(node_id)
+        self.leave()
+        term = Term(
+            self.copies,
+            node_id,
+            reaches=lambda other: other in self._running() and self._reaches(node_id, other),
+            may_decide=lambda: self.is_fit(node_id),
+            failed=self._failed,
+        )
+        controller = self._make(node_id, term, image)
+        controller.subscribe(self.feeds.deliver)
+        self._term, self.controller, self._unfit_since_ms = term, controller, None
+        try:
+            controller.begin_term()
+        except (OSError, KafkaError):
+            self.leave()
+            raise
+        self.feeds.deliver(controller.image)
+        return controller
+
+    def leave(self) -> None:
+        """End the term; nobody is in office."""
+        if self._term is not None:
+            self._term.is_over = True
+        self._term = self.controller = self._unfit_since_ms = None
+
+    def node_gone(self, node_id: int, now_ms: int) -> None:
+        """Find a successor at once if it was this node that held the office."""
+        if node_id == self.holder:
+            self.leave()
+            self.tick(now_ms)
+
+    def elect(self, node_id: int) -> None:
+        """Move the office to a node because somebody says so. Raises `KcliError` if it cannot hold it."""
+        if node_id == self.holder:
+            return
+        if node_id not in self._running():
+            raise KcliError(f"node {node_id} does not run")
+        if not self.is_fit(node_id):
+            raise KcliError(f"node {node_id} is cut off from most nodes")
+        self.take(node_id)
+        _log.info("node %d is the controller now, in term %d", node_id, self.epoch)
+
+    def elect_other_than(self, node_id: int) -> None:
+        """Move the office away from a node that is about to stop, if any other can hold it."""
+        candidates = [each for each in self._running() if each != node_id and self.is_fit(each)]
+        successor = self.copies.newest(candidates)
+        if successor is not None:
+            self.elect(successor)
+
+    def _image_for(self, node_id: int) -> MetadataImage:
+        """Return what a node's copy makes, when it holds everything that was decided."""
+        log, latest = self.copies[node_id], self.feeds.latest
+        if log.end_offset <= latest.offset or log.epoch < latest.epoch:
+            log.install(
+                SnapshotId(latest.offset + 1, latest.epoch), encode_snapshot(latest, now_ms=self._wall_ms())
+            )
+        if log.end_offset == latest.offset + 1 and log.epoch == latest.epoch:
+            return latest
+        return replay(log.replay())
+
+    # --- following the nodes ---------------------------------------------------------------------
+
+    def is_fit(self, node_id: int) -> bool:
+        """True if a node runs and reaches at least half of those that do."""
+        running = self._running()
+        reached = sum(other == node_id or self._reaches(node_id, other) for other in running)
+        return node_id in running and 2 * reached >= len(running)
+
+    def tick(self, now_ms: int) -> None:
+        """Have a successor take office where that is due, and do what the controller has to do now."""
+        holder = self.holder
+        if holder is None:
+            self._elect()
+        elif self.is_fit(holder):
+            self._unfit_since_ms = None
+        elif self._unfit_since_ms is None:
+            self._unfit_since_ms = now_ms
+        elif now_ms - self._unfit_since_ms >= self.fetch_timeout_ms:
+            _log.warning("node %d is not the controller any more: it does not reach the others", holder)
+            self._elect()
+        if self._term is not None and self.controller is not None and self.is_fit(self._term.node_id):
+            self._term.compact(self.controller.image)
+            self._term.level()
+            self.feeds.catch_up()
+            self.controller.tick(now_ms)
+
+    def _elect(self) -> None:
+        candidates = [node_id for node_id in self._running() if self.is_fit(node_id)]
+        successor = self.copies.newest(candidates)
+        if successor is None or successor == self.holder:
+            return
+        try:
+            self.take(successor)
+            _log.info("node %d is the controller now, in term %d", successor, self.epoch)
+        except (OSError, KcliError) as error:
+            _log.error("node %d cannot be the controller: %s", successor, error)
+            self._failed(successor, error)

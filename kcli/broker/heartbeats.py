@@ -1,0 +1,67 @@
+"""Heartbeats: a node tells the controller that it is there, and learns what it is to it (KIP-631).
+
+A beat that does not reach the controller is only logged: the next one may. What a node that was fenced has to
+do is nothing but to go on: with the first beat after it has caught up it is unfenced.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.timer import monotonic_ms
+from kcli.protocol.error_codes import KafkaError
+
+if TYPE_CHECKING:
+    from kcli.broker.broker import Broker
+    from kcli.broker.controller.heartbeat_control import HeartbeatAnswer
+
+SHUTDOWN_RETRY_SECONDS = 0.05
+_log = logging.getLogger(__name__)
+
+
+class Heartbeats:
+    """The heartbeats of one node."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def beat(self, *, want_shutdown: bool = False) -> HeartbeatAnswer | None:
+        """Send one heartbeat; return what the controller answers, None if it does not."""
+        broker = self._broker
+        offline = [each.directory_id for each in broker.log_manager.offline_dirs]
+        try:
+            return broker.controller.heartbeat(
+                node_id=broker.node_id,
+                epoch=broker.epoch,
+                applied_offset=broker.image.offset,
+                want_shutdown=want_shutdown,
+                offline_dirs=[each for each in offline if each is not None],
+                now_ms=monotonic_ms(),
+            )
+        except KafkaError as error:
+            _log.debug("the controller does not hear node %d: %s", broker.node_id, error.message)
+            return None
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Beat for ever, as often as configured."""
+        task_status.started()
+        while True:
+            await trio.sleep(self._broker.config.broker_heartbeat_interval_ms / 1000)
+            await self._broker.gate.passed()
+            self.beat()
+
+    async def until_relieved(self) -> bool:
+        """Beat until the controller lets the node stop; return False if no controller is in reach.
+
+        What the node led is led by others then, and all of them know (KIP-841).
+        """
+        seconds = SHUTDOWN_RETRY_SECONDS
+        while (answer := self.beat(want_shutdown=True)) is not None:
+            if answer.should_shut_down:
+                return True
+            await trio.sleep(seconds)
+            seconds = min(2 * seconds, self._broker.config.broker_heartbeat_interval_ms / 1000)
+        return False

@@ -1,0 +1,92 @@
+"""Node: one node's place in the process: what it is made of, and the broker that runs there now, or ran last.
+
+A node that is dead can be started again in its place: a new `Broker` with the same configuration, directories
+and ports. Why one ended decides what comes of it:
+
+| it ended by | logs | to the controller |
+|---|---|---|
+| `stop` | flushed and marked, nothing to recover | has handed over and is fenced |
+| `kill` | left as they are | is silent, and fenced when its session ends |
+| a failure | left as they are | fenced at once |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.node_state import NodeState
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kcli.broker.broker import Broker
+    from kcli.broker.config import BrokerConfig
+
+
+class Node:
+    """The place of one node; `make` makes a broker for it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_dirs: tuple[str, ...],
+        make: Callable[[BrokerConfig, tuple[str, ...]], Broker],
+    ) -> None:
+        self.node_id = config.node_id
+        self.config = config
+        self.log_dirs = log_dirs
+        self._make = make
+        self.broker = make(config, log_dirs)
+        self.broker.state = NodeState.DEAD
+        self.failure: Exception | None = None
+        """What it failed with, if that is how it ended."""
+        self.ended_by = ""
+        """`stopped`, `killed` or `failed`; empty while it has not ended, or was never started."""
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self.ended.set()
+        self._ports: Mapping[str, int] = {}
+
+    @property
+    def state(self) -> NodeState:
+        """What the node is doing."""
+        return self.broker.state
+
+    @property
+    def is_alive(self) -> bool:
+        """True unless the node is dead: paused ones are alive."""
+        return self.broker.state is not NodeState.DEAD
+
+    def open(self) -> None:
+        """Begin a life: lock the directories, bind the ports. Raises `KcliError`; the node is dead then."""
+        self.broker = self._make(self.config, self.log_dirs)
+        self.failure, self.ended_by = None, ""
+        self.scope, self.ended = trio.CancelScope(), trio.Event()
+        try:
+            self.broker.open(self._ports)
+        except BaseException:
+            self.broker.state = NodeState.DEAD
+            self.broker.close(clean=False)
+            self.ended.set()
+            raise
+        self._ports = self.broker.ports
+
+
+def failure_reason(error: BaseException) -> str:
+    """Return why a node failed, in one line."""
+    cause = _cause(error)
+    return cause.message if isinstance(cause, KcliError) else repr(cause)
+
+
+def is_expected(error: BaseException) -> bool:
+    """True if a failure is not one of the program itself."""
+    return isinstance(_cause(error), KcliError)
+
+
+def _cause(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,50 @@
+"""NodeWatch: the one task that has the controller look after the nodes: sessions, successors, copies.
+
+It may come late, because something kept the process busy or it was stopped as a whole. Then the nodes were
+no better off, and none of them is taken for silent: each says first that it is there.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.timer import monotonic_ms
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from kcli.broker.cluster import Cluster
+
+TICK_SECONDS = 0.25
+LATE_MS = 1000
+_log = logging.getLogger(__name__)
+
+
+class NodeWatch:
+    """Looks after the nodes of a cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._last_ms = 0
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Look for ever."""
+        self._last_ms = monotonic_ms()
+        task_status.started()
+        while True:
+            await trio.sleep(TICK_SECONDS)
+            self.look(monotonic_ms())
+
+    def look(self, now_ms: int) -> None:
+        """Do what is due."""
+        cluster = self._cluster
+        if now_ms - self._last_ms > LATE_MS:
+            for node_id in cluster.present():
+                cluster.nodes[node_id].broker.heartbeats.beat()
+        self._last_ms = now_ms
+        try:
+            cluster.office.tick(now_ms)
+        except (OSError, KcliError) as error:
+            _log.error("the controller could not do what is due: %s", error)

@@ -1,0 +1,296 @@
+"""Nodes of a running cluster: killed, stopped, started, paused, added and removed while the others go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trio
+
+from kcli.broker.node_operations import NODE_OPERATIONS
+from kcli.broker.node_state import NodeState
+from kcli.client.admin import NewTopic, create_topics, describe_cluster
+from kcli.client.client import connect
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import KafkaError
+from tests.support.running_cluster import running_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kcli.broker.cluster import Cluster
+    from kcli.broker.metadata_image import MetadataImage
+
+QUICK: dict[str, Any] = {"broker_heartbeat_interval_ms": "50", "broker_session_timeout_ms": "500"}
+
+
+async def do(cluster: Cluster, operation: str, node: int | None = None, **arguments: object) -> Any:
+    given = arguments if node is None else {"node": node, **arguments}
+    return await NODE_OPERATIONS[f"node.{operation}"](cluster, given)
+
+
+async def created(cluster: Cluster, name: str, partitions: int = 1, replicas: int = 1) -> None:
+    async with connect(",".join(cluster.bootstrap_servers)) as client:
+        wanted = NewTopic(name, partitions=partitions, replication_factor=replicas)
+        outcome = (await create_topics(client, [wanted]))[name]
+        assert not isinstance(outcome, KcliError), outcome
+
+
+async def until(cluster: Cluster, holds: Callable[[MetadataImage], bool]) -> None:
+    """Return when something holds of the metadata that the controller has told."""
+    with trio.fail_after(20):
+        while not holds(cluster.feeds.latest):  # noqa: ASYNC110 - whichever controller comes to say it
+            await trio.sleep(0.01)
+
+
+def leaders(image: MetadataImage, topic: str = "t") -> list[int]:
+    return [partition.leader for partition in image.topics[topic].partitions]
+
+
+def fenced(image: MetadataImage) -> list[int]:
+    return [broker.node_id for broker in image.brokers.values() if broker.fenced]
+
+
+async def states(cluster: Cluster) -> dict[int, str]:
+    return {row["node"]: row["state"] for row in await do(cluster, "list")}
+
+
+async def nodes_seen_from(cluster: Cluster, node: int) -> list[int]:
+    endpoint = cluster.nodes[node].broker.endpoints[0]
+    async with connect(f"{endpoint.host}:{endpoint.port}") as client:
+        return [each.node_id for each in (await describe_cluster(client)).nodes]
+
+
+# --- stop and start ------------------------------------------------------------------------------
+
+
+async def test_a_node_that_stops_hands_over_first_and_leads_again_after_its_start(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+        await created(cluster, "t", partitions=3, replicas=3)
+        port = cluster.nodes[2].broker.endpoints[0].port
+        await do(cluster, "stop", 2)
+        assert await states(cluster) == {1: "running", 2: "dead", 3: "running"}
+        image = cluster.feeds.latest
+        assert fenced(image) == [2]
+        assert 2 not in leaders(image)
+        assert all(sorted(each.isr) == [1, 3] for each in image.topics["t"].partitions)
+        assert await nodes_seen_from(cluster, 3) == [1, 3]
+        assert (tmp_path / "node-2" / ".kafka_cleanshutdown").exists()
+        await do(cluster, "start", 2)
+        assert cluster.nodes[2].broker.endpoints[0].port == port
+        assert await nodes_seen_from(cluster, 2) == [1, 2, 3]
+        await until(cluster, lambda image: all(len(each.isr) == 3 for each in image.topics["t"].partitions))
+
+
+async def test_the_office_moves_before_its_node_stops(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+        assert cluster.office.holder == 1
+        await do(cluster, "stop", 1)
+        assert (cluster.office.holder, cluster.office.epoch) == (2, 2)
+        await created(cluster, "t", partitions=2)
+        await do(cluster, "start", 1)
+        assert cluster.office.holder == 2
+        assert cluster.nodes[1].broker.image is cluster.feeds.latest
+        assert cluster.office.copies.version(1) == cluster.office.copies.version(2)
+
+
+async def test_a_killed_node_is_missed_when_its_session_ends(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+        await created(cluster, "t", partitions=3, replicas=3)
+        await do(cluster, "kill", 3)
+        assert (await states(cluster))[3] == "dead"
+        assert fenced(cluster.feeds.latest) == []
+        await until(cluster, lambda image: fenced(image) == [3])
+        assert 3 not in leaders(cluster.feeds.latest)
+        assert not (tmp_path / "node-3" / ".kafka_cleanshutdown").exists()
+        await do(cluster, "start", 3)
+        await until(cluster, lambda image: all(len(each.isr) == 3 for each in image.topics["t"].partitions))
+
+
+async def test_the_only_node_can_be_killed_and_started(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, **QUICK) as cluster:
+        await created(cluster, "t")
+        await do(cluster, "kill", 1)
+        assert cluster.office.holder is None
+        with pytest.raises(KcliError, match="no node is the controller"):
+            _ = cluster.controller
+        await do(cluster, "start", 1)
+        assert cluster.controller.node_id == 1
+        assert cluster.office.epoch == 2
+        assert leaders(cluster.feeds.latest) == [1]
+
+
+async def test_what_was_decided_without_a_node_it_knows_although_it_starts_alone(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
+        await do(cluster, "stop", 2)
+        await created(cluster, "t")
+        await do(cluster, "kill", 1)
+        await do(cluster, "start", 2)
+        assert cluster.office.holder == 2
+        assert "t" in cluster.nodes[2].broker.image.topics
+        await do(cluster, "start", 1)
+    async with running_cluster(tmp_path, nodes=2) as cluster:
+        assert "t" in cluster.feeds.latest.topics
+
+
+# --- pause and resume ----------------------------------------------------------------------------
+
+
+async def test_a_paused_node_hangs_is_fenced_and_catches_up_when_it_goes_on(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+        await created(cluster, "t", partitions=3, replicas=3)
+        await do(cluster, "pause", 3)
+        broker = cluster.nodes[3].broker
+        before = broker.image
+        with trio.move_on_after(0.3) as scope:
+            await nodes_seen_from(cluster, 3)
+        assert scope.cancelled_caught
+        await until(cluster, lambda image: fenced(image) == [3])
+        await created(cluster, "meanwhile")
+        assert broker.image is before
+        await do(cluster, "resume", 3)
+        assert broker.image is cluster.feeds.latest
+        assert "meanwhile" in broker.image.topics
+        assert await nodes_seen_from(cluster, 3) == [1, 2, 3]
+        await until(cluster, lambda image: all(len(each.isr) == 3 for each in image.topics["t"].partitions))
+
+
+async def test_another_node_takes_office_when_its_holder_is_paused_for_too_long(tmp_path: Path) -> None:
+    quick = {**QUICK, "controller_quorum_fetch_timeout_ms": "300"}
+    async with running_cluster(tmp_path, nodes=3, **quick) as cluster:
+        await do(cluster, "pause", 1)
+        with pytest.raises(KafkaError):
+            _ = cluster.nodes[2].broker.controller
+        await until(cluster, lambda image: image.epoch == 2)
+        assert cluster.office.holder == 2
+        await until(cluster, lambda image: fenced(image) == [1])
+        await do(cluster, "resume", 1)
+        assert cluster.office.holder == 2
+        await until(cluster, lambda image: fenced(image) == [])
+
+
+async def test_a_node_that_is_cut_off_is_fenced_and_comes_back(tmp_path: Path) -> None:
+    quick = {**QUICK, "controller_quorum_fetch_timeout_ms": "300"}
+    async with running_cluster(tmp_path, nodes=3, **quick) as cluster:
+        links = [cluster.peers.between(a, b) for a, b in ((1, 2), (2, 1), (1, 3), (3, 1))]
+        for link in links:
+            link.is_cut = True
+        await until(cluster, lambda image: image.epoch == 2)
+        assert cluster.office.holder == 2
+        await until(cluster, lambda image: fenced(image) == [1])
+        assert fenced(cluster.nodes[1].broker.image) == []  # it has not heard of it
+        with pytest.raises(KafkaError, match="cannot reach node 2, the controller"):
+            _ = cluster.nodes[1].broker.controller
+        for link in links:
+            link.is_cut = False
+        await until(cluster, lambda image: fenced(image) == [])
+        assert cluster.office.holder == 2
+
+
+# --- add and remove ------------------------------------------------------------------------------
+
+
+async def test_a_node_is_added_and_the_next_start_has_it(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=None, **QUICK) as cluster:
+        assert await do(cluster, "add") == {"node": 2}
+        assert await nodes_seen_from(cluster, 1) == [1, 2]
+        await created(cluster, "t", partitions=1, replicas=2)
+    async with running_cluster(tmp_path, nodes=None, **QUICK) as cluster:
+        assert await nodes_seen_from(cluster, 2) == [1, 2]
+
+
+async def test_with_a_number_of_nodes_the_others_stay_down_and_can_be_started(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3, **QUICK):
+        pass
+    async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
+        assert await states(cluster) == {1: "running", 2: "running", 3: "dead"}
+        assert fenced(cluster.feeds.latest) == [3]
+        await do(cluster, "start", 3)
+        assert fenced(cluster.feeds.latest) == []
+
+
+async def test_a_removed_node_is_forgotten_and_its_directory_set_aside(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+        removed = await do(cluster, "remove", 3)
+        assert removed == {"node": 3, "kept": str(tmp_path / "node-3-removed"), "replicas": 0}
+        assert list(cluster.feeds.latest.brokers) == [1, 2]
+        assert list(await states(cluster)) == [1, 2]
+    async with running_cluster(tmp_path, nodes=None) as cluster:
+        assert list(cluster.nodes) == [1, 2]
+
+
+async def test_a_node_with_replicas_is_removed_only_by_force(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
+        await created(cluster, "t", partitions=2, replicas=2)
+        with pytest.raises(KcliError, match="node 2 has 2 replicas") as caught:
+            await do(cluster, "remove", 2)
+        assert "--drain 2" in str(caught.value.hint)
+        assert (await states(cluster))[2] == "running"
+        await do(cluster, "remove", 2, force=True)
+        assert leaders(cluster.feeds.latest) == [1, 1]
+
+
+# --- the controller ------------------------------------------------------------------------------
+
+
+async def test_the_office_moves_on_command_with_a_growing_term(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+        former = cluster.controller
+        assert await do(cluster, "move-controller", 3) == {"node": 3, "term": 2}
+        assert await do(cluster, "move-controller", 2) == {"node": 2, "term": 3}
+        with pytest.raises(KafkaError, match="is not the controller any more"):
+            former.unregister_broker(node_id=3)
+        await created(cluster, "t", partitions=2)
+        assert len({cluster.office.copies.version(node) for node in (1, 2, 3)}) == 1
+
+
+# --- what is refused -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("operation", "node", "message"),
+    [
+        ("stop", 9, "there is no node 9"),
+        ("start", 1, "node 1 is running"),
+        ("resume", 1, "node 1 is running"),
+        ("move-controller", 1, "node 1 is the controller already"),
+        ("stop", 2, "node 2 is not running: it was killed"),
+        ("kill", 2, "node 2 is not running: it was killed"),
+        ("pause", 2, "node 2 is not running: it was killed"),
+        ("resume", 2, "node 2 is not running: it was killed"),
+        ("move-controller", 2, "node 2 is not running: it was killed"),
+        ("pause", 3, "node 3 is paused"),
+        ("stop", 3, "node 3 is paused, and cannot hand over what it leads"),
+        ("start", 3, "node 3 is paused"),
+        ("move-controller", 3, "node 3 is paused"),
+        ("stop", None, "which node? `node` has to be its number"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_and_changes_nothing(
+    operation: str, node: int | None, message: str, tmp_path: Path
+) -> None:
+    async with running_cluster(tmp_path, nodes=3) as cluster:
+        await do(cluster, "kill", 2)
+        await do(cluster, "pause", 3)
+        offset = cluster.feeds.latest.offset
+        with pytest.raises(KcliError) as caught:
+            await do(cluster, operation, node)
+        assert caught.value.message == message
+        assert await states(cluster) == {1: "running", 2: "dead", 3: "paused"}
+        assert cluster.feeds.latest.offset == offset
+
+
+async def test_the_last_node_is_not_removed(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        with pytest.raises(KcliError, match="node 1 is the last one"):
+            await do(cluster, "remove", 1)
+        assert cluster.nodes[1].state is NodeState.RUNNING
+
+
+async def test_a_node_is_not_stopped_twice_at_once(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2) as cluster:
+        cluster.nodes[2].broker.state = NodeState.STOPPING
+        with pytest.raises(KcliError, match="node 2 is stopping already"):
+            await do(cluster, "stop", 2)
+        cluster.nodes[2].broker.state = NodeState.RUNNING
