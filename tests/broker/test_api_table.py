@@ -285,12 +285,17 @@ async def test_api_versions_is_the_table(tmp_path: Path) -> None:
             ] == sorted((api.key, api.min_version, api.max_version) for api in APIS)
             if version >= 3:
                 assert [(f.name, f.min_version_level) for f in response.finalized_features] == [
+                    ("eligible.leader.replicas.version", 1),
                     ("group.version", 1),
                     ("metadata.version", 30),
                 ]
                 # Version 3 cannot carry a range that begins at 0 (KAFKA-17011).
                 supported = {f.name: (f.min_version, f.max_version) for f in response.supported_features}
-                everything = {"group.version": (0, 1), "metadata.version": (7, 30)}
+                everything = {
+                    "eligible.leader.replicas.version": (0, 1),
+                    "group.version": (0, 1),
+                    "metadata.version": (7, 30),
+                }
                 assert supported == (everything if version >= 4 else {"metadata.version": (7, 30)})
                 assert response.finalized_features_epoch == node.image.offset
 

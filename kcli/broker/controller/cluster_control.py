@@ -43,10 +43,12 @@ def register_broker(
     directories: Sequence[bytes],
     features: Mapping[str, tuple[int, int]],
     rack: str | None = None,
+    had_clean_stop: bool = True,
 ) -> ControllerResult[int]:
     """Register a node that starts; the response is its broker epoch.
 
-    `features` gives the lowest and highest level that the node supports, by name. Raises `KafkaError`
+    `features` gives the lowest and highest level that the node supports, by name. Without a clean stop it may
+    have lost what it had in sync, which matters where eligible leaders are kept. Raises `KafkaError`
     INVALID_REGISTRATION if it does not support what the cluster works at, or has another's directories.
     """
     image = decisions.image
@@ -54,8 +56,11 @@ def register_broker(
     _check_directories(image, node_id, directories)
     records: list[MetadataRecord] = []
     former = image.brokers.get(node_id)
-    if former is not None and former.incarnation != incarnation and not former.fenced:
-        records.extend(leave_partitions(decisions, node_id))
+    if former is not None and former.incarnation != incarnation:
+        if decisions.keeps_eligible_leaders and not had_clean_stop:
+            records.extend(_lose_records(decisions, node_id))
+        elif not former.fenced:
+            records.extend(leave_partitions(decisions, node_id))
     epoch = image.offset + len(records) + 1
     records.append(
         RegisterBrokerRecord(
@@ -137,6 +142,18 @@ def leave_partitions(
         if is_member and concerns(place):
             isr = [replica for replica in partition.isr if replica != node_id]
             change = without.change(place.topic, place.index, isr=isr)
+            if change is not None:
+                yield change
+
+
+def _lose_records(decisions: PartitionDecisions, node_id: int) -> Iterator[PartitionChangeRecord]:
+    """Yield what a broker that may have lost records brings: it is neither in sync nor eligible."""
+    without = decisions.with_going(node_id)
+    for place in decisions.partitions():
+        partition = place.partition
+        if node_id in {partition.leader, *partition.isr, *partition.elr}:
+            isr = [replica for replica in partition.isr if replica != node_id]
+            change = without.change(place.topic, place.index, isr=isr, unclean=frozenset({node_id}))
             if change is not None:
                 yield change
 

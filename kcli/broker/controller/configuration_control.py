@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.broker_configs import BROKER_CONFIGS, broker_config
 from kcli.broker.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
+from kcli.broker.controller.eligible_leader_control import check_min_isr, forgetting
+from kcli.broker.controller.feature_control import ELIGIBLE_LEADER_REPLICAS_VERSION
 from kcli.broker.controller.result import ControllerResult
 from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.coordinator.group_config import GroupConfig
@@ -82,10 +84,11 @@ def incremental_alter_configs(
             current = image.configs.get(resource, {})
             values = _operate(resource, current, operations)
             _check_values(resource, values, {each.name for each in operations}, defaults, groups)
+            own = _with_eligible_leaders(image, _records(resource, current, values))
         except KafkaError as error:
             outcomes.append(error)
             continue
-        records.extend(_records(resource, current, values))
+        records.extend(own)
         outcomes.append(None)
     return ControllerResult(tuple(records), outcomes)
 
@@ -104,10 +107,12 @@ def alter_configs(
         try:
             _check_resource(image, resource)
             _check_values(resource, values, values.keys(), defaults, groups)
+            current = image.configs.get(resource, {})
+            own = _with_eligible_leaders(image, _records(resource, current, values))
         except KafkaError as error:
             outcomes.append(error)
             continue
-        records.extend(_records(resource, image.configs.get(resource, {}), values))
+        records.extend(own)
         outcomes.append(None)
     return ControllerResult(tuple(records), outcomes)
 
@@ -227,6 +232,14 @@ def _check_broker(values: Mapping[str, str], changed: Collection[str], *, is_def
             definition.parse(values[name])
         except InvalidConfig as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
+
+
+def _with_eligible_leaders(image: MetadataImage, records: list[MetadataRecord]) -> list[MetadataRecord]:
+    """Return the records, and what they mean for who may lead; raise `KafkaError` if they cannot be."""
+    if not image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION):
+        return records
+    check_min_isr(records)
+    return [*records, *forgetting(records)]
 
 
 def _records(

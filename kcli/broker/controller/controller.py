@@ -24,6 +24,7 @@ from kcli.broker.controller import (
 )
 from kcli.broker.controller.audience import Audience
 from kcli.broker.controller.controller_settings import ControllerSettings
+from kcli.broker.controller.eligible_leader_control import MIN_ISR
 from kcli.broker.controller.heartbeat_control import BrokerState, Heartbeat, HeartbeatAnswer, Sessions
 from kcli.broker.controller.partition_decisions import PartitionDecisions
 from kcli.broker.controller.quorum_view import quorum_view
@@ -123,7 +124,7 @@ class Controller:
         # The record that opens the term took an offset; broker epochs are offsets.
         self.image, _ = apply(self.image, (), last_offset=self._log.end_offset - 1, epoch=self._log.epoch)
         self._sessions, self._upkeep = Sessions(), Upkeep()
-        self.commit(feature_control.finalize_features(self.image))
+        self.commit(feature_control.finalize_features(self.image, min_isr=self._static_min_isr))
 
     def register_broker(
         self,
@@ -133,12 +134,14 @@ class Controller:
         endpoints: Sequence[Endpoint],
         directories: Sequence[bytes],
         rack: str | None = None,
+        had_clean_stop: bool = True,
         now_ms: int | None = None,
     ) -> int:
         """Register a node that starts, fenced, and return its broker epoch.
 
         With `now_ms`, raises `KafkaError` DUPLICATE_BROKER_REGISTRATION while another that goes by the same
-        number is heard of: a node that was killed can come back when its session has ended.
+        number is heard of: a node that was killed can come back when its session has ended. Without a clean
+        stop, it may have lost records.
         """
         former = self.image.brokers.get(node_id)
         if former is not None and former.incarnation != incarnation:
@@ -156,6 +159,7 @@ class Controller:
                 directories=directories,
                 features=feature_control.SUPPORTED_FEATURES,
                 rack=rack,
+                had_clean_stop=had_clean_stop,
             )
         )
 
@@ -243,13 +247,18 @@ class Controller:
         ):
             self._upkeep.unclean_soon()
 
+    @property
+    def _static_min_isr(self) -> int:
+        return int(self._topic_defaults.get(MIN_ISR, 1))
+
     def _is_alive(self, node_id: int, now_ms: int) -> bool:
         timeout_ms = self.settings.broker_session_timeout_ms
         return self._sessions.is_alive(node_id, now_ms=now_ms, timeout_ms=timeout_ms)
 
     def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
         """Change levels of features, all or none. Raises `KafkaError` INVALID_UPDATE_VERSION."""
-        self._commit_unless(validate_only, feature_control.update_features(self.image, updates))
+        decided = feature_control.update_features(self.image, updates, min_isr=self._static_min_isr)
+        self._commit_unless(validate_only, decided)
 
     def allocate_producer_ids(self, *, node_id: int, broker_epoch: int) -> ProducerIdBlock:
         """Give a node the next block of producer ids."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
+from kcli.broker.controller.eligible_leader_control import switching_on
 from kcli.broker.controller.result import ControllerResult
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import FeatureLevelRecord
@@ -19,20 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kcli.broker.metadata_image import MetadataImage
+    from kcli.protocol.metadata_records import MetadataRecord
 
 METADATA_VERSION = "metadata.version"
 GROUP_VERSION = "group.version"
+ELIGIBLE_LEADER_REPLICAS_VERSION = "eligible.leader.replicas.version"
 
 SUPPORTED_FEATURES: Mapping[str, tuple[int, int]] = {
     # From 3.3-IV3, the first that a cluster without ZooKeeper could begin at, to 4.3-IV0.
     METADATA_VERSION: (7, 30),
     # 1 is groups whose coordinator assigns (KIP-848).
     GROUP_VERSION: (0, 1),
+    # 1 is who was in sync when enough were may lead again (KIP-966).
+    ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
 }
 """Lowest and highest level by name."""
 
 _WITH_NEW_RECORDS = frozenset({8, 11, 13, 14, 15, 17, 23, 30})
 """Levels of `metadata.version` whose records the level below does not know (class `MetadataVersion`)."""
+
+
+_FIRST_WITH_ELIGIBLE_LEADERS = 23
+"""The level of `metadata.version` whose records can tell of eligible leaders, 4.0-IV1."""
 
 
 class UpgradeType(IntEnum):
@@ -52,30 +61,45 @@ class FeatureUpdate:
     type: UpgradeType = UpgradeType.UPGRADE
 
 
-def finalize_features(image: MetadataImage) -> ControllerResult[None]:
-    """Decide what a controller that takes office begins with. `metadata.version` comes first in a log."""
-    records = tuple(
-        FeatureLevelRecord(name=name, feature_level=highest)
-        for name, (_, highest) in SUPPORTED_FEATURES.items()
-        if name not in image.features and name not in image.disabled_features
-    )
-    return ControllerResult(records, None)
+def finalize_features(image: MetadataImage, *, min_isr: int = 1) -> ControllerResult[None]:
+    """Decide what a controller that takes office begins with. `metadata.version` comes first in a log.
+
+    `min_isr` is the `min.insync.replicas` that nodes start with.
+    """
+    is_new = METADATA_VERSION not in image.features
+    records: list[MetadataRecord] = []
+    for name, (_, highest) in SUPPORTED_FEATURES.items():
+        is_known = name in image.features or name in image.disabled_features
+        if is_known or (name == ELIGIBLE_LEADER_REPLICAS_VERSION and not is_new):
+            continue
+        records.append(FeatureLevelRecord(name=name, feature_level=highest))
+        if name == ELIGIBLE_LEADER_REPLICAS_VERSION:
+            records.extend(switching_on(image, min_isr))
+    return ControllerResult(tuple(records), None)
 
 
-def update_features(image: MetadataImage, updates: Sequence[FeatureUpdate]) -> ControllerResult[None]:
-    """Change levels, all of them or none.
+def update_features(
+    image: MetadataImage, updates: Sequence[FeatureUpdate], *, min_isr: int = 1
+) -> ControllerResult[None]:
+    """Change levels, all of them or none; `min_isr` is the `min.insync.replicas` that nodes start with.
 
     Raises `KafkaError` INVALID_UPDATE_VERSION for a level that a node does not support, that is lower or
     higher than the update allows, or that would leave records behind which it does not know.
     """
     if len({update.name for update in updates}) != len(updates):
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a feature is named twice")
-    records = []
+    levels = {**image.features, **{update.name: update.level for update in updates}}
+    records: list[MetadataRecord] = []
     for update in updates:
         current = image.features.get(update.name, 0)
         wrong = _unsupported(image, update) or _wrong_way(update, current)
         if wrong is None and update.name == METADATA_VERSION and update.level < current:
             wrong = _refused_downgrade(update, current)
+        if wrong is None and update.name == ELIGIBLE_LEADER_REPLICAS_VERSION and update.level > 0:
+            if levels[METADATA_VERSION] < _FIRST_WITH_ELIGIBLE_LEADERS:
+                wrong = f"it needs `{METADATA_VERSION}` {_FIRST_WITH_ELIGIBLE_LEADERS}"
+            elif current == 0:
+                records.extend(switching_on(image, min_isr))
         if wrong is not None:
             raise KafkaError(
                 ErrorCode.INVALID_UPDATE_VERSION, f"`{update.name}` cannot be {update.level}: {wrong}"

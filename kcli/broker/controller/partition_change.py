@@ -3,9 +3,11 @@
 Whatever happens to a partition (a broker comes or goes, its leader changes the in-sync replicas, someone
 moves it or asks for an election) ends here: the wished-for state goes in, and out comes the change record
 that leads there, with the leader elected. A replica may lead if it is acceptable, which the caller knows
-(registered, not fenced, not shutting down), and in sync. The last in-sync replica is never taken away: it
-alone has every committed record, so the partition waits for it without a leader. A reassignment ends with the
-first change whose in-sync replicas have all that stay, in the same record (class `PartitionChangeBuilder`).
+(registered, not fenced, not shutting down, directory online), and in sync. The last in-sync replica is never
+taken away: it alone has every committed record, so the partition waits for it without a leader. Where the
+cluster keeps eligible leaders, everyone may fall out of sync, and who was in sync when there were too few may
+lead again without losing anything. A reassignment ends with the first change whose in-sync replicas have all
+that stay, in the same record (class `PartitionChangeBuilder`).
 """
 
 from __future__ import annotations
@@ -50,6 +52,17 @@ class Assignment:
         return bool(self.adding or self.removing)
 
 
+@dataclass(frozen=True, slots=True)
+class EligibleLeaders:
+    """What to keep of the replicas that were in sync when there were enough of them (KIP-966).
+
+    `min_isr` says how many are enough; what `unclean` replicas had in sync is not known any more.
+    """
+
+    min_isr: int
+    unclean: frozenset[int] = frozenset()
+
+
 def next_state(
     partition: PartitionRegistration,
     *,
@@ -61,19 +74,30 @@ def next_state(
     assignment: Assignment | None = None,
     recovery_state: LeaderRecoveryState | None = None,
     directory_of: Callable[[int], bytes] = lambda _: UNASSIGNED_DIRECTORY,
+    eligible_leaders: EligibleLeaders | None = None,
 ) -> PartitionChangeRecord | None:
     """Return the change to a partition whose in-sync replicas should be `isr`; by default as they are.
 
     `assignment` and `recovery_state` are as they are by default, too; `directory_of` gives the log directory
-    of a replica that is new. None if nothing changes.
+    of a replica that is new. Without `eligible_leaders` none are kept. None if nothing changes.
     """
-    wished = tuple(partition.isr if isr is None else isr) or partition.isr
+    wished = tuple(partition.isr if isr is None else isr)
+    if eligible_leaders is None:
+        wished = wished or partition.isr
     target, wished = _complete(assignment or Assignment.of(partition), wished)
+    elr = _eligible(partition, target, wished, eligible_leaders)
     moved = replace(partition, replicas=target.replicas)
-    leader, is_unclean = elect(moved, wished, is_acceptable=is_acceptable, election=election)
+    # Who led last is all that is left when nobody is known to have every record.
+    last_known = None if eligible_leaders is None or wished or elr else partition.last_known_elr
+    leader, is_unclean = elect(
+        moved, wished or elr, is_acceptable=is_acceptable, election=election, last_known=last_known
+    )
     state = partition.recovery_state if recovery_state is None else recovery_state
     if is_unclean:
-        wished, state = (leader,), LeaderRecoveryState.RECOVERING
+        wished, elr, state = (leader,), (), LeaderRecoveryState.RECOVERING
+    elif leader in elr:
+        wished = (leader,)
+        elr = _eligible(partition, target, wished, eligible_leaders)
     change = PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id)
     # A replica that leaves must not go on fetching in the epoch it knows.
     if leader != partition.leader or not set(partition.replicas) <= set(target.replicas):
@@ -82,6 +106,9 @@ def next_state(
         change.leader_recovery_state = state
     if wished != partition.isr:
         change.isr = list(wished)
+    if elr != partition.elr:
+        change.eligible_leader_replicas = list(elr)
+    _note_last_leader(change, partition, leader, wished)
     _assign(change, partition, target, directory_of)
     unchanged = PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id)
     return None if change == unchanged else change
@@ -89,25 +116,54 @@ def next_state(
 
 def elect(
     partition: PartitionRegistration,
-    isr: Sequence[int],
+    candidates: Sequence[int],
     *,
     is_acceptable: Callable[[int], bool],
     election: Election,
+    last_known: Sequence[int] | None = None,
 ) -> tuple[int, bool]:
-    """Return the leader of a partition with these in-sync replicas, and whether the election is unclean."""
+    """Return the leader of a partition, and whether the election is unclean.
+
+    `candidates` have every committed record; `last_known` has who led last, if it alone is to be tried.
+    """
     order = list(partition.replicas)
     if partition.leader in order and election is not Election.PREFERRED:
         order.insert(0, partition.leader)
     elif partition.leader in order:
         order.insert(1, partition.leader)
     for replica in order:
-        if replica in isr and is_acceptable(replica):
+        if replica in candidates and is_acceptable(replica):
             return replica, False
+    unclean = list(last_known or ()) if last_known is not None and len(last_known) == 1 else []
     if election is Election.UNCLEAN:
-        for replica in partition.replicas:
-            if is_acceptable(replica):
-                return replica, True
+        unclean.extend(partition.replicas)
+    for replica in unclean:
+        if is_acceptable(replica):
+            return replica, True
     return NO_LEADER, False
+
+
+def _eligible(
+    partition: PartitionRegistration,
+    target: Assignment,
+    isr: tuple[int, ...],
+    eligible_leaders: EligibleLeaders | None,
+) -> tuple[int, ...]:
+    """Return who has every committed record although it is not in sync: whoever was, since too few are."""
+    if eligible_leaders is None or len(isr) >= eligible_leaders.min_isr:
+        return ()
+    known = {*partition.elr, *partition.isr} - {*isr} - eligible_leaders.unclean
+    return tuple(sorted(known & set(target.replicas)))
+
+
+def _note_last_leader(
+    change: PartitionChangeRecord, partition: PartitionRegistration, leader: int, isr: tuple[int, ...]
+) -> None:
+    if leader != NO_LEADER:
+        if partition.last_known_elr:
+            change.last_known_elr = []
+    elif not isr and change.isr is not None and partition.leader != NO_LEADER:
+        change.last_known_elr = [partition.leader]
 
 
 def _complete(target: Assignment, isr: tuple[int, ...]) -> tuple[Assignment, tuple[int, ...]]:

@@ -11,7 +11,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.controller.partition_change import Election, next_state
+from kcli.broker.controller.feature_control import ELIGIBLE_LEADER_REPLICAS_VERSION
+from kcli.broker.controller.partition_change import Election, EligibleLeaders, next_state
 from kcli.broker.registrations import UNASSIGNED_DIRECTORY
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.protocol.config_kinds import ConfigResourceType
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from kcli.protocol.metadata_records import PartitionChangeRecord
 
 _UNCLEAN = "unclean.leader.election.enable"
+_MIN_ISR = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +62,7 @@ class PartitionDecisions:
         self._defaults = defaults
         self._coming = coming
         self._going = going
+        self._values: dict[tuple[str, str], Any] = {}
 
     def with_coming(self, *node_ids: int) -> PartitionDecisions:
         """Return the same for brokers that are being unfenced."""
@@ -78,10 +81,11 @@ class PartitionDecisions:
         isr: Sequence[int] | None = None,
         assignment: Assignment | None = None,
         recovery_state: LeaderRecoveryState | None = None,
+        unclean: frozenset[int] = frozenset(),
     ) -> PartitionChangeRecord | None:
         """Return what changes a partition, None if nothing does.
 
-        `election` is by default as far as the topic lets it go.
+        `election` is by default as far as the topic lets it go; `unclean` replicas may have lost records.
         """
         if election is None:
             election = Election.UNCLEAN if self.may_elect_unclean(topic.name) else Election.ONLINE
@@ -96,7 +100,18 @@ class PartitionDecisions:
             assignment=assignment,
             recovery_state=recovery_state,
             directory_of=self._directory_of,
+            eligible_leaders=self._eligible_leaders(topic, unclean),
         )
+
+    @property
+    def keeps_eligible_leaders(self) -> bool:
+        """True if the cluster works with eligible leader replicas (KIP-966)."""
+        return self.image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
+
+    def min_isr(self, topic: TopicImage) -> int:
+        """Return how many replicas of a topic's partitions must be in sync to write with acks=all."""
+        configured = int(self._topic_value(topic.name, _MIN_ISR))
+        return min(configured, len(topic.partitions[0].replicas))
 
     def leads_any(self, node_id: int) -> bool:
         """True if a broker leads a partition."""
@@ -112,11 +127,7 @@ class PartitionDecisions:
 
     def may_elect_unclean(self, topic: str) -> bool:
         """True if a topic would rather lose records than wait for who has them."""
-        definition = TOPIC_CONFIGS[_UNCLEAN].definition
-        for layer in (self.image.topic_config(topic), self.image.config(ConfigResourceType.BROKER, "")):
-            if _UNCLEAN in layer:
-                return bool(definition.parse(layer[_UNCLEAN]))
-        return bool(self._defaults.get(_UNCLEAN, definition.default))
+        return bool(self._topic_value(topic, _UNCLEAN))
 
     def partition(self, topic: str, index: int) -> tuple[TopicImage, PartitionRegistration]:
         """Return a topic and a partition of it; raise `KafkaError` UNKNOWN_TOPIC_OR_PARTITION."""
@@ -134,6 +145,22 @@ class PartitionDecisions:
         for topic in self.image.topics.values():
             for index, partition in enumerate(topic.partitions):
                 yield Place(topic, index, partition)
+
+    def _eligible_leaders(self, topic: TopicImage, unclean: frozenset[int]) -> EligibleLeaders | None:
+        return EligibleLeaders(self.min_isr(topic), unclean) if self.keeps_eligible_leaders else None
+
+    def _topic_value(self, topic: str, name: str) -> Any:  # noqa: ANN401  # the row says which type
+        """Return a topic's value of a configuration, which brokers have a default of under the same name."""
+        key = (topic, name)
+        if key not in self._values:
+            definition = TOPIC_CONFIGS[name].definition
+            for layer in (self.image.topic_config(topic), self.image.config(ConfigResourceType.BROKER, "")):
+                if name in layer:
+                    self._values[key] = definition.parse(layer[name])
+                    break
+            else:
+                self._values[key] = self._defaults.get(name, definition.default)
+        return self._values[key]
 
     def _directory_of(self, node_id: int) -> bytes:
         broker = self.image.brokers.get(node_id)

@@ -106,7 +106,9 @@ def test_the_image_is_always_what_replaying_the_log_gives(operations: list[tuple
     assert [image.offset for image in seen] == sorted({image.offset for image in seen})
     for topic in controller.image.topics.values():
         for partition in topic.partitions:
-            assert partition.isr
+            # An empty one of all three would be a partition that nobody could ever lead again.
+            assert partition.isr or partition.elr or partition.last_known_elr
+            assert set(partition.elr) <= set(partition.replicas) - set(partition.isr)
             assert set(partition.isr) <= set(partition.replicas)
             assert {*partition.adding, *partition.removing} <= set(partition.replicas)
             assert len(partition.directories) == len(partition.replicas)
@@ -190,7 +192,11 @@ def test_producer_ids_that_adopted_data_knows_are_skipped() -> None:
 
 def test_a_new_cluster_works_at_the_highest_features() -> None:
     controller = running_controller()
-    assert controller.image.features == {"metadata.version": 30, "group.version": 1}
+    assert controller.image.features == {
+        "metadata.version": 30,
+        "group.version": 1,
+        "eligible.leader.replicas.version": 1,
+    }
     before = controller.image.offset
     controller.begin_term()
     assert controller.image.offset == before + 1

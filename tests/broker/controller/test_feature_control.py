@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from kcli.broker.controller.eligible_leader_control import MIN_ISR
 from kcli.broker.controller.feature_control import (
     SUPPORTED_FEATURES,
     FeatureUpdate,
@@ -17,6 +18,7 @@ from kcli.broker.metadata_image import EMPTY_IMAGE, MetadataImage
 from kcli.broker.metadata_replay import apply
 from kcli.broker.metadata_snapshot import image_records
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.metadata_records import ConfigRecord, FeatureLevelRecord
 from tests.support.metadata import broker, image_of
 
 UP, DOWN, FORCED = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE
@@ -30,7 +32,7 @@ def cluster(**levels: int) -> MetadataImage:
 
 def test_a_new_cluster_begins_at_the_highest_levels_and_metadata_version_comes_first() -> None:
     records = finalize_features(EMPTY_IMAGE).records
-    levels = [(record.name, record.feature_level) for record in records]  # type: ignore[union-attr]
+    levels = [(each.name, each.feature_level) for each in records if isinstance(each, FeatureLevelRecord)]
     assert levels == [(name, highest) for name, (_, highest) in SUPPORTED_FEATURES.items()]
     assert levels[0] == ("metadata.version", 30)
 
@@ -75,6 +77,31 @@ def test_an_update(current: int, name: str, level: int, type: UpgradeType, reaso
         update_features(image, updates)
     assert caught.value.code is ErrorCode.INVALID_UPDATE_VERSION
     assert caught.value.message == f"`{name}` cannot be {level}: {reason}"
+
+
+def test_a_cluster_that_exists_gets_new_features_but_none_that_changes_elections() -> None:
+    image = cluster(metadata_version=30)
+    after, _ = apply(image, finalize_features(image).records)
+    assert after.features == {"metadata.version": 30, "group.version": 1}
+
+
+def test_eligible_leaders_need_a_minimum_that_is_everyone_s() -> None:
+    before, _ = apply(
+        cluster(metadata_version=30),
+        [
+            ConfigRecord(resource_type=4, resource_name="1", name=MIN_ISR, value="3"),
+            ConfigRecord(resource_type=4, resource_name="1", name="log.retention.ms", value="3"),
+        ],
+    )
+    wanted = [FeatureUpdate("eligible.leader.replicas.version", 1)]
+    after, _ = apply(before, update_features(before, wanted, min_isr=2).records)
+    assert after.features["eligible.leader.replicas.version"] == 1
+    assert after.configs == {(4, "1"): {"log.retention.ms": "3"}, (4, ""): {MIN_ISR: "2"}}
+    old = cluster(metadata_version=22)
+    with pytest.raises(KafkaError, match=r"it needs `metadata.version` 23"):
+        update_features(old, wanted)
+    both = [FeatureUpdate("metadata.version", 23), *wanted]
+    assert apply(old, update_features(old, both).records)[0].features["metadata.version"] == 23
 
 
 def test_all_levels_change_or_none() -> None:

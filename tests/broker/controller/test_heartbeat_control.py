@@ -9,6 +9,7 @@ import pytest
 
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.directory_control import DirectoryAssignment
+from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
 from kcli.broker.controller.heartbeat_control import (
     BrokerState,
     Heartbeat,
@@ -172,7 +173,8 @@ def test_brokers_that_are_silent_together_are_fenced_one_after_the_other() -> No
     beat(controller, 3, now_ms=1)
     controller.tick(10_000)
     assert seen == [[2, 3], [2], []]
-    assert partitions(controller) == [(-1, (2,))]
+    assert partitions(controller) == [(-1, ())]
+    assert controller.image.topics["a"].partitions[0].elr == (2,)
 
 
 def test_a_broker_that_was_never_heard_of_is_fenced_a_session_after_taking_office() -> None:
@@ -188,9 +190,9 @@ def test_a_broker_that_was_never_heard_of_is_fenced_a_session_after_taking_offic
 def test_a_broker_that_was_fenced_comes_back_with_its_next_heartbeat() -> None:
     controller = cluster([1, 2])
     controller.tick(20_000)
-    assert partitions(controller) == [(-1, (2,))]
+    assert partitions(controller) == [(-1, ())]
     assert beat(controller, 1, now_ms=20_001) == HeartbeatAnswer(is_caught_up=True, is_fenced=False)
-    assert partitions(controller) == [(-1, (2,))]
+    assert partitions(controller) == [(-1, ())]
     beat(controller, 2, now_ms=20_002)
     assert partitions(controller) == [(2, (2,))]
 
@@ -217,10 +219,16 @@ def test_a_broker_that_leads_nothing_may_stop_at_once() -> None:
     assert partitions(controller) == [(2, (2,))]
 
 
-def test_the_last_in_sync_replica_stays_in_sync_and_stops_all_the_same() -> None:
+@pytest.mark.parametrize("keeps_eligible_leaders", [False, True])
+def test_the_last_in_sync_replica_may_lead_again_and_stops_all_the_same(
+    keeps_eligible_leaders: bool,
+) -> None:
     controller = cluster([1])
+    if not keeps_eligible_leaders:
+        off = FeatureUpdate("eligible.leader.replicas.version", 0, UpgradeType.SAFE_DOWNGRADE)
+        controller.update_features([off])
     assert beat(controller, 1, want_shutdown=True).in_controlled_shutdown
-    assert partitions(controller) == [(-1, (1,))]
+    assert partitions(controller) == [(-1, () if keeps_eligible_leaders else (1,))]
     for node_id in (2, 3):
         beat(controller, node_id)
     assert beat(controller, 1, want_shutdown=True).should_shut_down
@@ -264,10 +272,10 @@ def test_directories_that_fail_lose_their_leaders_and_nothing_else() -> None:
     assert controller.assign_directories(node_id=3, epoch=epoch, assignments=lies) == [None, None, None]
     beat(controller, 3, offline_dirs=[first, directory_of(9)])
     assert controller.image.brokers[3].directories == (second,)
-    assert partitions(controller) == [(1, (1,)), (3, (3, 2)), (-1, (3,))]
+    assert partitions(controller) == [(1, (1,)), (3, (3, 2)), (-1, ())]
     before = controller.image
     beat(controller, 3, offline_dirs=[first])
     assert controller.image is before
     beat(controller, 3, offline_dirs=[first, second])
     assert controller.image.brokers[3].fenced
-    assert partitions(controller) == [(1, (1,)), (2, (2,)), (-1, (3,))]
+    assert partitions(controller) == [(1, (1,)), (2, (2,)), (-1, ())]

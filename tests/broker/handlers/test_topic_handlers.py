@@ -337,4 +337,5 @@ def test_fenced_brokers_are_offline_and_do_not_lead() -> None:
         (each.leader_id, each.leader_epoch, each.replica_nodes, each.isr_nodes, each.offline_replicas)
         for each in described.partitions
     ]
-    assert shapes == [(1, 1, [2, 1], [1], [2]), (-1, 2, [2, 3], [3], [2, 3])]
+    assert shapes == [(1, 1, [2, 1], [1], [2]), (-1, 2, [2, 3], [], [2, 3])]
+    assert described.partitions[1].eligible_leader_replicas == [3]
