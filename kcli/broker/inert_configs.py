@@ -123,7 +123,7 @@ _OF_KAFKA_4_3 = """
     transaction.state.log.load.buffer.size transaction.state.log.min.isr
     transaction.state.log.num.partitions transaction.state.log.replication.factor
     transaction.state.log.segment.bytes transaction.two.phase.commit.enable
-    transactional.id.expiration.ms unclean.leader.election.interval.ms unstable.api.versions.enable
+    transactional.id.expiration.ms unstable.api.versions.enable
     unstable.feature.versions.enable
 """
 
@@ -131,7 +131,7 @@ _OF_OLDER_RELEASES = """
     advertised.host.name advertised.port broker.id.generation.enable control.plane.listener.name
     controlled.shutdown.max.retries controlled.shutdown.retry.backoff.ms delegation.token.master.key
     eligible.leader.replicas.enable enable.zookeeper group.coordinator.new.enable host.name
-    inter.broker.protocol.version leader.imbalance.per.broker.percentage
+    inter.broker.protocol.version
     log.message.downconversion.enable log.message.format.version
     log.message.timestamp.difference.max.ms offsets.commit.required.acks
     password.encoder.cipher.algorithm password.encoder.iterations password.encoder.key.length

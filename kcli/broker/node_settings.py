@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kcli.broker.config_definition import at_least, boolean, integer, long
+from kcli.broker.config_definition import at_least, between, boolean, integer, long
 from kcli.broker.controller.controller_settings import ControllerSettings
 
 
@@ -33,6 +33,19 @@ class NodeSettings:
         "How often it is looked whether preferred replicas lead.",
         check=at_least(1),
     )
+    leader_imbalance_per_broker_percentage = integer(
+        "leader.imbalance.per.broker.percentage",
+        0,
+        "How many percent of the partitions that prefer a node may be led elsewhere, as before Kafka 4.",
+        check=between(0, 100),
+        internal=True,
+    )
+    unclean_leader_election_interval_ms = long(
+        "unclean.leader.election.interval.ms",
+        300_000,
+        "How often partitions without a leader are looked for whose topics would rather lose records.",
+        check=at_least(1),
+    )
 
 
 def controller_settings(settings: NodeSettings) -> ControllerSettings:
@@ -41,4 +54,6 @@ def controller_settings(settings: NodeSettings) -> ControllerSettings:
         broker_session_timeout_ms=int(settings.broker_session_timeout_ms),
         auto_leader_rebalance=bool(settings.auto_leader_rebalance_enable),
         leader_imbalance_check_interval_ms=int(settings.leader_imbalance_check_interval_seconds) * 1000,
+        leader_imbalance_percentage=int(settings.leader_imbalance_per_broker_percentage),
+        unclean_election_interval_ms=int(settings.unclean_leader_election_interval_ms),
     )
