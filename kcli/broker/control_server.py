@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from kcli.broker.faults.fault_operations import FAULT_OPERATIONS
 from kcli.broker.node_operations import NODE_OPERATIONS
 from kcli.control_socket import MAX_LINE_BYTES, SOCKET_NAME, socket_name
 from kcli.errors import KcliError, UsageError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _RECEIVE_BYTES = 65536
 _log = logging.getLogger(__name__)
 
-OPERATIONS: Mapping[str, Operation] = {**NODE_OPERATIONS}
+OPERATIONS: Mapping[str, Operation] = {**NODE_OPERATIONS, **FAULT_OPERATIONS}
 """What can be asked for, by name."""
 
 

@@ -24,17 +24,23 @@ import trio
 
 from kcli.broker.cluster import Cluster, ClusterOptions
 from kcli.broker.control_server import ControlServer
+from kcli.broker.faults.scenario_run import run_scenario
 from kcli.broker.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kcli.broker.faults.scenario import Scenario
+
 _log = logging.getLogger(__name__)
 
 
-async def serve(options: ClusterOptions, *, verbose: bool) -> None:
-    """Serve until a signal comes; print one line on standard output when everything is ready."""
+async def serve(options: ClusterOptions, *, verbose: bool, scenario: Scenario | None = None) -> None:
+    """Serve until a signal comes; print one line on standard output when everything is ready.
+
+    Then the scenario begins, if there is one.
+    """
     logging.basicConfig(
         stream=sys.stderr,
         level=logging.DEBUG if verbose else logging.INFO,
@@ -50,6 +56,8 @@ async def serve(options: ClusterOptions, *, verbose: bool) -> None:
                 await nursery.start(cluster.run)
                 await nursery.start(ControlServer(cluster, data_dir).run)
                 announce(cluster, pid_file)
+                if scenario is not None:
+                    nursery.start_soon(run_scenario, cluster, scenario)
                 await cluster.stopped.wait()
                 nursery.cancel_scope.cancel()
         finally:

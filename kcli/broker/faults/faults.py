@@ -78,11 +78,17 @@ class Faults:
         self._take_effect()
         return active
 
-    def clear(self, number: int) -> None:
-        """Let a fault be over. Raises `KcliError` if it is not active."""
-        active = self._active.pop(number, None)
+    def active_fault(self, number: int) -> ActiveFault:
+        """Return an active fault by its number. Raises `KcliError`."""
+        active = self._active.get(number)
         if active is None:
             raise KcliError(f"there is no fault {number}", hint="`kcli broker fault list` shows all")
+        return active
+
+    def clear(self, number: int) -> None:
+        """Let a fault be over. Raises `KcliError` if it is not active."""
+        active = self.active_fault(number)
+        del self._active[number]
         _log.info("fault %d is cleared: %s", number, active.fault)
         self._end(active)
         self._take_effect()
