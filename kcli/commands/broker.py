@@ -10,18 +10,16 @@ from typing import Annotated, NamedTuple
 
 import typer
 
+from kcli.commands import broker_fault, broker_node
+from kcli.commands.broker_data_dir import DEFAULT_DATA_DIR, DataDir
 from kcli.commands.options import parse_properties, read_properties
 from kcli.commands.runner import command
 from kcli.errors import ChecksFailed, KcliError, UsageError
 
 app = typer.Typer(name="broker", help="Start, stop and inspect a development broker.", no_args_is_help=True)
+app.add_typer(broker_node.app, name="node")
+app.add_typer(broker_fault.app, name="fault")
 
-DataDir = Annotated[
-    Path,
-    typer.Option(
-        "--data-dir", metavar="DIR", envvar="KCLI_DATA_DIR", help="Directory of the logs of all nodes"
-    ),
-]
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A server.properties file")]
 Override = Annotated[
     list[str] | None,
@@ -29,7 +27,19 @@ Override = Annotated[
         "--override", metavar="NAME=VALUE", help="A broker property; wins over the file (repeatable)"
     ),
 ]
-Nodes = Annotated[int, typer.Option("--nodes", min=1, max=100, help="How many nodes the process hosts")]
+Nodes = Annotated[
+    int | None,
+    typer.Option(
+        "--nodes",
+        min=1,
+        max=100,
+        help="How many nodes to start; by default those that the data directory has, or 1",
+    ),
+]
+Racks = Annotated[
+    str | None,
+    typer.Option("--rack", metavar="NAME,...", help="Racks of the nodes; given in turn if there are fewer"),
+]
 Host = Annotated[str, typer.Option("--host", help="Address to listen on and to tell clients")]
 Port = Annotated[
     int,
@@ -49,9 +59,14 @@ Adopt = Annotated[
 Daemon = Annotated[
     bool, typer.Option("--daemon", help="Return when the broker is ready and leave it running")
 ]
+ScenarioFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--scenario", metavar="FILE", help="A YAML file of what happens to the cluster once it is ready"
+    ),
+]
 Timeout = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker to stop")]
 
-DEFAULT_DATA_DIR = Path("kcli-data")
 LOG_FILE = "kcli-broker.log"
 
 
@@ -63,15 +78,16 @@ class BrokerStatus(NamedTuple):
     pid: int | None = None
     bootstrap_servers: str | None = None
     cluster_id: str | None = None
+    nodes: tuple[broker_node.NodeRow, ...] = ()
     failures: tuple[KcliError, ...] = ()
 
     def lines(self) -> list[str]:
-        """Return one line."""
+        """Return one line, and one for each node where there are several or the only one does not run."""
         if not self.running:
             return [f"not running: {self.data_dir}"]
-        return [
-            f"running: {self.bootstrap_servers} cluster {self.cluster_id} data {self.data_dir} pid {self.pid}"
-        ]
+        where = f"{self.bootstrap_servers} cluster {self.cluster_id} data {self.data_dir} pid {self.pid}"
+        is_plain = len(self.nodes) < 2 and all(node.state == "running" for node in self.nodes)
+        return [f"running: {where}", *(() if is_plain else (node.line() for node in self.nodes))]
 
 
 @command(app, "start", example="kcli broker start --port 9092 --override num.partitions=3")
@@ -79,12 +95,14 @@ async def start(
     *,
     config: ConfigFile = None,
     override: Override = None,
-    nodes: Nodes = 1,
+    nodes: Nodes = None,
+    rack: Racks = None,
     host: Host = "localhost",
     port: Port = 9092,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     ephemeral: Ephemeral = False,
     adopt: Adopt = False,
+    scenario: ScenarioFile = None,
     daemon: Daemon = False,
     verbose: bool = False,
 ) -> None:
@@ -92,6 +110,11 @@ async def start(
 
     One line on standard output says that it is ready, and where. Ctrl-C or SIGTERM stops it in order: a
     second one ends it at once.
+
+    A scenario lists steps under `steps:`, each with `at:` (seconds after the start) or `after:` (seconds after
+    the step before), `do:` and what that needs: kill, stop, start, pause, resume (`node:`), move-leader
+    (`topic:`, `partition:`, `to:`), move-coordinator (`group:`, `to:`), move-controller (`to:`), clear, or a
+    fault with the words of `kcli broker fault add` and perhaps `for:` (seconds).
     """
     if daemon:
         if ephemeral:
@@ -99,6 +122,7 @@ async def start(
         start_daemon(data_dir)
         return
     from kcli.broker.cluster import ClusterOptions
+    from kcli.broker.faults.scenario import read_scenario
     from kcli.broker.process import serve
 
     properties = {**read_properties(config), **parse_properties(override, "--override")}
@@ -109,8 +133,9 @@ async def start(
         port=port,
         properties=properties,
         adopt=adopt,
+        racks=rack_names(rack),
     )
-    await serve(options, verbose=verbose)
+    await serve(options, verbose=verbose, scenario=None if scenario is None else read_scenario(scenario))
 
 
 @command(app, "stop", example="kcli broker stop --data-dir kcli-data")
@@ -142,14 +167,25 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
 
 @command(app, "status", example="kcli broker status -o json")
 async def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
-    """Tell whether a broker serves a data directory; exit 3 if none does."""
+    """Tell whether a broker serves a data directory, and what its nodes do; exit 3 if none does."""
     from kcli.broker.pid_file import PidFile
 
     directory = str(data_dir.absolute())
     running = PidFile(data_dir.absolute()).read()
     if running is None:
         return BrokerStatus(False, directory, failures=(ChecksFailed(f"no broker runs in `{data_dir}`"),))
-    return BrokerStatus(True, directory, running.pid, running.bootstrap_servers, running.cluster_id)
+    nodes = broker_node.nodes_of(data_dir).nodes
+    return BrokerStatus(True, directory, running.pid, running.bootstrap_servers, running.cluster_id, nodes)
+
+
+def rack_names(text: str | None) -> tuple[str, ...]:
+    """Return the names of a list of racks; raise `UsageError` if one is empty."""
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise UsageError(f"`--rack` names an empty rack: {text}")
+    return names
 
 
 def start_daemon(data_dir: Path) -> None:

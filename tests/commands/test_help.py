@@ -12,7 +12,7 @@ from kcli.cli import COMMANDS
 from tests.conftest import Finished
 
 VERBS = {
-    "broker": ("start", "stop", "status"),
+    "broker": ("start", "stop", "status", "node", "fault"),
     "topics": ("create", "list", "describe", "alter", "delete"),
     "configs": ("describe", "alter"),
     "consumer-groups": (
@@ -27,10 +27,20 @@ VERBS = {
         "validate-regex",
     ),
     "reassign-partitions": ("generate", "execute", "verify", "list", "cancel"),
-    "log-dirs": ("describe",),
+    "log-dirs": ("describe", "move"),
     "cluster": ("id", "nodes", "api-versions"),
 }
-PATHS = [(name, *verb) for name in COMMANDS for verb in ([(v,) for v in VERBS.get(name, ())] or [()])]
+NESTED = {
+    ("broker", "node"): ("list", "stop", "kill", "start", "pause", "resume", "add", "remove"),
+    ("broker", "fault"): ("list", "add", "clear", "move-leader", "move-coordinator", "move-controller"),
+}
+"""Groups inside of groups."""
+PATHS = [
+    path
+    for name in COMMANDS
+    for verb in ([(v,) for v in VERBS.get(name, ())] or [()])
+    for path in [(name, *verb, each) for each in NESTED.get((name, *verb), ())] or [(name, *verb)]
+]
 
 
 def test_the_root_lists_every_command(
@@ -60,6 +70,12 @@ def test_a_command_explains_itself(
 def test_a_group_lists_its_verbs(group: str, kcli: Callable[..., Finished]) -> None:
     verbs = re.findall(r"^  ([a-z-]+) ", kcli(group, "--help").out.partition("Commands:")[2], re.MULTILINE)
     assert tuple(verbs) == VERBS[group]
+
+
+@pytest.mark.parametrize("path", NESTED, ids="-".join)
+def test_a_group_in_a_group_lists_its_verbs(path: tuple[str, str], kcli: Callable[..., Finished]) -> None:
+    verbs = re.findall(r"^  ([a-z-]+) ", kcli(*path, "--help").out.partition("Commands:")[2], re.MULTILINE)
+    assert tuple(verbs) == NESTED[path]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
