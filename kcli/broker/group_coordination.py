@@ -77,8 +77,6 @@ def group_metadata_topic(broker: Broker) -> TopicImage:
         return topic
     config, controller = broker.config, broker.controller
     replicas = sum(each.is_active for each in broker.image.brokers.values())
-    if controller.max_replicas is not None:
-        replicas = min(replicas, controller.max_replicas)
     wanted = NewTopic(
         GROUP_METADATA_TOPIC,
         config.offsets_topic_num_partitions,

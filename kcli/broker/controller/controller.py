@@ -68,7 +68,6 @@ class Controller:
         *,
         random: Random,
         new_topic_id: Callable[[], bytes] = random_uuid,
-        max_replicas: int | None = None,
         topic_defaults: Mapping[str, Any] = MappingProxyType({}),
         settings: ControllerSettings = _DEFAULT_SETTINGS,
         node_id: int = 1,
@@ -80,8 +79,6 @@ class Controller:
         self._log = log
         self._random = random
         self._new_topic_id = new_topic_id
-        self.max_replicas = max_replicas
-        """How many replicas of a partition the nodes can keep, if not as many as there are nodes."""
         self._topic_defaults = topic_defaults
         self._sessions = Sessions()
         self._upkeep = Upkeep()
@@ -288,7 +285,6 @@ class Controller:
                 defaults=defaults,
                 random=self._random,
                 new_topic_id=self._new_topic_id,
-                max_replicas=self.max_replicas,
             ),
         )
 

@@ -9,13 +9,19 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kcli.assignors.replica_placer import Candidate, growth_start, place_replicas
 from kcli.broker.controller.configuration_control import topic_config_records
-from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
+from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult, check_batch_size
 from kcli.broker.controller.topic_names import check_topic_name, collision_key
+from kcli.broker.controller.topic_placement import (
+    BROKER_DEFAULT,
+    assigned_replicas,
+    check_replicas,
+    new_partition,
+    place_growth,
+    place_new_topic,
+)
 from kcli.broker.coordinator.group_config import GroupConfig
-from kcli.broker.metadata_image import PartitionRegistration, TopicImage
-from kcli.broker.registrations import UNASSIGNED_DIRECTORY
+from kcli.broker.metadata_image import TopicImage
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.metadata_records import RemoveTopicRecord, TopicRecord
@@ -24,11 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from random import Random
 
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata_image import MetadataImage, PartitionRegistration
     from kcli.protocol.metadata_records import MetadataRecord
-
-BROKER_DEFAULT = -1
-"""As a number of partitions or replicas: what the broker's configuration says."""
 
 MAX_PARTITIONS_PER_TOPIC = MAX_RECORDS_PER_OPERATION
 
@@ -77,11 +80,8 @@ def create_topics(
     defaults: TopicDefaults,
     random: Random,
     new_topic_id: Callable[[], bytes],
-    max_replicas: int | None = None,
 ) -> ControllerResult[list[TopicImage | KafkaError]]:
     """Create topics; each response is the topic as it begins.
-
-    `max_replicas` is how many replicas of a partition the nodes can keep, if not as many as there are nodes.
 
     Error codes are those of `ReplicationControlManager`: 17 name, 36 exists, 37 and 38 counts, 39 and 42
     assignments, 40 configuration, 44 more than one batch can hold.
@@ -93,8 +93,7 @@ def create_topics(
         try:
             taken.check(wanted.name)
             topic, own = _decide_topic(image, wanted, defaults, random, new_topic_id)
-            _check_replica_count(topic, max_replicas)
-            _check_batch_size(len(records) + len(own))
+            check_batch_size(len(records) + len(own))
         except KafkaError as error:
             outcomes.append(error)
             continue
@@ -130,7 +129,7 @@ def create_partitions(
         try:
             topic = _known_topic(image, growth.topic)
             added = _decide_growth(image, topic, growth)
-            _check_batch_size(len(records) + len(added))
+            check_batch_size(len(records) + len(added))
         except KafkaError as error:
             outcomes.append(error)
             continue
@@ -157,9 +156,9 @@ def adopt_topic(
         other = image.topics_by_id[topic_id].name
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic `{other}` already has this id")
     _TakenNames(image).check(name)
-    replicas = [_new_partition(image, (node_id,)) for _ in range(partitions)]
+    replicas = [new_partition(image, (node_id,)) for _ in range(partitions)]
     topic = TopicImage(name, topic_id, tuple(replicas))
-    _check_batch_size(1 + partitions)
+    check_batch_size(1 + partitions)
     own = topic_config_records(name, configs or {}, defaults={})
     return ControllerResult(tuple(_topic_records(topic, own)), topic)
 
@@ -173,20 +172,12 @@ def _decide_topic(
 ) -> tuple[TopicImage, list[MetadataRecord]]:
     config_records = topic_config_records(wanted.name, wanted.configs, defaults=defaults.configs)
     if wanted.assignments:
-        assigned = _check_assignments(image, wanted)
+        assigned = assigned_replicas(image, wanted)
     else:
-        assigned = _place_new_topic(image, wanted, defaults, random)
-    partitions = tuple(_new_partition(image, replicas) for replicas in assigned)
+        assigned = place_new_topic(image, wanted, defaults, random)
+    partitions = tuple(new_partition(image, replicas) for replicas in assigned)
     topic = TopicImage(wanted.name, wanted.topic_id or new_topic_id(), partitions)
     return topic, _topic_records(topic, config_records)
-
-
-def _check_replica_count(topic: TopicImage, max_replicas: int | None) -> None:
-    if max_replicas is not None and any(len(each.replicas) > max_replicas for each in topic.partitions):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"the nodes do not replicate: the replication factor can be {max_replicas} at most",
-        )
 
 
 def _topic_records(topic: TopicImage, configs: Iterable[MetadataRecord]) -> list[MetadataRecord]:
@@ -226,131 +217,6 @@ class _TakenNames:
         self._by_key = None
 
 
-def _check_batch_size(records: int) -> None:
-    if records > MAX_RECORDS_PER_OPERATION:
-        raise KafkaError(
-            ErrorCode.POLICY_VIOLATION,
-            f"one request may not make more than {MAX_RECORDS_PER_OPERATION} metadata records",
-        )
-
-
-def _place_new_topic(
-    image: MetadataImage, wanted: NewTopic, defaults: TopicDefaults, random: Random
-) -> list[tuple[int, ...]]:
-    replicas = wanted.replication_factor
-    partitions = wanted.partitions
-    if replicas < BROKER_DEFAULT or replicas == 0:
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"invalid replication factor: {replicas}; it must be above 0, or -1 for the default",
-        )
-    if partitions < BROKER_DEFAULT or partitions == 0:
-        raise KafkaError(
-            ErrorCode.INVALID_PARTITIONS,
-            f"invalid number of partitions: {partitions}; it must be above 0, or -1 for the default",
-        )
-    partitions = defaults.partitions if partitions == BROKER_DEFAULT else partitions
-    # Before placing: a number beyond all bounds must not cost memory.
-    _check_batch_size(partitions)
-    candidates = _candidates(image)
-    count = max(len(candidates), 1)
-    return _place(
-        candidates,
-        partitions=partitions,
-        replication_factor=defaults.replication_factor if replicas == BROKER_DEFAULT else replicas,
-        start_index=random.randrange(count),
-        shift=random.randrange(count),
-    )
-
-
-def _place(
-    candidates: Sequence[Candidate],
-    *,
-    partitions: int,
-    replication_factor: int,
-    start_index: int,
-    shift: int,
-    first_partition: int = 0,
-) -> list[tuple[int, ...]]:
-    if replication_factor > len(candidates):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"{replication_factor} replicas need as many brokers, of which {len(candidates)} are active",
-        )
-    return place_replicas(
-        candidates,
-        partitions=partitions,
-        replication_factor=replication_factor,
-        start_index=start_index,
-        shift=shift,
-        first_partition=first_partition,
-    )
-
-
-def _candidates(image: MetadataImage) -> list[Candidate]:
-    return [Candidate(each.node_id, each.rack) for each in image.brokers.values() if each.is_active]
-
-
-def _check_assignments(image: MetadataImage, wanted: NewTopic) -> list[tuple[int, ...]]:
-    """Return the replicas of each partition in order, if the given ones are a whole topic."""
-    if wanted.replication_factor != BROKER_DEFAULT or wanted.partitions != BROKER_DEFAULT:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUEST,
-            "with an assignment, the numbers of partitions and replicas must both be -1",
-        )
-    assigned: dict[int, tuple[int, ...]] = {}
-    expected: int | None = None
-    for index, replicas in wanted.assignments:
-        if index in assigned:
-            raise KafkaError(
-                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} is assigned more than once"
-            )
-        _check_replicas(image, index, replicas, expected)
-        assigned[index] = tuple(replicas)
-        expected = len(replicas)
-    if set(assigned) != set(range(len(assigned))):
-        raise KafkaError(
-            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions must be numbered from 0 without a gap"
-        )
-    return [assigned[index] for index in range(len(assigned))]
-
-
-def _check_replicas(image: MetadataImage, index: int, replicas: Sequence[int], expected: int | None) -> None:
-    wrong = None
-    unknown = [replica for replica in replicas if replica not in image.brokers]
-    if not replicas:
-        wrong = "has no replicas"
-    elif unknown:
-        wrong = f"is assigned to broker {unknown[0]}, which is not registered"
-    elif len(set(replicas)) != len(replicas):
-        wrong = "is assigned to a broker more than once"
-    elif expected is not None and len(replicas) != expected:
-        wrong = f"has {len(replicas)} replicas where others have {expected}"
-    elif not any(image.broker_is_active(replica) for replica in replicas):
-        wrong = "is assigned only to brokers that are fenced or shutting down"
-    if wrong is not None:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} {wrong}")
-
-
-def _new_partition(image: MetadataImage, replicas: Sequence[int]) -> PartitionRegistration:
-    """Return a partition as it begins: led by the first replica that is there."""
-    isr = tuple(replica for replica in replicas if image.broker_is_active(replica))
-    return PartitionRegistration(
-        replicas=tuple(replicas),
-        isr=isr or tuple(replicas[:1]),
-        leader=isr[0] if isr else -1,
-        directories=tuple(_directory(image, replica) for replica in replicas),
-    )
-
-
-def _directory(image: MetadataImage, node_id: int) -> bytes:
-    """Return the log directory of a new replica: only a broker with a single one leaves no choice."""
-    broker = image.brokers.get(node_id)
-    if broker is not None and len(broker.directories) == 1:
-        return broker.directories[0]
-    return UNASSIGNED_DIRECTORY
-
-
 def _known_topic(image: MetadataImage, name: str) -> TopicImage:
     topic = image.topics.get(name)
     if topic is None:
@@ -368,19 +234,10 @@ def _decide_growth(
             f"topic `{topic.name}` already has {current} partitions, {growth.count} is not more",
         )
     additional = growth.count - current
-    _check_batch_size(additional)
-    replication_factor = len(topic.partitions[0].replicas)
+    check_batch_size(additional)
+    replication_factor = topic.replication_factor
     if growth.assignments is None:
-        candidates = _candidates(image)
-        start = growth_start(candidates, topic.partitions[0].replicas[0])
-        assigned = _place(
-            candidates,
-            partitions=additional,
-            replication_factor=replication_factor,
-            start_index=start,
-            shift=start,
-            first_partition=current,
-        )
+        assigned = place_growth(image, topic, additional)
     else:
         if len(growth.assignments) != additional:
             raise KafkaError(
@@ -388,6 +245,6 @@ def _decide_growth(
                 f"{additional} partitions to add, but {len(growth.assignments)} assignments",
             )
         for index, replicas in enumerate(growth.assignments, current):
-            _check_replicas(image, index, replicas, replication_factor)
+            check_replicas(image, index, replicas, replication_factor)
         assigned = [tuple(replicas) for replicas in growth.assignments]
-    return [_new_partition(image, replicas) for replicas in assigned]
+    return [new_partition(image, replicas) for replicas in assigned]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
 if TYPE_CHECKING:
     from kcli.protocol.metadata_records import MetadataRecord
 
@@ -20,3 +22,12 @@ class ControllerResult(Generic[R_co]):
 
     records: tuple[MetadataRecord, ...]
     response: R_co
+
+
+def check_batch_size(records: int) -> None:
+    """Raise `KafkaError` POLICY_VIOLATION for more records than one operation may write."""
+    if records > MAX_RECORDS_PER_OPERATION:
+        raise KafkaError(
+            ErrorCode.POLICY_VIOLATION,
+            f"one request may not make more than {MAX_RECORDS_PER_OPERATION} metadata records",
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from random import Random
 from typing import Any
 
@@ -22,7 +23,13 @@ from kcli.broker.metadata_image import BrokerRegistration, MetadataImage, TopicI
 from kcli.broker.metadata_replay import apply
 from kcli.broker.registrations import UNASSIGNED_DIRECTORY
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import ConfigRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
+from kcli.protocol.metadata_records import (
+    ConfigRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
 from tests.support.metadata import broker, directory_of, image_of, topic_id, with_topic
 
 ONE = image_of(broker(1))
@@ -91,6 +98,59 @@ def test_a_given_assignment_is_taken_as_it_is() -> None:
     assert all(each.isr == each.replicas for each in topic.partitions)
 
 
+@pytest.mark.parametrize("replication_factor", [1, 2, 3, 4])
+def test_fenced_brokers_get_replicas_only_when_the_others_do_not_suffice(replication_factor: int) -> None:
+    image = image_of(broker(1), broker(2, fenced=True), broker(3), broker(4, fenced=True))
+    wanted = NewTopic("a", partitions=8, replication_factor=replication_factor)
+    (topic,) = create(image, wanted).response
+    assert isinstance(topic, TopicImage)
+    for partition in topic.partitions:
+        active = [replica for replica in partition.replicas if replica in {1, 3}]
+        fenced = [replica for replica in partition.replicas if replica in {2, 4}]
+        assert partition.replicas == (*active, *fenced)
+        assert len(active) == min(replication_factor, 2)
+        assert len(set(partition.replicas)) == replication_factor
+        assert (partition.isr, partition.leader) == (tuple(active), active[0])
+    used = {replica for partition in topic.partitions for replica in partition.replicas}
+    assert used == ({1, 3} if replication_factor <= 2 else {1, 2, 3, 4})
+
+
+def test_nothing_is_placed_while_all_brokers_are_fenced() -> None:
+    image = image_of(broker(1, fenced=True), broker(2, fenced=True))
+    (error,) = create(image, NewTopic("a", replication_factor=1)).response
+    assert isinstance(error, KafkaError)
+    assert (error.code, error.message) == (ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are fenced")
+
+
+def test_a_broker_that_is_shutting_down_gets_no_replicas() -> None:
+    leaving = replace(broker(2), in_controlled_shutdown=True)
+    (error,) = create(image_of(broker(1), leaving), NewTopic("a", replication_factor=2)).response
+    assert code_of(error) is ErrorCode.INVALID_REPLICATION_FACTOR
+
+
+def test_a_topic_that_moves_grows_by_partitions_as_large_as_before() -> None:
+    image = with_topic(image_of(*(broker(node_id) for node_id in (1, 2, 3, 4))), "a", 1, [1, 2])
+    moving = PartitionChangeRecord(
+        topic_id=topic_id(1),
+        partition_id=0,
+        replicas=[3, 4, 1, 2],
+        adding_replicas=[3, 4],
+        removing_replicas=[1, 2],
+    )
+    image = apply(image, [moving])[0]
+    (record,) = create_partitions(image, [NewPartitions("a", 2)]).records
+    assert isinstance(record, PartitionRecord)
+    assert len(record.replicas) == 2
+
+
+def test_replicas_are_spread_over_racks() -> None:
+    brokers = [broker(node_id, rack="abc"[node_id % 3]) for node_id in range(1, 7)]
+    (topic,) = create(image_of(*brokers), NewTopic("a", partitions=12, replication_factor=3)).response
+    assert isinstance(topic, TopicImage)
+    for partition in topic.partitions:
+        assert len({replica % 3 for replica in partition.replicas}) == 3
+
+
 def test_fenced_brokers_neither_lead_nor_are_in_sync() -> None:
     image = image_of(broker(1, fenced=True), broker(2))
     (topic,) = create(image, NewTopic("a", assignments=[(0, [1, 2])])).response
@@ -123,7 +183,7 @@ def test_a_broker_of_several_directories_has_a_choice() -> None:
         (NewTopic("a", partitions=2**31 - 1), ErrorCode.POLICY_VIOLATION),
         (NewTopic("a", replication_factor=0), ErrorCode.INVALID_REPLICATION_FACTOR),
         (NewTopic("a", replication_factor=-2), ErrorCode.INVALID_REPLICATION_FACTOR),
-        (NewTopic("a", replication_factor=3), ErrorCode.INVALID_REPLICATION_FACTOR),
+        (NewTopic("a", replication_factor=4), ErrorCode.INVALID_REPLICATION_FACTOR),
         (NewTopic("a", partitions=1, assignments=[(0, [1])]), ErrorCode.INVALID_REQUEST),
         (NewTopic("a", replication_factor=1, assignments=[(0, [1])]), ErrorCode.INVALID_REQUEST),
         (NewTopic("a", assignments=[(0, [])]), ErrorCode.INVALID_REPLICA_ASSIGNMENT),
@@ -223,7 +283,7 @@ def test_growth_refused(wanted: NewPartitions, code: ErrorCode) -> None:
 
 
 def test_growth_needs_as_many_brokers_as_replicas() -> None:
-    image = with_topic(image_of(broker(1), broker(2, fenced=True)), "a", 1, [1, 2])
+    image = with_topic(image_of(broker(1)), "a", 1, [1, 2])
     result = create_partitions(image, [NewPartitions("a", 2)])
     assert code_of(result.response[0]) is ErrorCode.INVALID_REPLICATION_FACTOR
 
