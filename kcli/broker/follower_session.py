@@ -23,24 +23,24 @@ from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log_read import Isolation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from kcli.broker.fetch_data import FetchPartition
     from kcli.broker.partition import Partition
     from kcli.broker.replica_manager import ReplicaManager
 
 
-class _News(TimerTask):
-    """The moment when a high watermark that moved is told, whatever else happens."""
+class _Moment(TimerTask):
+    """When something is done to a session, whatever else happens."""
 
-    __slots__ = ("_session",)
+    __slots__ = ("_action",)
 
-    def __init__(self, session: FollowerSession) -> None:
+    def __init__(self, action: Callable[[], None]) -> None:
         super().__init__()
-        self._session = session
+        self._action = action
 
     def fall_due(self) -> None:
-        self._session.news_fell_due()
+        self._action()
 
 
 class FollowerSession:
@@ -48,6 +48,8 @@ class FollowerSession:
 
     __slots__ = (
         "_failure",
+        "_held",
+        "_held_timer",
         "_manager",
         "_news",
         "_news_are_due",
@@ -68,7 +70,10 @@ class FollowerSession:
         """What may have more for the follower, longest waiting first."""
         self._news: dict[FetchPartition, None] = {}
         self._news_are_due = False
-        self._news_timer: _News | None = None
+        self._news_timer: _Moment | None = None
+        self._held: dict[FetchPartition, None] = {}
+        """What the throttle keeps back for a while."""
+        self._held_timer: _Moment | None = None
         self._task: trio.lowlevel.Task | None = None
         self._failure: Exception | None = None
 
@@ -96,6 +101,7 @@ class FollowerSession:
         """Watch a partition no more."""
         partition = self._rows.pop(row, None)
         self._ready.pop(row, None)
+        self._held.pop(row, None)
         self._news.pop(row, None)
         if partition is not None and partition.in_sync is not None:
             partition.in_sync.unwatch(self.follower_id, self)
@@ -104,7 +110,7 @@ class FollowerSession:
         """Watch nothing any more."""
         for row in list(self._rows):
             self.forget(row)
-        self._stop_timer()
+        self._stop_timers()
 
     async def wait(self) -> None:
         """Return when there is something to tell, or `wake` was called. Raises what `fail` was given."""
@@ -126,6 +132,8 @@ class FollowerSession:
         for row in list(self._ready):
             if max_bytes <= 0:
                 break
+            if self._is_held_back(row):
+                continue
             fetched = self._read(row, max_bytes, min_one=not rows)
             if fetched is None:
                 break
@@ -134,7 +142,8 @@ class FollowerSession:
                 self._news.pop(row, None)
                 rows.append(fetched)
                 max_bytes -= fetched.size
-        if self._news:
+                self._count(row, fetched.size)
+        if self._news or self._news_are_due:
             rows.extend(self._read_news())
         return rows
 
@@ -166,17 +175,7 @@ class FollowerSession:
         """A partition's high watermark or log start has moved: that can wait a little."""
         self._news[row] = None
         if self._news_timer is None and not self._news_are_due:
-            self._news_timer = _News(self)
-            manager = self._manager
-            wait_ms = manager.config.replica_fetch_wait_max_ms
-            if not manager.purgatory.timer.add(self._news_timer, wait_ms, monotonic_ms()):
-                self.news_fell_due()
-
-    def news_fell_due(self) -> None:
-        """Tell what can wait no longer."""
-        self._news_timer = None
-        self._news_are_due = True
-        self.wake()
+            self._news_timer = self._later(self._manager.config.replica_fetch_wait_max_ms, self._tell_news)
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -238,10 +237,53 @@ class FollowerSession:
                 rows.append(fetched)
         self._news.clear()
         self._news_are_due = False
-        self._stop_timer()
-        return rows
-
-    def _stop_timer(self) -> None:
         if self._news_timer is not None:
             self._manager.purgatory.timer.cancel(self._news_timer)
             self._news_timer = None
+        return rows
+
+    def _tell_news(self) -> None:
+        self._news_timer = None
+        self._news_are_due = True
+        self.wake()
+
+    # --- the throttle ----------------------------------------------------------------------------
+
+    def _is_held_back(self, row: FetchPartition) -> bool:
+        """Keep a partition back for a while if the throttle wants that; return whether it does."""
+        throttle, partition = self._manager.leader_throttle, self._rows.get(row)
+        if partition is None or not throttle.is_throttled(partition.topic, partition.index):
+            return False
+        if self.follower_id in partition.isr:
+            return False
+        wait_ms = throttle.wait_ms(monotonic_ms())
+        if wait_ms:
+            del self._ready[row]
+            self._held[row] = None
+            if self._held_timer is None:
+                self._held_timer = self._later(wait_ms, self._let_go)
+        return wait_ms > 0
+
+    def _let_go(self) -> None:
+        self._held_timer = None
+        self._ready.update(self._held)
+        self._held.clear()
+        self.wake()
+
+    def _count(self, row: FetchPartition, size: int) -> None:
+        throttle = self._manager.leader_throttle
+        if size and row.topic is not None and throttle.is_throttled(row.topic, row.index):
+            throttle.record(size, monotonic_ms())
+
+    # --- timers ----------------------------------------------------------------------------------
+
+    def _later(self, delay_ms: int, action: Callable[[], None]) -> _Moment:
+        moment = _Moment(action)
+        self._manager.purgatory.timer.add(moment, max(delay_ms, 1), monotonic_ms())
+        return moment
+
+    def _stop_timers(self) -> None:
+        for moment in (self._news_timer, self._held_timer):
+            if moment is not None:
+                self._manager.purgatory.timer.cancel(moment)
+        self._news_timer = self._held_timer = None
