@@ -11,6 +11,7 @@ Faults are plain attributes that anybody may set at any time:
 | `is_cut` | fail; one that waits for its answer fails at once, too |
 | `delay_ms` | take so long to get there |
 | `drop_next` | so many vanish: they fail after `replica.socket.timeout.ms` |
+| `is_frozen` | are not made, as if the fetchers of this node stood still; what waits for its answer gets it |
 
 A call to a node that is paused waits until it goes on, as long as the time-out lets it. Nothing is between
 the answer and the caller: what `fetch` returns are slices of the leader's files, to be read before anything
@@ -59,7 +60,17 @@ class Peer(Protocol):
 class PeerLink:
     """The way from node `from_id` to node `to_id`; `find` returns a node that is there, or None."""
 
-    __slots__ = ("_find", "_is_cut", "_waiting", "delay_ms", "drop_next", "from_id", "timeout_ms", "to_id")
+    __slots__ = (
+        "_find",
+        "_is_cut",
+        "_thawed",
+        "_waiting",
+        "delay_ms",
+        "drop_next",
+        "from_id",
+        "timeout_ms",
+        "to_id",
+    )
 
     def __init__(self, from_id: int, to_id: int, find: Callable[[int], Peer | None]) -> None:
         self.from_id = from_id
@@ -68,6 +79,7 @@ class PeerLink:
         self.drop_next = 0
         self.timeout_ms = SOCKET_TIMEOUT_MS
         self._is_cut = False
+        self._thawed: trio.Event | None = None
         self._find = find
         self._waiting: dict[FollowerSession, None] = {}
 
@@ -81,6 +93,19 @@ class PeerLink:
         self._is_cut = is_cut
         if is_cut:
             self.fail_waiting()
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether fetchers stand still."""
+        return self._thawed is not None
+
+    @is_frozen.setter
+    def is_frozen(self, is_frozen: bool) -> None:
+        if is_frozen == self.is_frozen:
+            return
+        if self._thawed is not None:
+            self._thawed.set()
+        self._thawed = trio.Event() if is_frozen else None
 
     def fail_waiting(self) -> None:
         """Have every fetch that waits for its answer fail: the connection is gone."""
@@ -132,7 +157,7 @@ class PeerLink:
 
     async def _call(self) -> Peer:
         """Return the other node, as late as the faults make it."""
-        if self.drop_next or self.delay_ms:
+        if self.drop_next or self.delay_ms or self._thawed is not None:
             await self._suffer()
         peer = self.reach()
         if peer.is_paused:
@@ -140,6 +165,8 @@ class PeerLink:
         return peer
 
     async def _suffer(self) -> None:
+        while self._thawed is not None:
+            await self._thawed.wait()
         if self.drop_next > 0:
             self.drop_next -= 1
             await trio.sleep(self.timeout_ms / 1000)

@@ -164,11 +164,13 @@ class Faults:
                     delays[link] = max(delays.get(link, 0), fault.delay_ms)
         ids = [broker.node_id for broker in self._nodes.brokers]
         cut.update(_links_of(self._nodes_with("isolate"), ids))
-        frozen = {link for link in _links_of(self._nodes_with("freeze"), ids) if link[0] != link[1]}
+        frozen_nodes = self._nodes_with("freeze")
+        frozen = {(node, other) for node in frozen_nodes for other in ids if node != other}
         concerned = cut | delays.keys() | frozen
         for pair in self._links | concerned:
             way = self._nodes.peers.between(*pair)
             way.delay_ms = delays.get(pair, 0)
+            way.is_frozen = pair in frozen
             if way.is_cut != (pair in cut):
                 way.is_cut = pair in cut
         self._links = concerned
