@@ -34,8 +34,16 @@ class NodeWatch:
         self._last_ms = monotonic_ms()
         task_status.started()
         while True:
-            await trio.sleep(TICK_SECONDS)
+            await trio.sleep(self._pause_seconds(monotonic_ms()))
             self.look(monotonic_ms())
+
+    def _pause_seconds(self, now_ms: int) -> float:
+        """Return how long nothing will be due: a session is over when it ends, not a while after."""
+        controller = self._cluster.office.controller
+        end_ms = None if controller is None else controller.first_session_end_ms
+        if end_ms is None or end_ms <= now_ms:
+            return TICK_SECONDS
+        return min(TICK_SECONDS, (end_ms - now_ms) / 1000)
 
     def look(self, now_ms: int) -> None:
         """Do what is due."""

@@ -245,6 +245,11 @@ class Controller:
             self._upkeep.unclean_soon()
 
     @property
+    def first_session_end_ms(self) -> int | None:
+        """When `tick` has to fence a node if none is heard of until then; None if there is none."""
+        return self._sessions.first_end(self.image, timeout_ms=self.settings.broker_session_timeout_ms)
+
+    @property
     def _static_min_isr(self) -> int:
         return int(self._topic_defaults.get(MIN_ISR, 1))
 

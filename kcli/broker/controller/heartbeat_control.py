@@ -144,6 +144,15 @@ class Sessions:
         ]
         return min(silent)[1] if silent else None
 
+    def first_end(self, image: MetadataImage, *, timeout_ms: int) -> int | None:
+        """Return when the first broker becomes stale of those that may lead, if none is heard of before."""
+        heard = [
+            session.heard_ms
+            for node_id, session in self._by_node.items()
+            if node_id in image.brokers and not image.brokers[node_id].fenced
+        ]
+        return min(heard) + timeout_ms + 1 if heard else None
+
     def state(self, broker: BrokerRegistration) -> BrokerState:
         """Return what a broker is now."""
         session = self._by_node.get(broker.node_id)

@@ -163,6 +163,20 @@ def test_nine_seconds_of_silence_fence_a_broker() -> None:
     assert controller.image.broker_is_active(2)
 
 
+def test_it_is_known_when_the_first_session_ends() -> None:
+    controller = cluster([1, 2, 3])
+    for node_id, now_ms in ((1, 300), (2, 100), (3, 200)):
+        beat(controller, node_id, now_ms)
+    assert controller.first_session_end_ms == 9_101
+    controller.tick(9_100)
+    assert not controller.image.brokers[2].fenced
+    controller.tick(9_101)
+    assert controller.image.brokers[2].fenced
+    assert controller.first_session_end_ms == 9_201
+    controller.tick(20_000)
+    assert controller.first_session_end_ms is None
+
+
 def test_brokers_that_are_silent_together_are_fenced_one_after_the_other() -> None:
     controller = cluster([1, 2, 3])
     seen: list[list[int]] = []
