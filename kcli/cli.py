@@ -46,7 +46,10 @@ COMMANDS = {
         "kcli.commands.spark_import",
         "Bring the records of an export back to a topic.",
     ),
-    "log-dirs": ("kcli.commands.log_dirs", "Describe the log directories of brokers."),
+    "log-dirs": (
+        "kcli.commands.log_dirs",
+        "Describe the log directories of brokers, and move replicas between them.",
+    ),
     "cluster": ("kcli.commands.cluster", "Show the cluster's id, its nodes and the APIs they speak."),
     "completion": ("kcli.commands.completion", "Print the completion script of a shell."),
 }

@@ -111,13 +111,14 @@ def _wanted(texts: Sequence[str], path: Path | None) -> list[TopicPartition] | N
     from kcli.commands.reassignment_plan import parse_election, refuse_twice
 
     if path is None:
-        wanted = [_parse(text) for text in texts]
+        wanted = [parse_partition(text) for text in texts]
         refuse_twice(wanted, "a partition is named twice")
         return wanted or None
     return parse_election(read_text(path), str(path))
 
 
-def _parse(text: str) -> TopicPartition:
+def parse_partition(text: str) -> TopicPartition:
+    """Return the partition that `orders:0` stands for."""
     from kcli.client.admin import TopicPartition
 
     topic, _, number = text.rpartition(":")

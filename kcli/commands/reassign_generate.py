@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.output import OutputFormat
 from kcli.commands.reassignment_options import app, read_text, refuse_existing, write_new
 from kcli.commands.reassignment_view import Proposal, ids
 from kcli.commands.runner import command
@@ -67,11 +68,12 @@ async def generate(
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     command_property: Property = None,
+    output: OutputFormat | None = None,
 ) -> Proposal:
     """Propose a plan; nothing is moved."""
     from random import randrange
 
-    from kcli.commands.output import note
+    from kcli.commands.output import chosen_format, note
     from kcli.commands.reassignment_cluster import places_of, read_brokers
     from kcli.commands.reassignment_execution import copies_text, planned_copies
     from kcli.commands.reassignment_moves import copies_of
@@ -110,6 +112,8 @@ async def generate(
     plan = plan_json(proposed)
     write_new(plan_file, plan)
     note(copies_text(copies) if proposed else "nothing to change: all is as it was asked for")
+    if proposed and plan_file is None and chosen_format(output) is OutputFormat.TABLE:
+        note("`--plan-file FILE` keeps the plan for `execute`, `-o text` shows it")
     return Proposal(plan_json(now, places), plan, copies)
 
 

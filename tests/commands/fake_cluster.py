@@ -309,7 +309,7 @@ class FakeCluster:
         self, client: object, moves: Mapping[admin.TopicPartitionReplica, str]
     ) -> dict[admin.TopicPartitionReplica, KafkaError | None]:
         unknown_dir = KafkaError(ErrorCode.LOG_DIR_NOT_FOUND)
-        return {replica: None if path == "/d1" else unknown_dir for replica, path in moves.items()}
+        return {replica: None if path in ("/d1", "/d3") else unknown_dir for replica, path in moves.items()}
 
     def _finish_moves(self) -> None:
         for (topic, index), move in self.moving.items():

@@ -218,6 +218,25 @@ def test_log_dirs(orders: FakeCluster, transcript: Transcript) -> None:
     )
 
 
+def test_log_dirs_move(orders: FakeCluster, transcript: Transcript) -> None:
+    transcript(
+        "log_dirs_move",
+        "log-dirs move orders:0 --broker 1 --to /d3",
+        "log-dirs move orders:0 orders:1 --broker 1 --to /d3 -o table",
+        "log-dirs move orders:0 --broker 1 --to /d1 --wait -o json",
+        "log-dirs move orders:0 --broker 1 --to /d3 --wait",
+        "log-dirs move orders:0 --broker 1 --to /nowhere",
+        "log-dirs move clicks:0 --broker 2 --to /d1",
+        "log-dirs move orders:0 --broker 7 --to /d1",
+        "log-dirs move orders:0 --broker 3 --to /d1",
+        "log-dirs move orders:0 --broker 1 --to d1",
+        "log-dirs move orders --broker 1 --to /d1",
+        "log-dirs move orders:0 --broker 1",
+        "log-dirs move orders:0 --to /d1",
+        "log-dirs move --broker 1 --to /d1",
+    )
+
+
 def test_cluster(cluster: FakeCluster, transcript: Transcript) -> None:
     transcript(
         "cluster",

@@ -1,4 +1,8 @@
-"""Apache Kafka 4.3.1 as a cluster: three JVMs, each broker and voter of the controllers, on loopback."""
+"""Apache Kafka 4.3.1 as a cluster: three brokers in a JVM each, on loopback.
+
+A controller runs beside each of them, or beside those that `voters` names: with (1,) the others are stopped
+without an election of controllers.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from tests.support.processes import ChildProcess, ProcessFailed, free_port, wait
 from tests.support.toolchain import java_libraries
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from tests.support.apache_kafka import KafkaTools
@@ -18,7 +22,6 @@ HEAP = ("-Xmx256m", "-Xms96m")
 START_TIMEOUT_SECONDS = 90.0
 
 SETTINGS = {
-    "process.roles": "broker,controller",
     "controller.listener.names": "CONTROLLER",
     "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
     "offsets.topic.replication.factor": "3",
@@ -27,7 +30,6 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
     "auto.leader.rebalance.enable": "false",
-    "broker.session.timeout.ms": "3000",
     "broker.heartbeat.interval.ms": "500",
     "replica.fetch.wait.max.ms": "100",
 }
@@ -39,20 +41,22 @@ class ApacheNode:
     def __init__(self, node_id: int, directory: Path, *, log_dirs: int) -> None:
         self.node_id = node_id
         self.port = free_port()
-        self.controller_port = free_port()
+        self.quorum_address = f"127.0.0.1:{free_port()}"
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.log_dirs = [directory / f"data-{number}" for number in range(log_dirs)]
         self.properties = directory / "server.properties"
         self._log = directory / "broker.log"
         self._process: ChildProcess | None = None
 
-    def write(self, settings: Mapping[str, str]) -> None:
+    def write(self, settings: Mapping[str, str], *, is_voter: bool) -> None:
         """Write its server.properties."""
+        listener = f"PLAINTEXT://{self.bootstrap}"
         own = {
             **SETTINGS,
             "node.id": str(self.node_id),
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{self.controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "process.roles": "broker,controller" if is_voter else "broker",
+            "listeners": f"{listener},CONTROLLER://{self.quorum_address}" if is_voter else listener,
+            "advertised.listeners": listener,
             "log.dirs": ",".join(map(str, self.log_dirs)),
             **settings,
         }
@@ -96,6 +100,7 @@ class ApacheCluster:
         tools: KafkaTools,
         *,
         nodes: int = 3,
+        voters: Sequence[int] | None = None,
         log_dirs: int = 1,
         settings: Mapping[str, str] | None = None,
     ) -> None:
@@ -105,10 +110,12 @@ class ApacheCluster:
             own.mkdir()
             self.nodes[node_id] = ApacheNode(node_id, own, log_dirs=log_dirs)
         self.bootstrap = ",".join(node.bootstrap for node in self.nodes.values())
-        voters = ",".join(f"{each.node_id}@127.0.0.1:{each.controller_port}" for each in self.nodes.values())
+        voters = list(self.nodes) if voters is None else voters
+        quorum = ",".join(f"{node_id}@{self.nodes[node_id].quorum_address}" for node_id in voters)
         cluster_id = random_cluster_id()
         for node in self.nodes.values():
-            node.write({"controller.quorum.voters": voters, **(settings or {})})
+            own_settings = {"controller.quorum.voters": quorum, **(settings or {})}
+            node.write(own_settings, is_voter=node.node_id in voters)
             formatted = tools("kafka-storage", "format", "-t", cluster_id, "-c", node.properties)
             if formatted.code != 0:
                 raise ProcessFailed(f"format: {formatted}")
