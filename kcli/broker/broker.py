@@ -293,7 +293,7 @@ class Broker:
         own = {(ConfigResourceType.BROKER, ""), (ConfigResourceType.BROKER, str(self.node_id))}
         if own & delta.changed_configs:
             self._update_config()
-            self.replica_manager.update_log_configs()
+            self.replica_manager.config_changed()
 
     def _update_config(self) -> None:
         self.config = self.config.with_dynamic(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kcli.broker.handlers.fetch import Fetched
     from kcli.broker.partition import Partition
     from kcli.broker.replica_manager import ReplicaManager
-    from kcli.storage.log_read import Isolation
+    from kcli.broker.replica_reading import Reader
 
 
 class _Watched:
@@ -37,7 +37,15 @@ class _Watched:
 class DelayedFetch(DelayedOperation):
     """A fetch of `rows`, none of which has an error; `respond` reads again and makes the answer."""
 
-    __slots__ = ("_isolation", "_min_bytes", "_readable", "_replica_manager", "_respond", "_watched")
+    __slots__ = (
+        "_from_leader_only",
+        "_isolation",
+        "_min_bytes",
+        "_readable",
+        "_replica_manager",
+        "_respond",
+        "_watched",
+    )
 
     def __init__(
         self,
@@ -45,13 +53,14 @@ class DelayedFetch(DelayedOperation):
         rows: Iterable[FetchedPartition],
         *,
         min_bytes: int,
-        isolation: Isolation,
+        reader: Reader,
         respond: Callable[[], Fetched | Coroutine[None, None, Fetched]],
     ) -> None:
         super().__init__()
         self._replica_manager = replica_manager
         self._min_bytes = min_bytes
-        self._isolation = isolation
+        self._isolation = reader.isolation
+        self._from_leader_only = reader.from_leader_only
         self._respond = respond
         self._watched: dict[Hashable, _Watched] = {}
         self._readable = 0
@@ -74,7 +83,7 @@ class DelayedFetch(DelayedOperation):
         if (
             self._replica_manager.partitions.get(partition.key) is not partition
             or partition.leader_epoch != watched.leader_epoch
-            or not partition.is_leader
+            or (self._from_leader_only and not partition.is_leader)
         ):
             return True
         offset = watched.request.fetch_offset

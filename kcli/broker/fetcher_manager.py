@@ -40,7 +40,6 @@ class FetcherManager:
         self._owners: dict[PartitionId, ReplicaFetcher] = {}
         self._manager = manager
         self._link_to = link_to
-        self._count = 1
         self._nursery: trio.Nursery | None = None
 
     def fetcher_of(self, key: PartitionId) -> ReplicaFetcher | None:
@@ -50,7 +49,7 @@ class FetcherManager:
     def follow(self, partition: Partition) -> None:
         """Copy a partition from its leader, beginning anew if that has been done already."""
         self.stop(partition.key)
-        number = fetcher_number(partition.topic, partition.index, self._count)
+        number = self._number_of(partition)
         fetcher = self.fetchers.get((partition.leader, number))
         if fetcher is None:
             fetcher = ReplicaFetcher(self._manager, self._link_to(partition.leader), number)
@@ -66,14 +65,20 @@ class FetcherManager:
         if fetcher is not None:
             fetcher.remove(key)
 
-    def resize(self, count: int) -> None:
-        """Have so many fetchers to each leader from now on."""
-        if count == self._count:
-            return
-        self._count = count
+    def resize(self) -> None:
+        """Go over to as many fetchers to each leader as are configured now."""
         for fetcher in list(self.fetchers.values()):
             for state in list(fetcher.states.values()):
-                self.follow(state.partition)
+                if self._number_of(state.partition) != fetcher.number:
+                    self.follow(state.partition)
+
+    def _number_of(self, partition: Partition) -> int:
+        return fetcher_number(partition.topic, partition.index, self.per_leader)
+
+    @property
+    def per_leader(self) -> int:
+        """How many fetchers there are to each leader at most."""
+        return self._manager.config.num_replica_fetchers
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run the fetchers that there are and that come, for ever."""

@@ -175,7 +175,13 @@ class FollowerSession:
         """A partition's high watermark or log start has moved: that can wait a little."""
         self._news[row] = None
         if self._news_timer is None and not self._news_are_due:
-            self._news_timer = self._later(self._manager.config.replica_fetch_wait_max_ms, self._tell_news)
+            self._news_timer = self._later(self._manager.config.replica_fetch_wait_max_ms, self.news_fell_due)
+
+    def news_fell_due(self) -> None:
+        """Tell what can wait no longer."""
+        self._news_timer = None
+        self._news_are_due = True
+        self.wake()
 
     # --- inside ----------------------------------------------------------------------------------
 
@@ -241,11 +247,6 @@ class FollowerSession:
             self._manager.purgatory.timer.cancel(self._news_timer)
             self._news_timer = None
         return rows
-
-    def _tell_news(self) -> None:
-        self._news_timer = None
-        self._news_are_due = True
-        self.wake()
 
     # --- the throttle ----------------------------------------------------------------------------
 

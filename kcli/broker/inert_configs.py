@@ -27,7 +27,6 @@ _OF_KAFKA_4_3 = """
     delegation.token.expiry.time.ms delegation.token.max.lifetime.ms delegation.token.secret.key
     delete.records.purgatory.purge.interval.requests early.start.listeners
     fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
-    follower.replication.throttled.rate
     group.consumer.max.assignment.interval.ms group.consumer.min.assignment.interval.ms
     group.coordinator.append.linger.ms
     group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
@@ -52,7 +51,7 @@ _OF_KAFKA_4_3 = """
     inter.broker.listener.name internal.metadata.delete.delay.millis
     internal.metadata.log.segment.bytes internal.metadata.max.batch.size.in.bytes
     kafka.metrics.polling.interval.secs kafka.metrics.reporters
-    leader.replication.throttled.rate log.cleaner.backoff.ms
+    log.cleaner.backoff.ms
     log.cleaner.dedupe.buffer.size log.cleaner.enable log.cleaner.io.buffer.load.factor
     log.cleaner.io.buffer.size log.cleaner.io.max.bytes.per.second log.cleaner.threads
     log.dir.failure.timeout.ms max.connection.creation.rate metadata.log.dir
@@ -77,7 +76,7 @@ _OF_KAFKA_4_3 = """
     remote.log.reader.max.pending.tasks remote.log.reader.threads
     remote.log.storage.manager.class.name remote.log.storage.manager.class.path
     remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
-    replica.alter.log.dirs.io.max.bytes.per.second replica.fetch.min.bytes replica.selector.class
+    replica.alter.log.dirs.io.max.bytes.per.second replica.fetch.min.bytes
     replica.socket.receive.buffer.bytes replication.quota.window.num replication.quota.window.size.seconds
     request.timeout.ms sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
     sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin
@@ -162,8 +161,6 @@ _ACCEPTED_ONLY: frozenset[str] = frozenset(
         "log.cleaner.min.cleanable.ratio",
         "log.cleaner.min.compaction.lag.ms",
         "log.cleaner.max.compaction.lag.ms",
-        "leader.replication.throttled.replicas",
-        "follower.replication.throttled.replicas",
     ]
 )
 

@@ -253,6 +253,11 @@ class Partition:
         return first_offset
 
     @property
+    def knows_committed_end(self) -> bool:
+        """False for a new leader whose high watermark has not come to where its epoch began (KIP-207)."""
+        return self.in_sync is None or self.log.high_watermark >= self.in_sync.epoch_start_offset
+
+    @property
     def must_flush(self) -> bool:
         """Whether `flush.messages` wants what was appended on disk before it is answered."""
         log = self.log

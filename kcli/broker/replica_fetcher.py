@@ -60,12 +60,14 @@ class _Alarm(TimerTask):
 class FetchState:
     """One partition of a fetcher: the row that it sends, and until when it is left alone."""
 
-    __slots__ = ("delayed_until_ms", "partition", "row")
+    __slots__ = ("delayed_until_ms", "in_sync", "partition", "row")
 
     def __init__(self, partition: Partition, row: FetchPartition) -> None:
         self.partition = partition
         self.row = row
         self.delayed_until_ms = 0
+        self.in_sync = False
+        """Whether all that was committed has been copied, as far as is known here."""
 
     def moved(self) -> None:
         """Go on from where the log ends."""
@@ -165,8 +167,9 @@ class ReplicaFetcher:
         if session is None:
             session = self._session = await self._link.open(broker_epoch=self._manager.broker_epoch)
             self._moved = dict.fromkeys(state for state in self.states.values() if state not in self._delayed)
-        for state in self._moved:
+        for state in list(self._moved):
             state.moved()
+            self._hold_back(state)
         moved = [state.row for state in self._moved]
         self._moved = {}
         limit = min(self._manager.config.replica_fetch_response_max_bytes, TURN_BYTES)
@@ -210,11 +213,23 @@ class ReplicaFetcher:
             assert isinstance(row.records, FileSlice)
             follower_log.append(log, read_slice(row.records), now_ms=now_ms)
             self._moved[state] = None
+            throttle = self._manager.follower_throttle
+            if throttle.is_throttled(*state.partition.key):
+                throttle.record(row.size, monotonic_ms())
         if row.diverging is None:
             follower_log.follow_offsets(
                 log, high_watermark=row.high_watermark, log_start_offset=row.log_start_offset
             )
+            state.in_sync = log.log_end_offset >= row.high_watermark
         self._manager.touch(state.partition.key)
+
+    def _hold_back(self, state: FetchState) -> None:
+        """Leave a partition alone for as long as the throttle wants it."""
+        throttle = self._manager.follower_throttle
+        if throttle.is_throttled(*state.partition.key) and not state.in_sync:
+            wait_ms = throttle.wait_ms(monotonic_ms())
+            if wait_ms:
+                self._delay(state, wait_ms)
 
     async def _find_range(self, state: FetchState) -> None:
         """Find where to go on after being out of the leader's range. Raises `PeerUnreachable`."""
@@ -257,17 +272,22 @@ class ReplicaFetcher:
         else:
             self._delay(state)
 
-    def _delay(self, state: FetchState) -> None:
+    def _delay(self, state: FetchState, delay_ms: int | None = None) -> None:
         """Leave a partition alone for a while; one that is left alone already is not for longer."""
-        if state not in self._delayed:
-            self._let_go(state)
-            state.delayed_until_ms = monotonic_ms() + self._manager.config.replica_fetch_backoff_ms
-            self._delayed[state] = None
-            if self._alarm is None:
-                self._alarm = _Alarm(self)
-                self._manager.purgatory.timer.add(
-                    self._alarm, self._manager.config.replica_fetch_backoff_ms, monotonic_ms()
-                )
+        if state in self._delayed:
+            return
+        self._let_go(state)
+        if delay_ms is None:
+            delay_ms = self._manager.config.replica_fetch_backoff_ms
+        state.delayed_until_ms = monotonic_ms() + delay_ms
+        self._delayed[state] = None
+        if self._alarm is None or state.delayed_until_ms < self._alarm.deadline_ms:
+            self._set_alarm(delay_ms)
+
+    def _set_alarm(self, delay_ms: int) -> None:
+        self._cancel_alarm()
+        self._alarm = _Alarm(self)
+        self._manager.purgatory.timer.add(self._alarm, max(delay_ms, 1), monotonic_ms())
 
     def _delay_all(self) -> None:
         for state in list(self.states.values()):
@@ -284,9 +304,7 @@ class ReplicaFetcher:
                 self._moved[state] = None
         self._cancel_alarm()
         if self._delayed:
-            self._alarm = _Alarm(self)
-            first_ms = min(state.delayed_until_ms for state in self._delayed)
-            self._manager.purgatory.timer.add(self._alarm, max(first_ms - now_ms, 1), now_ms)
+            self._set_alarm(min(state.delayed_until_ms for state in self._delayed) - now_ms)
 
     def _cancel_alarm(self) -> None:
         if self._alarm is not None:

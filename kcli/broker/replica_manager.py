@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 
 from kcli.broker.encoded_metadata import EncodedMetadata
-from kcli.broker.fetch_data import FetchedPartition
 from kcli.broker.fetcher_manager import FetcherManager
 from kcli.broker.follower_session import FollowerSession
 from kcli.broker.group_commit import GroupCommit
@@ -21,17 +20,16 @@ from kcli.broker.isr_changes import IsrChanges
 from kcli.broker.isr_upkeep import consider_expansion, shrink
 from kcli.broker.partition import Partition
 from kcli.broker.registrations import UNASSIGNED_DIRECTORY
+from kcli.broker.replication_throttle import ReplicationThrottle
 from kcli.broker.timer import monotonic_ms
 from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import INTERNAL_TOPICS
-from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from kcli.broker.config import BrokerConfig
-    from kcli.broker.fetch_data import FetchPartition
     from kcli.broker.isr_upkeep import IsrChange
     from kcli.broker.metadata_image import MetadataDelta, MetadataImage, TopicImage
     from kcli.broker.partition import PartitionId
@@ -40,11 +38,8 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.storage.log_config import LogConfig
     from kcli.storage.log_manager import LogManager
-    from kcli.storage.log_read import Isolation
 
 _log = logging.getLogger(__name__)
-
-CONSUMER_ID = -1
 
 
 class Surroundings(Protocol):
@@ -104,6 +99,16 @@ class ReplicaManager:
         self.fetchers = FetcherManager(self, node.link_to)
         self.isr_changes = IsrChanges(node_id, broker_epoch=lambda: node.epoch, send=node.alter_partition)
         self.submit: Callable[[IsrChange], None] = self.isr_changes.submit
+        self.leader_throttle = ReplicationThrottle(
+            "leader.replication.throttled.replicas",
+            node_id,
+            lambda: node.config.leader_replication_throttled_rate,
+        )
+        self.follower_throttle = ReplicationThrottle(
+            "follower.replication.throttled.replicas",
+            node_id,
+            lambda: node.config.follower_replication_throttled_rate,
+        )
         self._node = node
         self._log_config = log_config
         self._offline: set[PartitionId] = set()
@@ -264,14 +269,19 @@ class ReplicaManager:
     def _apply_configs(self, delta: MetadataDelta) -> None:
         assert self.image is not None
         topics = {name for kind, name in delta.changed_configs if kind == ConfigResourceType.TOPIC}
+        for name in topics:
+            overrides = self.image.topic_config(name)
+            self.leader_throttle.configure(name, overrides)
+            self.follower_throttle.configure(name, overrides)
         if topics:
             self._update_configs(
                 partition for partition in self.partitions.values() if partition.topic in topics
             )
 
-    def update_log_configs(self) -> None:
-        """Give every log its configuration anew: the broker's own defaults have changed."""
+    def config_changed(self) -> None:
+        """Act on another configuration of the broker: every log's may be another with it."""
         self._update_configs(self.partitions.values())
+        self.fetchers.resize()
 
     def _update_configs(self, partitions: Iterable[Partition]) -> None:
         assert self.image is not None
@@ -297,7 +307,7 @@ class ReplicaManager:
     # --- finding partitions ----------------------------------------------------------------------
 
     def partition(self, topic: str, index: int) -> Partition:
-        """Return a replica of this node.
+        """Return a replica of this node, whatever its role.
 
         Raises `KafkaError` UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER when only other nodes have
         it, KAFKA_STORAGE_ERROR when its log directory failed.
@@ -327,71 +337,6 @@ class ReplicaManager:
             return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no {name}")
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {self.node_id} has no replica of {name}")
 
-    # --- reading ---------------------------------------------------------------------------------
-
-    def fetch(
-        self,
-        wanted: Iterable[FetchPartition],
-        *,
-        isolation: Isolation,
-        max_bytes: int,
-        each_min_one: bool = False,
-        replica_id: int = CONSUMER_ID,
-        broker_epoch: int = -1,
-    ) -> list[FetchedPartition]:
-        """Read partitions in order, within one budget of `max_bytes`; errors become rows.
-
-        The first partition that has anything gives at least one whole batch, with `each_min_one` every
-        partition does; otherwise a batch that does not fit is left out.
-        """
-        rows = []
-        left, min_one = max_bytes, True
-        for request in wanted:
-            row = self._read(
-                request, isolation, min(request.max_bytes, left), min_one, replica_id, broker_epoch
-            )
-            rows.append(row)
-            if row.size:
-                min_one = each_min_one
-                left = max(0, left - row.size)
-        return rows
-
-    def _read(
-        self,
-        request: FetchPartition,
-        isolation: Isolation,
-        max_bytes: int,
-        min_one: bool,
-        replica_id: int,
-        broker_epoch: int,
-    ) -> FetchedPartition:
-        topic = request.topic
-        if topic is None:
-            return FetchedPartition(request, ErrorCode.UNKNOWN_TOPIC_ID)
-        try:
-            partition = self.partitions.get((topic, request.index))
-            if partition is None:
-                raise self._missing(topic, request.index)
-            if request.topic_id not in (ZERO_UUID, partition.topic_id):
-                return FetchedPartition(request, ErrorCode.INCONSISTENT_TOPIC_ID)
-            if replica_id >= 0:
-                partition.check_leader(request.current_leader_epoch)
-                partition.check_follower(replica_id, broker_epoch, request.current_leader_epoch)
-            row = partition.read(request, isolation=isolation, max_bytes=max_bytes, min_one=min_one)
-            if replica_id >= 0 and row.diverging is None:
-                partition.follower_fetched(
-                    replica_id,
-                    request.fetch_offset,
-                    log_start_offset=request.log_start_offset,
-                    broker_epoch=broker_epoch,
-                )
-            return row
-        except KafkaError as error:
-            row = FetchedPartition(request, error.code)
-            if error.code in _SAY_LEADER:
-                row.current_leader = self.current_leader(topic, request.index)
-            return row
-
     def current_leader(self, topic: str, index: int) -> tuple[int, int] | None:
         """Return (leader, leader epoch) of any partition as the metadata has it, None if it has none."""
         known = None if self.image is None else self.image.topics.get(topic)
@@ -399,6 +344,3 @@ class ReplicaManager:
             return None
         registration = known.partitions[index]
         return registration.leader, registration.leader_epoch
-
-
-_SAY_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})

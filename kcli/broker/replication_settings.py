@@ -5,10 +5,17 @@ Names, types and defaults are Kafka's (classes `ReplicationConfigs` and `QuotaCo
 
 from __future__ import annotations
 
-from kcli.broker.config_definition import UpdateMode, at_least, integer, long
+from kcli.broker.config_definition import LONG_MAX, UpdateMode, at_least, integer, long, optional, string
 
 _CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 _MEBIBYTE = 1 << 20
+
+RACK_AWARE_SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+_LEADER_SELECTOR = "org.apache.kafka.common.replica.LeaderSelector"
+
+
+def _selector(value: str) -> str | None:
+    return None if value in {_LEADER_SELECTOR, RACK_AWARE_SELECTOR} else f"must be `{RACK_AWARE_SELECTOR}`"
 
 
 class ReplicationSettings:
@@ -52,4 +59,26 @@ class ReplicationSettings:
     )
     replica_socket_timeout_ms = integer(
         "replica.socket.timeout.ms", 30_000, "How long another broker may take to answer."
+    )
+    replica_selector_class = optional(
+        string(
+            "replica.selector.class",
+            "",
+            "How consumers are told which replica to read from; by default always from the leader.",
+            check=_selector,
+        )
+    )
+    leader_replication_throttled_rate = long(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        "Most bytes a second that leaders send to throttled replicas.",
+        check=at_least(0),
+        mode=_CLUSTER_WIDE,
+    )
+    follower_replication_throttled_rate = long(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        "Most bytes a second that throttled replicas fetch.",
+        check=at_least(0),
+        mode=_CLUSTER_WIDE,
     )

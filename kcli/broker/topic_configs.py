@@ -280,16 +280,14 @@ _REPLICATION = (
         "leader.replication.throttled.replicas",
         _LIST,
         (),
-        "Replicas whose leader sends at the throttled rate: partition:broker pairs, or `*` for all. "
-        "No effect yet.",
+        "Replicas whose leader sends at the throttled rate: partition:broker pairs, or `*` for all.",
         check=_throttled_replicas,
     ),
     topic_row(
         "follower.replication.throttled.replicas",
         _LIST,
         (),
-        "Replicas whose follower fetches at the throttled rate: partition:broker pairs, or `*` for all. "
-        "No effect yet.",
+        "Replicas whose follower fetches at the throttled rate: partition:broker pairs, or `*` for all.",
         check=_throttled_replicas,
     ),
 )

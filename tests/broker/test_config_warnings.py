@@ -63,10 +63,3 @@ def test_configurations_of_nodes_without_effect_are_told_of(caplog: pytest.LogCa
     assert harness.set(BROKER, "", "log.cleaner.min.cleanable.ratio", "0.1") == [f"all nodes: {line}"]
     assert harness.set(BROKER, "1", "log.cleaner.min.cleanable.ratio", "0.1") == [f"node 1: {line}"]
     assert harness.set(BROKER, "1", "max.connections", "5") == []
-
-
-def test_throttled_replicas_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
-    harness = Harness(caplog)
-    assert harness.create("a", leader_replication_throttled_replicas="*") == [
-        "topic `a`: `leader.replication.throttled.replicas` has no effect in kcli"
-    ]

@@ -32,6 +32,13 @@ IN_EFFECT: dict[str, tuple[str, Callable[[Broker], object], object]] = {
         lambda broker: [log.producer_state.producer_id_expiration_ms for log in broker.log_manager],
         [7, 7],
     ),
+    "num.replica.fetchers": ("7", lambda broker: broker.replica_manager.fetchers.per_leader, 7),
+    "leader.replication.throttled.rate": ("7", lambda broker: broker.replica_manager.leader_throttle.rate, 7),
+    "follower.replication.throttled.rate": (
+        "7",
+        lambda broker: broker.replica_manager.follower_throttle.rate,
+        7,
+    ),
     "num.recovery.threads.per.data.dir": ("7", lambda broker: broker.log_manager.recovery_threads, 7),
 }
 """By name: a value, what shows whether it is in effect, and what that shows then."""

@@ -11,6 +11,7 @@ from kcli.broker.controller.configuration_control import ConfigChange, ConfigOpe
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.fetch_data import FetchPartition
 from kcli.broker.metadata_image import PartitionRegistration
+from kcli.broker.replica_reading import Reader, read_replicas
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log_read import Isolation
@@ -99,7 +100,7 @@ def test_a_changed_configuration_reaches_the_log(node: Node) -> None:
     )
     assert log.config.retention_ms == 5
     node.config = node.config.with_dynamic(broker={}, default={"log.segment.bytes": "2000000"})
-    node.replica_manager.update_log_configs()
+    node.replica_manager.config_changed()
     assert (log.config.retention_ms, log.config.segment_bytes) == (5, 2_000_000)
 
 
@@ -181,8 +182,8 @@ def test_below_min_isr_the_high_watermark_stands_still(node: Node) -> None:
 
 
 def read(node: Node, *wanted: FetchPartition, **options: Any) -> list[Any]:
-    settings = {"isolation": Isolation.HIGH_WATERMARK, "max_bytes": 1 << 20, **options}
-    return node.replica_manager.fetch(wanted, **settings)
+    reader = Reader(Isolation.HIGH_WATERMARK, **options)
+    return read_replicas(node.replica_manager, wanted, reader, 1 << 20)
 
 
 def test_a_wrong_topic_id_is_inconsistent(node: Node) -> None:

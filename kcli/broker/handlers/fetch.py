@@ -6,6 +6,8 @@
   parked, and reads again when it is due.
 * Record data goes from the segment file to the socket. Versions 0 to 3 cannot carry batches of magic 2: they
   get the older formats, converted on the way; zstd before version 10 is UNSUPPORTED_COMPRESSION_TYPE.
+* From version 11 on consumers may read from followers, below their high watermark, and a leader with a
+  `replica.selector.class` tells them of a replica in their rack (KIP-392).
 * A failed log directory is NOT_LEADER_OR_FOLLOWER to versions that do not know KAFKA_STORAGE_ERROR.
 """
 
@@ -23,6 +25,7 @@ from kcli.broker.handlers.fetch_conversion import (
     convert_rows,
 )
 from kcli.broker.handlers.fetch_wire import UNKNOWN, encode_rows, is_plain
+from kcli.broker.replica_reading import Reader, read_replicas
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import (
     AbortedTransaction,
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 
 _ISOLATIONS = {0: Isolation.HIGH_WATERMARK, 1: Isolation.TXN_COMMITTED}
 _NO_BYTES = b""
+ANY_REPLICA_FROM = 11
+"""From this version on consumers may read from followers, and be told of one (KIP-392)."""
 
 Fetched = FetchResponse | bytes | list[Any]
 """A response, or the body of one, in parts where some of it is in files."""
@@ -94,7 +99,7 @@ class _Fetch:
         self._min_bytes = request.min_bytes
         self._max_wait_ms = request.max_wait_ms
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
-        self._isolation = self._isolation_of(request.isolation_level)
+        self._reader = self._reader_of(request)
         self._session = self._open_session(request)
 
     def start(self) -> Fetched | DelayedFetch | Coroutine[None, None, Fetched]:
@@ -108,7 +113,7 @@ class _Fetch:
             self._replica_manager,
             rows,
             min_bytes=self._min_bytes,
-            isolation=self._isolation,
+            reader=self._reader,
             respond=self._read_and_respond,
         )
         self._broker.purgatory.park(operation, operation.watched_keys, self._max_wait_ms)
@@ -120,6 +125,16 @@ class _Fetch:
         if level not in _ISOLATIONS:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no isolation level {level}")
         return _ISOLATIONS[level]
+
+    def _reader_of(self, request: FetchRequest) -> Reader:
+        return Reader(
+            self._isolation_of(request.isolation_level),
+            self._replica_id,
+            request.replica_state.replica_epoch if self._version >= 15 else -1,
+            from_leader_only=self._replica_id >= 0 or self._version < ANY_REPLICA_FROM,
+            each_min_one=self._version < CONVERTED_BELOW,
+            rack=request.rack_id if self._version >= ANY_REPLICA_FROM else "",
+        )
 
     def _open_session(self, request: FetchRequest) -> FetchContext:
         uses_ids = self._version >= 13
@@ -161,18 +176,12 @@ class _Fetch:
         return session
 
     def _read(self) -> list[FetchedPartition]:
-        return self._replica_manager.fetch(
-            self._session.partitions,
-            isolation=self._isolation,
-            max_bytes=self._max_bytes,
-            each_min_one=self._version < CONVERTED_BELOW,
-            replica_id=self._replica_id,
-        )
+        return read_replicas(self._replica_manager, self._session.partitions, self._reader, self._max_bytes)
 
     def _is_due(self, rows: Collection[FetchedPartition]) -> bool:
         size = 0
         for row in rows:
-            if row.error_code or row.diverging is not None:
+            if row.error_code or row.diverging is not None or row.preferred_read_replica >= 0:
                 return True
             size += row.size
         return size >= self._min_bytes
@@ -224,6 +233,7 @@ class _Fetch:
             last_stable_offset=row.last_stable_offset,
             log_start_offset=row.log_start_offset,
             records=_NO_BYTES if row.records is None else row.records,  # type: ignore[arg-type]
+            preferred_read_replica=row.preferred_read_replica,
         )
         if row.aborted is None:
             if error_code not in UNKNOWN:

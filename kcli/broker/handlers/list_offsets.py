@@ -5,6 +5,8 @@
   (version 9) and -6 (version 11) ask about tiered storage, which does not exist here: offset -1.
 * Any other negative timestamp, and a special one before its version, is UNSUPPORTED_VERSION.
 * A timestamp gives the first record at or after it, as far as the client may read, else offset -1.
+* A leader that is new does not know what is committed until its followers have fetched: OFFSET_NOT_AVAILABLE
+  for what may lie there, LEADER_NOT_AVAILABLE before version 5.
 * Version 0 answers with a list instead: the bases of the segments last written before the time, newest first.
 """
 
@@ -46,6 +48,7 @@ _FIRST_VERSION = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 _READ_COMMITTED = 1
+_NOT_AVAILABLE_FROM = 5
 
 
 def list_offsets(
@@ -140,12 +143,26 @@ def _answer(
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer version"
             )
+        if isolation is not Isolation.LOG_END and not partition.knows_committed_end:
+            _check_certain(partition, wanted.timestamp, isolation, context.api_version)
         response.timestamp, response.offset, leader_epoch = _find(partition, wanted.timestamp, isolation)
         if context.api_version >= 4:
             response.leader_epoch = leader_epoch
     except KafkaError as error:
         response.error_code = error.code
     return response
+
+
+def _check_certain(partition: Partition, timestamp: int, isolation: Isolation, version: int) -> None:
+    """Raise `KafkaError` if a leader that is new cannot tell yet: what it says may go back (KIP-207)."""
+    if timestamp in {EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
+        return
+    if timestamp != LATEST and _find(partition, timestamp, isolation)[1] >= 0:
+        return
+    code = ErrorCode.LEADER_NOT_AVAILABLE
+    if version >= _NOT_AVAILABLE_FROM:
+        code = ErrorCode.OFFSET_NOT_AVAILABLE
+    raise KafkaError(code, "the leader is new, and does not know yet what is committed")
 
 
 def _find(partition: Partition, timestamp: int, isolation: Isolation) -> tuple[int, int, int]:

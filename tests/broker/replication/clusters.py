@@ -21,10 +21,24 @@ def node(cluster: Cluster, node_id: int) -> Broker:
     return next(broker for broker in cluster.brokers if broker.node_id == node_id)
 
 
-def create(cluster: Cluster, name: str, *, partitions: int = 1, replicas: int = 3, **configs: str) -> None:
-    """Create a topic; configurations are named with underscores for dots."""
+def create(
+    cluster: Cluster,
+    name: str,
+    *,
+    partitions: int = 1,
+    replicas: int = 3,
+    on: tuple[int, ...] = (),
+    **configs: str,
+) -> None:
+    """Create a topic, with one partition `on` nodes of which the first leads, or anywhere.
+
+    Configurations are named with underscores for dots.
+    """
     broker = cluster.brokers[0]
-    new = NewTopic(name, partitions, replicas, configs={k.replace("_", "."): v for k, v in configs.items()})
+    overrides = {key.replace("_", "."): value for key, value in configs.items()}
+    new = NewTopic(name, partitions, replicas, configs=overrides)
+    if on:
+        new = NewTopic(name, -1, -1, assignments=[(0, on)], configs=overrides)
     defaults = TopicDefaults(1, 1, broker.config.topic_defaults)
     (outcome,) = broker.controller.create_topics([new], defaults=defaults)
     assert not isinstance(outcome, Exception), outcome
@@ -50,6 +64,20 @@ def append(partition: Partition, *values: bytes, acks: int = -1) -> int:
     records = memoryview(bytearray(batch(*values)))
     info = partition.append(records, acks=acks, now_ms=NOW_MS, max_decompressed=1 << 20)
     return info.last_offset + 1
+
+
+def fence(cluster: Cluster, node_id: int) -> None:
+    """Have the controller fence a node, as if it had been silent for too long."""
+    controller = node(cluster, 1).controller
+    controller.fence_broker(node_id=node_id, epoch=controller.image.brokers[node_id].epoch)
+
+
+def cut(cluster: Cluster, node_id: int, *, is_cut: bool = True) -> None:
+    """Cut a node off from all others, or no longer."""
+    for broker in cluster.brokers:
+        if broker.node_id != node_id:
+            cluster.peers[broker.node_id, node_id].is_cut = is_cut
+            cluster.peers[node_id, broker.node_id].is_cut = is_cut
 
 
 async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:

@@ -1,0 +1,61 @@
+"""FetcherManager and ReplicaFetcher: who copies what, and what one bad partition means for the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kcli.broker.controller.configuration_control import ConfigChange, ConfigOperation
+from kcli.broker.controller.replication_control import TopicDefaults
+from kcli.broker.fetcher_manager import fetcher_number
+from tests.broker.replication.clusters import append, create, leader_of, node, replicas_of, until
+from tests.support.running_cluster import running_cluster
+
+
+@pytest.mark.parametrize(
+    ("topic", "index", "count", "expected"),
+    [("t", 0, 1, 0), ("t", 0, 4, 0), ("t", 1, 4, 1), ("orders", 3, 5, 1), ("x" * 40, 9, 7, 6)],
+)
+def test_a_partition_has_its_fetcher_by_its_name(topic: str, index: int, count: int, expected: int) -> None:
+    assert fetcher_number(topic, index, count) == expected
+
+
+async def test_the_number_of_fetchers_changes_while_they_copy(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2) as cluster:
+        create(cluster, "t", partitions=8, replicas=2)
+        broker = cluster.brokers[0]
+        fetchers = broker.replica_manager.fetchers.fetchers
+        assert set(fetchers) == {(2, 0)}
+        for count in ("3", "1"):
+            change = [ConfigChange("num.replica.fetchers", ConfigOperation.SET, count)]
+            defaults = TopicDefaults(1, 1, broker.config.topic_defaults)
+            errors = broker.controller.incremental_alter_configs([((4, ""), change)], defaults=defaults)
+            assert errors == [None]
+            busy = {number for (_, number), fetcher in fetchers.items() if fetcher.states}
+            assert len(busy) == int(count)
+            for index in range(8):
+                leader = leader_of(cluster, "t", index)
+                end = append(leader, b"v")
+                await until(lambda leader=leader, end=end: leader.log.high_watermark == end)
+
+
+async def test_a_corrupt_partition_stops_no_other(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2, replica_fetch_backoff_ms="10") as cluster:
+        create(cluster, "t", partitions=2, replicas=2)
+        leaders = [leader_of(cluster, "t", index) for index in range(2)]
+        follower = {1: 2, 2: 1}[leaders[0].node_id]
+        link = cluster.peers.between(follower, leaders[0].node_id)
+        link.is_cut = True
+        append(leaders[0], b"to be damaged", acks=1)
+        path = Path(leaders[0].log.directory) / f"{0:020}.log"
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-3] + b"\xff" + whole[-2:])
+        link.is_cut = False
+        end = append(leaders[1], b"v")
+        await until(lambda: leaders[1].log.high_watermark == end)
+        log = replicas_of(cluster, "t", 0)[follower].log
+        assert (log.log_end_offset, leaders[0].log.high_watermark) == (0, 0)
+        path.write_bytes(whole)
+        await until(lambda: leaders[0].log.high_watermark == 1)
+        assert node(cluster, follower).replica_manager.partition("t", 0).log.log_end_offset == 1
