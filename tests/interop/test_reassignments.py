@@ -32,7 +32,14 @@ SLOW = "20000"
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_tool: KafkaTools) -> Iterator[ApacheCluster]:
     """Three running nodes with two log directories each."""
-    running = ApacheCluster(tmp_path_factory.mktemp("cluster"), kafka_tool, voters=(1,), log_dirs=2)
+    running = ApacheCluster(
+        tmp_path_factory.mktemp("cluster"),
+        kafka_tool,
+        voters=(1,),
+        log_dirs=2,
+        # A broker that comes back waits until its former session has ended.
+        settings={"broker.session.timeout.ms": "5000"},
+    )
     running.start()
     yield running
     running.kill()
