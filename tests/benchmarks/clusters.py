@@ -1,4 +1,4 @@
-"""Clusters of three nodes as benchmarks see them: kcli's in one process, Apache Kafka's in three.
+"""Clusters of three nodes as benchmarks see them: `KcliCluster` in one process, Apache Kafka's in three.
 
 Both lose nodes as by `kill -9` and get them back; what their partitions are like is asked of every node.
 """
@@ -8,22 +8,19 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from kcli.control_socket import ask
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.benchmarks.wire import BenchmarkFailed
-from tests.support.kcli_broker import BOOTSTRAP, KcliBroker
+from tests.support.kcli_cluster import NODES
 from tests.support.raw_client import RawClient
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from kcli.protocol.messages.metadata import MetadataResponsePartition
     from tests.support.apache_cluster import ApacheCluster
 
-NODES = 3
 TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.01
 CREATE_TOPICS_VERSION = 4
@@ -45,31 +42,6 @@ class Cluster(Protocol):
     def start_node(self, node_id: int) -> None:
         """Start a node that was killed."""
         ...
-
-
-class KcliCluster:
-    """Nodes 1 to `NODES` of one kcli process, which `broker` starts, stops and kills as a whole."""
-
-    def __init__(self, directory: Path, *, settings: Mapping[str, str] | None = None) -> None:
-        arguments = ("--port", "0", "--nodes", str(NODES))
-        self.broker = KcliBroker(directory, settings=settings, arguments=arguments)
-        self._dead: set[int] = set()
-
-    @property
-    def bootstraps(self) -> dict[int, str]:
-        """The address of each node that is there."""
-        found = BOOTSTRAP.findall(self.broker.ready_line)[:NODES]
-        return {node: each for node, each in enumerate(found, 1) if node not in self._dead}
-
-    def kill_node(self, node_id: int) -> None:
-        """Have a node end without a goodbye; the process goes on."""
-        self._dead.add(node_id)
-        ask(self.broker.data, "node.kill", timeout_seconds=TIMEOUT_SECONDS, node=node_id)
-
-    def start_node(self, node_id: int) -> None:
-        """Have a node start again."""
-        ask(self.broker.data, "node.start", timeout_seconds=TIMEOUT_SECONDS, node=node_id)
-        self._dead.discard(node_id)
 
 
 class ApacheNodes:

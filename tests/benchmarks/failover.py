@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 
 from tests.benchmarks.acknowledgements import Acknowledgements
 from tests.benchmarks.clusters import (
-    NODES,
     ApacheNodes,
-    KcliCluster,
     create_topic,
     leader_of,
     wait_until_led,
@@ -26,6 +24,7 @@ from tests.benchmarks.clusters import (
 from tests.benchmarks.table import Gate, Table
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.apache_kafka import KafkaTools
+from tests.support.kcli_cluster import NODES, KcliCluster
 
 if TYPE_CHECKING:
     from tests.benchmarks.clusters import Cluster

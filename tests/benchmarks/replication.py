@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING
 import confluent_kafka
 
 from tests.benchmarks import wire
-from tests.benchmarks.clusters import NODES, KcliCluster, create_topic, wait_until_led
+from tests.benchmarks.clusters import create_topic, wait_until_led
 from tests.benchmarks.librdkafka import LOG_ERRORS, Producer
 from tests.benchmarks.measure import alternate, raise_file_limit, wait_until_idle
 from tests.benchmarks.peers import running
 from tests.benchmarks.table import Gate, Table, ratio
+from tests.support.kcli_cluster import NODES, KcliCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

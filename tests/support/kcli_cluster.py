@@ -1,0 +1,53 @@
+"""Three kcli nodes in one child process, which lose and get back nodes while the process goes on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.control_socket import ask
+from tests.support.kcli_broker import BOOTSTRAP, KcliBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+NODES = 3
+TIMEOUT_SECONDS = 60.0
+
+
+class KcliCluster:
+    """Nodes 1 to `NODES`; `broker` starts, stops and kills the process as a whole."""
+
+    def __init__(self, directory: Path, *, settings: Mapping[str, str] | None = None) -> None:
+        arguments = ("--port", "0", "--nodes", str(NODES))
+        self.broker = KcliBroker(directory, settings=settings, arguments=arguments)
+        self._dead: set[int] = set()
+
+    @property
+    def bootstraps(self) -> dict[int, str]:
+        """The address of each node that is there."""
+        found = BOOTSTRAP.findall(self.broker.ready_line)[:NODES]
+        return {node: each for node, each in enumerate(found, 1) if node not in self._dead}
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses of all nodes that are there."""
+        return ",".join(self.bootstraps.values())
+
+    def kill_node(self, node_id: int) -> None:
+        """Have a node end without a goodbye."""
+        self._dead.add(node_id)
+        self._ask("node.kill", node_id)
+
+    def stop_node(self, node_id: int) -> None:
+        """Have a node hand over what it leads, and end."""
+        self._dead.add(node_id)
+        self._ask("node.stop", node_id)
+
+    def start_node(self, node_id: int) -> None:
+        """Have a node start again."""
+        self._ask("node.start", node_id)
+        self._dead.discard(node_id)
+
+    def _ask(self, operation: str, node_id: int) -> None:
+        ask(self.broker.data, operation, timeout_seconds=TIMEOUT_SECONDS, node=node_id)
