@@ -36,6 +36,7 @@ from kcli.broker.handlers import (
 )
 from kcli.protocol.messages.alter_configs import AlterConfigsRequest
 from kcli.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from kcli.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -170,6 +171,12 @@ APIS = (
     ),
     Api(DescribeConfigsRequest, "0-4", configs.describe_configs, configs.failed_describe_configs),
     Api(AlterConfigsRequest, "0-2", configs.alter_configs, configs.failed_alter_configs),
+    Api(
+        AlterReplicaLogDirsRequest,
+        "0-2",
+        log_dirs.alter_replica_log_dirs,
+        log_dirs.failed_alter_replica_log_dirs,
+    ),
     Api(DescribeLogDirsRequest, "0-5", log_dirs.describe_log_dirs, log_dirs.failed),
     Api(CreatePartitionsRequest, "0-3", topics.create_partitions, topics.failed_create_partitions),
     Api(DeleteGroupsRequest, "0-2", groups.delete_groups, groups.failed_delete_groups),

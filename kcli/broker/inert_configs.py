@@ -76,7 +76,7 @@ _OF_KAFKA_4_3 = """
     remote.log.reader.max.pending.tasks remote.log.reader.threads
     remote.log.storage.manager.class.name remote.log.storage.manager.class.path
     remote.log.storage.manager.impl.prefix remote.log.storage.system.enable
-    replica.alter.log.dirs.io.max.bytes.per.second replica.fetch.min.bytes
+    replica.fetch.min.bytes
     replica.socket.receive.buffer.bytes replication.quota.window.num replication.quota.window.size.seconds
     request.timeout.ms sasl.client.callback.handler.class sasl.enabled.mechanisms sasl.jaas.config
     sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin

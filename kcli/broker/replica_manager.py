@@ -18,6 +18,7 @@ from kcli.broker.follower_session import FollowerSession
 from kcli.broker.group_commit import GroupCommit
 from kcli.broker.isr_changes import IsrChanges
 from kcli.broker.isr_upkeep import consider_expansion, shrink
+from kcli.broker.log_dir_moves import LogDirMoves
 from kcli.broker.partition import Partition
 from kcli.broker.registrations import UNASSIGNED_DIRECTORY
 from kcli.broker.replication_throttle import ReplicationThrottle
@@ -110,6 +111,7 @@ class ReplicaManager:
             lambda: node.config.follower_replication_throttled_rate,
         )
         self._node = node
+        self.log_dir_moves = LogDirMoves(self)
         self._log_config = log_config
         self._offline: set[PartitionId] = set()
 
@@ -150,6 +152,7 @@ class ReplicaManager:
             await nursery.start(self.isr_changes.run)
             await nursery.start(self.fetchers.run)
             nursery.start_soon(self._expire_isr)
+            nursery.start_soon(self.log_dir_moves.run)
             task_status.started()
 
     async def _expire_isr(self) -> None:
@@ -249,6 +252,7 @@ class ReplicaManager:
         )
         self.partitions[partition.key] = partition
         self._offline.discard(partition.key)
+        self.log_dir_moves.resume(partition)
         return partition
 
     def _delete(self, topic: TopicImage, index: int) -> None:

@@ -82,3 +82,10 @@ class ReplicationSettings:
         check=at_least(0),
         mode=_CLUSTER_WIDE,
     )
+    replica_alter_log_dirs_io_max_bytes_per_second = long(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG_MAX,
+        "Most bytes a second that are copied of replicas that move between log directories.",
+        check=at_least(0),
+        mode=_CLUSTER_WIDE,
+    )

@@ -10,6 +10,7 @@ The periodic work on them is in `log_upkeep` (Kafka class `LogManager`).
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
@@ -18,6 +19,7 @@ from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import write_partition_metadata
 from kcli.storage.directory_loading import load_directory
 from kcli.storage.file_deletion import PendingDeletions
+from kcli.storage.future_logs import FutureLogs, drop_future_log
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_directory import LogDirectory
 from kcli.storage.log_loader import PRODUCER_ID_EXPIRATION_MS, load_log
@@ -80,7 +82,9 @@ class LogManager:
         self.new_id = new_id
         self._random_below = random_below
         self._logs: dict[TopicPartition, UnifiedLog] = {}
-        self._future_logs: dict[TopicPartition, UnifiedLog] = {}
+        self.future = FutureLogs()
+        # Where somebody wants replicas to be made that are not here yet.
+        self.preferred_directories: dict[TopicPartition, str] = {}
         self._offline: set[TopicPartition] = set()
         self.deletions = PendingDeletions()
         self.checkpoints = OffsetCheckpoints(CHECKPOINTS)
@@ -167,7 +171,7 @@ class LogManager:
 
     def add(self, log: UnifiedLog) -> None:
         """Take a loaded log in. Raises `KcliError` when there is one of its name."""
-        logs = self._future_logs if log.is_future else self._logs
+        logs = self.future.logs if log.is_future else self._logs
         other = logs.setdefault(log.topic_partition, log)
         if other is not log:
             raise KcliError(
@@ -220,7 +224,8 @@ class LogManager:
             )
         for name in self.checkpoints.stale_files(topic_partition):
             self.checkpoint(name)
-        directory = self._directory_for_new_log(directory_id)
+        preferred = self.preferred_directories.pop(topic_partition, None)
+        directory = self._directory_for_new_log(directory_id, preferred)
         path = f"{directory.path}/{replica_directory_name(topic_partition)}"
         try:
             os.makedirs(path, exist_ok=True)
@@ -248,15 +253,15 @@ class LogManager:
             raise log.failed("identify", error) from error
         log.topic_id = topic_id
 
-    def _directory_for_new_log(self, directory_id: bytes | None) -> LogDirectory:
+    def _directory_for_new_log(self, directory_id: bytes | None, preferred: str | None) -> LogDirectory:
         online = [directory for directory in self.directories if directory.is_online]
         for directory in online:
-            if directory.directory_id == directory_id:
+            if directory.path == preferred or directory.directory_id == directory_id:
                 return directory
         if not online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
         counts = dict.fromkeys([directory.path for directory in online], 0)
-        for log in (*self._logs.values(), *self._future_logs.values()):
+        for log in (*self._logs.values(), *self.future.logs.values()):
             counts[log.parent_directory] += 1
         return min(online, key=lambda directory: counts[directory.path])
 
@@ -267,16 +272,24 @@ class LogManager:
         """
         topic_partition = TopicPartition(topic, partition)
         self._offline.discard(topic_partition)
+        drop_future_log(self, topic_partition, now_ms=now_ms)
         log = self._logs.pop(topic_partition, None)
         if log is None:
             return False
         self.checkpoints.entries_expired([topic_partition])
-        log.close_handlers()
-        log.rename_directory(
-            suffixed_directory_name(topic_partition, DELETE_DIRECTORY_SUFFIX, self.new_id().hex())
-        )
-        self.deletions.add(log.directory, now_ms=now_ms, delay_ms=log.config.file_delete_delay_ms)
+        self.retire(log, now_ms)
         return True
+
+    def retire(self, log: UnifiedLog, now_ms: int) -> None:
+        """Mark the directory of a log deleted that nobody uses any more. Raises `KafkaError`."""
+        name = suffixed_directory_name(log.topic_partition, DELETE_DIRECTORY_SUFFIX, self.new_id().hex())
+        log.close_handlers()
+        log.rename_directory(name)
+        self.deletions.add(log.directory, now_ms=now_ms, delay_ms=log.config.file_delete_delay_ms)
+
+    def replace(self, log: UnifiedLog) -> None:
+        """Put a log in the place of the one of its name."""
+        self._logs[log.topic_partition] = log
 
     def directory_of(self, log: UnifiedLog) -> LogDirectory:
         """Return the log directory that a log is in."""
@@ -298,7 +311,7 @@ class LogManager:
         directory.is_online = False
         self._last_failure = message
         self.report(f"{message}; the directory is offline")
-        for logs in (self._logs, self._future_logs):
+        for logs in (self._logs, self.future.logs):
             for log in list(logs.values()):
                 if log.parent_directory == directory.path:
                     del logs[log.topic_partition]
@@ -314,7 +327,7 @@ class LogManager:
     def set_producer_id_expiration(self, expiration_ms: int) -> None:
         """Have every log, now and later, forget producers that have been silent for `expiration_ms`."""
         self._producer_id_expiration_ms = expiration_ms
-        for log in (*self._logs.values(), *self._future_logs.values()):
+        for log in (*self._logs.values(), *self.future.logs.values()):
             log.producer_state.producer_id_expiration_ms = expiration_ms
 
     def checkpoint(self, name: str) -> None:
@@ -352,7 +365,7 @@ class LogManager:
         on the way goes offline, without a marker.
         """
         if clean:
-            self.each(lambda log: _close_log(log, now_ms), (*self, *self._future_logs.values()))
+            self.each(lambda log: _close_log(log, now_ms), (*self, *self.future.logs.values()))
             for name in CHECKPOINTS:
                 self.checkpoint(name)
             for directory in self.directories:
@@ -361,7 +374,7 @@ class LogManager:
                         directory.write_clean_marker(broker_epoch)
                     except OSError as error:
                         self._take_offline(directory, f"cannot mark a clean stop: {error}")
-        for log in (*self._logs.values(), *self._future_logs.values()):
+        for log in (*self._logs.values(), *self.future.logs.values()):
             log.close_handlers()
         for directory in self.directories:
             directory.release()
@@ -376,13 +389,9 @@ class LogManager:
         """Sum what an action gives for every log; one that fails has taken its directory offline."""
         total = 0
         for log in tuple(self) if logs is None else logs:
-            if not self.directory_of(log).is_online:
-                continue
-            try:
-                total += action(log)
-            except KafkaError:
-                # The log has reported it; its directory is offline now, with all logs in it.
-                continue
+            # One that fails has reported it; its directory is offline then, with all logs in it.
+            with suppress(KafkaError):
+                total += action(log) if self.directory_of(log).is_online else 0
         return total
 
 

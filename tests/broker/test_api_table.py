@@ -12,6 +12,7 @@ from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages import (
     alter_configs,
     alter_partition_reassignments,
+    alter_replica_log_dirs,
     api_versions,
     consumer_group_describe,
     consumer_group_heartbeat,
@@ -179,6 +180,8 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
             return describe_configs.DescribeConfigsRequest(resources=[resource])
         case 33:
             return alter_configs.AlterConfigsRequest(resources=[], validate_only=True)
+        case 34:
+            return alter_replica_log_dirs.AlterReplicaLogDirsRequest(dirs=[])
         case 35:
             return describe_log_dirs.DescribeLogDirsRequest(topics=None)
         case 37:

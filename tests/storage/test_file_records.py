@@ -11,6 +11,7 @@ import pytest
 from kcli.protocol.message_set import MessageSetBuilder
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch_header import set_base_offset_and_epoch
+from kcli.storage import disk
 from kcli.storage.file_records import FileRecords
 from tests.storage.log_harness import batch_of
 
@@ -178,7 +179,7 @@ def test_a_partial_write_is_cut_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
             raise OSError(errno.ENOSPC, "No space left on device")
         return write(descriptor, data[:2], position)
 
-    monkeypatch.setattr(os, "pwrite", pwrite)
+    monkeypatch.setattr(disk, "pwrite", pwrite)
     with pytest.raises(OSError, match="No space"):
         log.append(b"456789")
     assert calls == [4, 6, 8]
@@ -189,7 +190,7 @@ def test_a_partial_write_is_cut_back(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_short_writes_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = records(tmp_path / "log", b"")
     write = os.pwrite
-    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: write(fd, bytes(data[:3]), at))
+    monkeypatch.setattr(disk, "pwrite", lambda fd, data, at: write(fd, bytes(data[:3]), at))
     log.append(bytearray(b"0123456789"))
     assert (tmp_path / "log").read_bytes() == b"0123456789"
 

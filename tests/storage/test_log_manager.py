@@ -12,7 +12,7 @@ import pytest
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import random_uuid
-from kcli.storage import checkpoints
+from kcli.storage import checkpoints, disk
 from kcli.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -379,7 +379,7 @@ def test_a_failed_directory_goes_offline_with_its_logs(
     failing = pair.log(partition=0)
     lost = [log.topic_partition for log in pair.manager if log.parent_directory == failing.parent_directory]
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", no_space)
+        patch.setattr(disk, "pwrite", no_space)
         with pytest.raises(KafkaError) as refused:
             fill(failing, 1)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +15,7 @@ from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder
 from kcli.protocol.record_batch_header import HEADER, HEADER_SIZE, TRANSACTIONAL_BIT, update_crc
+from kcli.storage import disk
 from kcli.storage.append_info import AppendInfo
 from kcli.storage.log_config import COMPACT, LOG_APPEND_TIME, LogConfig
 from kcli.storage.log_segment import LogSegment
@@ -187,7 +187,7 @@ def test_a_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", pwrite)
+        patch.setattr(disk, "pwrite", pwrite)
         with pytest.raises(KafkaError) as refused:
             put(log, batch_of(b"v"))
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR

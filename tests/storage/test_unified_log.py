@@ -16,6 +16,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.message_set import MessageSetBuilder
 from kcli.protocol.record_batch import RecordBatch, iter_batches
 from kcli.protocol.record_batch_header import set_base_offset_and_epoch
+from kcli.storage import disk
 from kcli.storage.flush_plan import commit_flush, flush, plan_due_flush, plan_flush
 from kcli.storage.log_config import LOG_APPEND_TIME, LogConfig
 from kcli.storage.log_read import Isolation
@@ -593,7 +594,7 @@ def test_a_full_disk_loses_only_the_batch_at_hand(log: LogHarness, monkeypatch: 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "pwrite", pwrite)
+        patch.setattr(disk, "pwrite", pwrite)
         with pytest.raises(KafkaError) as refused:
             log.append(b"lost", producer=(7, 0, 0))
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
@@ -659,7 +660,7 @@ def test_what_was_written_ahead_is_not_written_again(
     assert written is not None
     written.run()
     with monkeypatch.context() as patch:
-        patch.delattr(os, "pwrite")
+        patch.delattr(disk, "pwrite")
         log.log.append(validated, leader_epoch=0, now_ms=NOW_MS, written=written)
     assert written.served
     assert [each.base_offset for each in log.batches()] == [0, 1]

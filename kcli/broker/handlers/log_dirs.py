@@ -1,7 +1,10 @@
-"""DescribeLogDirs: log directories and the replicas in them (KIP-113, KIP-827).
+"""DescribeLogDirs and AlterReplicaLogDirs: log directories and the replicas in them (KIP-113, KIP-827).
 
 Null topics are all. A directory out of service is KAFKA_STORAGE_ERROR and lists nothing. A replica's lag is
 how far its log end lies behind the high watermark; for a future replica, behind the current one's log end.
+
+A replica is moved in the background: the answer says that it has begun. One that is not on this node is
+REPLICA_NOT_AVAILABLE, but if it comes it is made where it was asked for.
 """
 
 from __future__ import annotations
@@ -10,6 +13,11 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDirPartitionResult,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopicResult,
+)
 from kcli.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -19,8 +27,10 @@ from kcli.protocol.messages.describe_log_dirs import (
 
 if TYPE_CHECKING:
     from kcli.broker.request_context import RequestContext
+    from kcli.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
     from kcli.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
     from kcli.storage.log_directory import LogDirectory
+    from kcli.storage.log_manager import LogManager
     from kcli.storage.unified_log import UnifiedLog
 
 
@@ -31,12 +41,14 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) 
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
     logs: dict[str, list[UnifiedLog]] = {}
-    for log in manager:
+    for log in (*manager, *manager.future.logs.values()):
         name = log.topic_partition
         if wanted is None or (name.topic, name.partition) in wanted:
             logs.setdefault(log.parent_directory, []).append(log)
     return DescribeLogDirsResponse(
-        results=[_describe(directory, logs.get(directory.path, [])) for directory in manager.directories]
+        results=[
+            _describe(directory, logs.get(directory.path, []), manager) for directory in manager.directories
+        ]
     )
 
 
@@ -45,7 +57,56 @@ def failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDir
     return DescribeLogDirsResponse(error_code=error.code, results=[])
 
 
-def _describe(directory: LogDirectory, logs: list[UnifiedLog]) -> DescribeLogDirsResult:
+def alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, context: RequestContext
+) -> AlterReplicaLogDirsResponse:
+    """Begin to move replicas; of one that is named twice the last directory counts."""
+    moves = context.broker.replica_manager.log_dir_moves
+    directories = {
+        (topic.name, index): each.path
+        for each in request.dirs
+        for topic in each.topics
+        for index in topic.partitions
+    }
+    topics: dict[str, AlterReplicaLogDirTopicResult] = {}
+    for (name, index), directory in directories.items():
+        result = AlterReplicaLogDirPartitionResult(partition_index=index)
+        try:
+            moves.begin(name, index, directory)
+        except KafkaError as error:
+            result.error_code = error.code
+        topic = topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name, partitions=[]))
+        topic.partitions.append(result)
+    return AlterReplicaLogDirsResponse(results=list(topics.values()))
+
+
+def failed_alter_replica_log_dirs(
+    request: AlterReplicaLogDirsRequest, error: KafkaError
+) -> AlterReplicaLogDirsResponse:
+    """Answer with the same error for every replica."""
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirTopicResult(
+                topic_name=topic.name,
+                partitions=[
+                    AlterReplicaLogDirPartitionResult(partition_index=index, error_code=error.code)
+                    for index in topic.partitions
+                ],
+            )
+            for each in request.dirs
+            for topic in each.topics
+        ]
+    )
+
+
+def _lag(log: UnifiedLog, manager: LogManager) -> int:
+    if not log.is_future:
+        return max(0, log.high_watermark - log.log_end_offset)
+    current = manager.get(*log.topic_partition)
+    return -1 if current is None else max(0, current.log_end_offset - log.log_end_offset)
+
+
+def _describe(directory: LogDirectory, logs: list[UnifiedLog], manager: LogManager) -> DescribeLogDirsResult:
     if not directory.is_online:
         return DescribeLogDirsResult(
             error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory.path, topics=[]
@@ -60,7 +121,7 @@ def _describe(directory: LogDirectory, logs: list[UnifiedLog]) -> DescribeLogDir
             DescribeLogDirsPartition(
                 partition_index=log.topic_partition.partition,
                 partition_size=log.size_bytes,
-                offset_lag=max(0, log.high_watermark - log.log_end_offset),
+                offset_lag=_lag(log, manager),
                 is_future_key=log.is_future,
             )
         )
