@@ -91,11 +91,15 @@ class FollowerSession:
     def move(self, rows: Sequence[FetchPartition]) -> None:
         """Take note of positions that are new or have moved on."""
         for row in rows:
+            is_new = row not in self._rows
             self._rows.setdefault(row, None)
             if self._accept(row):
                 self._ready[row] = None
-            else:
-                self._ready.pop(row, None)
+                continue
+            self._ready.pop(row, None)
+            if is_new:
+                # The high watermark may have moved while nobody told the follower.
+                self.note_offsets(row)
 
     def forget(self, row: FetchPartition) -> None:
         """Watch a partition no more."""
