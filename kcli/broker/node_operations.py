@@ -96,9 +96,11 @@ async def kill_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str,
 async def start_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Start a node that is dead; return when its listeners accept."""
     node = _node(cluster, arguments)
-    _refuse(node, NodeState.STARTING, NodeState.RUNNING, NodeState.PAUSED, NodeState.STOPPING)
-    # A node is dead before its directories are free.
+    alive = (NodeState.STARTING, NodeState.RUNNING, NodeState.PAUSED, NodeState.STOPPING)
+    _refuse(node, *alive)
+    # A node is dead before its directories are free. Another start may have waited for that, too.
     await node.ended.wait()
+    _refuse(node, *alive)
     await cluster.start_node(node)
     return {"node": node.node_id}
 

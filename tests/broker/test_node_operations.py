@@ -294,3 +294,21 @@ async def test_a_node_is_not_stopped_twice_at_once(tmp_path: Path) -> None:
         with pytest.raises(KcliError, match="node 2 is stopping already"):
             await do(cluster, "stop", 2)
         cluster.nodes[2].broker.state = NodeState.RUNNING
+
+
+async def test_of_two_starts_at_the_same_time_one_is_refused(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
+        await do(cluster, "kill", 2)
+        refusals = []
+
+        async def start() -> None:
+            try:
+                await do(cluster, "start", 2)
+            except KcliError as error:
+                refusals.append(error.message)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(start)
+            nursery.start_soon(start)
+        assert refusals == ["node 2 is starting already"]
+        assert (await states(cluster))[2] == "running"
