@@ -36,10 +36,11 @@ from kcli.protocol.uuids import random_uuid
 from kcli.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from kcli.broker.config import BrokerConfig
     from kcli.broker.controller.controller import Controller
+    from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.controller_link import ControllerLink
     from kcli.broker.listener_config import ListenerConfig
     from kcli.broker.metadata_feeds import MetadataFeeds
@@ -82,6 +83,8 @@ class Broker:
         self.config = config
         self.image: MetadataImage = EMPTY_IMAGE
         self.epoch = -1
+        self.known_controller_id = -1
+        """The node that was the controller when this one last heard of the metadata."""
         self.wall_ms = wall_ms
         self.peers = peers
         self.controller_link = controller_link
@@ -283,11 +286,16 @@ class Broker:
         """Have the controller change in-sync replicas. Raises `KafkaError`."""
         return self.controller_link.alter_partition(request)
 
+    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
+        """Tell the controller which log directories replicas lie in. Raises `KafkaError`."""
+        self.controller.assign_directories(node_id=self.node_id, epoch=self.epoch, assignments=assignments)
+
     # --- the metadata ----------------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Take over an image; what it changes is in effect on return."""
         self.image = image
+        self.known_controller_id = self.controller_link.controller_id
         self.replica_manager.apply(delta, image)
         self.groups.apply(delta, image)
         own = {(ConfigResourceType.BROKER, ""), (ConfigResourceType.BROKER, str(self.node_id))}

@@ -174,7 +174,6 @@ class ControllerOffice:
         elif self._unfit_since_ms is None:
             self._unfit_since_ms = now_ms
         elif now_ms - self._unfit_since_ms >= self.fetch_timeout_ms:
-            _log.warning("node %d is not the controller any more: it does not reach the others", holder)
             self._elect()
         if self._term is not None and self.controller is not None and self.is_fit(self._term.node_id):
             self._term.compact(self.controller.image)
@@ -188,8 +187,10 @@ class ControllerOffice:
         if successor is None or successor == self.holder:
             return
         try:
+            former = self.holder
             self.take(successor)
-            _log.info("node %d is the controller now, in term %d", successor, self.epoch)
+            why = "" if former is None else f": node {former} does not reach the others"
+            _log.info("node %d is the controller now, in term %d%s", successor, self.epoch, why)
         except (OSError, KcliError) as error:
             _log.error("node %d cannot be the controller: %s", successor, error)
             self._failed(successor, error)

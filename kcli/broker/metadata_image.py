@@ -94,11 +94,7 @@ class MetadataImage:
         ]
 
     def reachable_brokers(self, listener_name: str) -> dict[int, tuple[BrokerRegistration, Endpoint]]:
-        """Return the brokers that clients of a listener can use, by ascending id.
-
-        The first of them is the one that clients are told is the controller: every broker takes what is
-        for the controller.
-        """
+        """Return the brokers that clients of a listener can use, by ascending id."""
         return {
             broker.node_id: (broker, endpoint)
             for broker, endpoint in self.brokers_with_listener(listener_name)

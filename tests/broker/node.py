@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
     from pathlib import Path
 
+    from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.metadata_image import MetadataDelta, MetadataImage, TopicImage
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.metadata_records import MetadataRecord
@@ -78,6 +79,7 @@ class Node:
         self.now_ms = START_MS
         self.image: MetadataImage = EMPTY_IMAGE
         self.epoch = -1
+        self.known_controller_id = NODE_ID
         self.peers = PeerLinks(lambda _: None)
         self.timer = Timer()
         self.purgatory = Purgatory(self.timer)
@@ -118,6 +120,9 @@ class Node:
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         return self.controller.alter_partition(request)
+
+    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
+        self.controller.assign_directories(node_id=NODE_ID, epoch=self.epoch, assignments=assignments)
 
     def start(self, port: int) -> None:
         """Register and unfence."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED_FOR
+from kcli.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED_FOR, known_controller
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
 
@@ -42,7 +42,7 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
     ]
     return DescribeClusterResponse(
         cluster_id=broker.cluster_id,
-        controller_id=next(iter(image.reachable_brokers(listener_name)), -1),
+        controller_id=known_controller(context, image.reachable_brokers(listener_name)),
         brokers=brokers,
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR

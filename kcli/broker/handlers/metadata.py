@@ -33,6 +33,8 @@ from kcli.protocol.unsigned_varint import encode_unsigned_varint
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from kcli.broker.metadata_image import TopicImage
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.metadata import MetadataRequest
@@ -179,6 +181,12 @@ def _known(
     return encoded
 
 
+def known_controller(context: RequestContext, reachable: Collection[int]) -> int:
+    """Return the controller as this node knows it, else the first node: every one takes what is for it."""
+    controller_id = context.broker.known_controller_id
+    return controller_id if controller_id in reachable else next(iter(reachable), -1)
+
+
 def _body(topics: list[bytes], request: MetadataRequest, context: RequestContext) -> bytes:
     """Return the response body: everything else encoded as usual, the topics put in their place."""
     version = context.api_version
@@ -190,7 +198,7 @@ def _body(topics: list[bytes], request: MetadataRequest, context: RequestContext
             for node_id, (broker, endpoint) in reachable.items()
         ],
         cluster_id=context.broker.cluster_id,
-        controller_id=next(iter(reachable), -1),
+        controller_id=known_controller(context, reachable),
         topics=[],
         cluster_authorized_operations=(
             CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_ASKED_FOR
