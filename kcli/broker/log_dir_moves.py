@@ -142,5 +142,5 @@ class LogDirMoves:
             raise copy.failed("write the leader epochs of", error) from error
         partition.log = promote_future_log(self._logs, name, now_ms=self._manager.wall_ms())
         del self._moving[partition.key]
-        self._manager.touch(partition.key)
+        self._manager.replica_moved(partition)
         _log.info("%s has moved from `%s` to `%s`", name, former, partition.log.parent_directory)

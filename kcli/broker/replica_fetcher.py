@@ -60,12 +60,14 @@ class _Alarm(TimerTask):
 class FetchState:
     """One partition of a fetcher: the row that it sends, and until when it is left alone."""
 
-    __slots__ = ("delayed_until_ms", "in_sync", "partition", "row")
+    __slots__ = ("delayed_until_ms", "has_begun", "in_sync", "partition", "row")
 
     def __init__(self, partition: Partition, row: FetchPartition) -> None:
         self.partition = partition
         self.row = row
         self.delayed_until_ms = 0
+        self.has_begun = False
+        """Whether the log is fit to be compared with the leader's."""
         self.in_sync = False
         """Whether all that was committed has been copied, as far as is known here."""
 
@@ -168,6 +170,8 @@ class ReplicaFetcher:
             session = self._session = await self._link.open(broker_epoch=self._manager.broker_epoch)
             self._moved = dict.fromkeys(state for state in self.states.values() if state not in self._delayed)
         for state in list(self._moved):
+            if not state.has_begun:
+                self._begin(state)
             state.moved()
             self._hold_back(state)
         moved = [state.row for state in self._moved]
@@ -185,6 +189,17 @@ class ReplicaFetcher:
         while self._out_of_range:
             await self._find_range(self._out_of_range.pop())
         await trio.lowlevel.checkpoint()
+
+    def _begin(self, state: FetchState) -> None:
+        """Make a log fit to be compared with the leader's, before the first call."""
+        if state.partition.writing is not None:
+            self._delay(state)
+            return
+        try:
+            follower_log.begin(state.partition.log, now_ms=self._manager.wall_ms())
+            state.has_begun = True
+        except KafkaError as error:
+            self._failed(state, error)
 
     def _take(self, state: FetchState, row: FetchedPartition) -> None:
         """Act on what the leader says of one partition."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
+from kcli.broker.directory_assignments import DirectoryAssignments
 from kcli.broker.encoded_metadata import EncodedMetadata
 from kcli.broker.fetcher_manager import FetcherManager
 from kcli.broker.follower_session import FollowerSession
@@ -28,9 +29,10 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from kcli.broker.config import BrokerConfig
+    from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.isr_upkeep import IsrChange
     from kcli.broker.metadata_image import MetadataDelta, MetadataImage, TopicImage
     from kcli.broker.partition import PartitionId
@@ -64,6 +66,10 @@ class Surroundings(Protocol):
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Have the controller change in-sync replicas. Raises `KafkaError` and `PeerUnreachable`."""
+        ...
+
+    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
+        """Tell the controller which log directories replicas lie in. Raises `KafkaError`."""
         ...
 
 
@@ -112,6 +118,7 @@ class ReplicaManager:
         )
         self._node = node
         self.log_dir_moves = LogDirMoves(self)
+        self._directories = DirectoryAssignments(node_id, log_manager, node.assign_directories)
         self._log_config = log_config
         self._offline: set[PartitionId] = set()
 
@@ -153,6 +160,7 @@ class ReplicaManager:
             await nursery.start(self.fetchers.run)
             nursery.start_soon(self._expire_isr)
             nursery.start_soon(self.log_dir_moves.run)
+            nursery.start_soon(self._directories.run)
             task_status.started()
 
     async def _expire_isr(self) -> None:
@@ -162,6 +170,13 @@ class ReplicaManager:
             for partition in self.led_with_followers():
                 shrink(partition)
                 consider_expansion(partition)
+
+    def replica_moved(self, partition: Partition) -> None:
+        """Act on a replica that lies in another log directory now."""
+        self.touch(partition.key)
+        topic = None if self.image is None else self.image.topics_by_id.get(partition.topic_id)
+        if topic is not None:
+            self._directories.compare(partition, topic.partitions[partition.index])
 
     def led_with_followers(self) -> Iterator[Partition]:
         """Yield the partitions that this node leads and others copy."""
@@ -215,6 +230,7 @@ class ReplicaManager:
             return
         if is_new_epoch:
             self._follow(partition)
+        self._directories.compare(partition, registration)
         if partition.is_alone and topic.name not in INTERNAL_TOPICS:
             self.direct[topic.name.encode(), index] = partition
         else:
@@ -293,6 +309,8 @@ class ReplicaManager:
             config = self._log_config(self.image.topic_config(partition.topic))
             if config != partition.log.config:
                 partition.log.update_config(config)
+                if partition.is_leader:
+                    partition.isr_moved()  # Fewer replicas may be enough now.
 
     def directory_failed(self, path: str) -> None:
         """Take the partitions of a failed log directory out of service."""

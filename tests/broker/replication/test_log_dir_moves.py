@@ -154,3 +154,19 @@ async def test_another_directory_replaces_the_first(tmp_path: Path) -> None:
         assert copy is not None
         assert copy.directory.endswith("-delete")
         await until(lambda: partition.log.parent_directory == second)
+
+
+async def test_the_controller_knows_where_every_replica_lies(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, **directories(tmp_path)) as cluster:
+        broker = started(cluster)
+        partition = broker.replica_manager.partition("t", 0)
+
+        def known() -> bytes:
+            return broker.image.topics["t"].partitions[0].directory_of(1)
+
+        ids = {each.path: each.directory_id for each in broker.log_manager.directories}
+        await until(lambda: known() == ids[partition.log.parent_directory])
+        target = other_directory(broker)
+        broker.replica_manager.log_dir_moves.begin("t", 0, target)
+        await until(lambda: known() == ids[target])
+        assert partition.is_leader
