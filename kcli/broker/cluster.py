@@ -26,7 +26,7 @@ from kcli.broker.controller.controller import Controller
 from kcli.broker.controller_link import ControllerLink
 from kcli.broker.controller_office import ControllerOffice
 from kcli.broker.faults.faults import Faults
-from kcli.broker.metadata_copies import MetadataCopies
+from kcli.broker.metadata_copies import MetadataCopies, bring_level
 from kcli.broker.metadata_feeds import MetadataFeeds
 from kcli.broker.node import Node, failure_reason, is_expected
 from kcli.broker.node_layout import ClusterOptions, NodeLayout, known_cluster_id, make_directories
@@ -233,11 +233,18 @@ class Cluster:
 
     def _open_office(self, node_ids: list[int]) -> Controller:
         """Open the copies of the metadata log and have the node with the newest take office."""
-        for node_id in node_ids:
-            self._open_copy(self.nodes[node_id])
-        holder = self.office.copies.newest(node_ids)
+        for node in self.nodes.values():
+            self._open_copy(node)
+        copies = self.office.copies
+        holder, newest = copies.newest(node_ids), copies.newest(self.nodes)
         assert holder is not None
+        assert newest is not None
         try:
+            # A node that stays down may have been the last one that decided anything.
+            if copies.version(newest) > copies.version(holder):
+                bring_level(copies[holder], copies[newest])
+            for node_id in self.nodes.keys() - set(node_ids):
+                copies.close(node_id)
             controller = self.office.take(holder)
         except OSError as error:
             raise KcliError(f"cannot read the metadata log of node {holder}: {error.strerror}") from error

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kcli.broker.node_state import NodeState
 from kcli.broker.timer import monotonic_ms
 from kcli.protocol.error_codes import KafkaError
 
@@ -54,12 +55,15 @@ class Heartbeats:
             self.beat()
 
     async def until_relieved(self) -> bool:
-        """Beat until the controller lets the node stop; return False if no controller is in reach.
+        """Beat until the controller lets the stopping node go; return False if none is in reach.
 
         What the node led is led by others then, and all of them know (KIP-841).
         """
         seconds = SHUTDOWN_RETRY_SECONDS
-        while (answer := self.beat(want_shutdown=True)) is not None:
+        while self._broker.state is NodeState.STOPPING:
+            answer = self.beat(want_shutdown=True)
+            if answer is None:
+                return False
             if answer.should_shut_down:
                 return True
             await trio.sleep(seconds)

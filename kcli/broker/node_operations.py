@@ -62,10 +62,10 @@ async def stop_in_order(cluster: Cluster, node: Node) -> None:
             nursery.start_soon(_beat_with_others, cluster, node)
             is_relieved = await node.broker.heartbeats.until_relieved()
             nursery.cancel_scope.cancel()
+    if not node.is_alive:
+        raise KcliError(f"node {node.node_id} was {node.ended_by or 'killed'} while it stopped")
     if not is_relieved:
         _log.warning("node %d stops without having handed over what it leads", node.node_id)
-    if not node.is_alive:
-        raise KcliError(f"node {node.node_id} has failed while it stopped")
     node.broker.stop_coordinating()
     await trio.lowlevel.checkpoint()
     node.ended_by = "stopped"
@@ -86,7 +86,7 @@ async def _beat_with_others(cluster: Cluster, node: Node) -> None:
 async def kill_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """End a node as SIGKILL would: its connections are reset, nothing is flushed, nobody is told."""
     node = _node(cluster, arguments)
-    _refuse(node, NodeState.DEAD)
+    _refuse(node, NodeState.STARTING, NodeState.DEAD)
     node.ended_by = "killed"
     node.scope.cancel()
     await node.ended.wait()

@@ -24,7 +24,6 @@ import trio
 
 from kcli.broker.cluster import Cluster, ClusterOptions
 from kcli.broker.control_server import ControlServer
-from kcli.broker.faults.scenario_run import run_scenario
 from kcli.broker.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
 
@@ -57,6 +56,8 @@ async def serve(options: ClusterOptions, *, verbose: bool, scenario: Scenario | 
                 await nursery.start(ControlServer(cluster, data_dir).run)
                 announce(cluster, pid_file)
                 if scenario is not None:
+                    from kcli.broker.faults.scenario_run import run_scenario
+
                     nursery.start_soon(run_scenario, cluster, scenario)
                 await cluster.stopped.wait()
                 nursery.cancel_scope.cancel()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
+from kcli.broker.controller.heartbeat_control import HeartbeatAnswer
 from kcli.broker.node_operations import NODE_OPERATIONS
 from kcli.broker.node_state import NodeState
 from kcli.client.admin import NewTopic, create_topics, describe_cluster
@@ -132,6 +133,53 @@ async def test_what_was_decided_without_a_node_it_knows_although_it_starts_alone
         await do(cluster, "start", 1)
     async with running_cluster(tmp_path, nodes=2) as cluster:
         assert "t" in cluster.feeds.latest.topics
+
+
+async def test_what_a_node_decided_alone_is_known_although_it_stays_down(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
+        await do(cluster, "stop", 1)
+        await created(cluster, "t")
+    async with running_cluster(tmp_path, nodes=1, **QUICK) as cluster:
+        assert cluster.office.holder == 1
+        assert "t" in cluster.feeds.latest.topics
+        await do(cluster, "start", 2)
+        assert leaders(cluster.feeds.latest) == [2]
+
+
+async def test_the_only_node_can_be_stopped_and_started(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, **QUICK) as cluster:
+        await created(cluster, "t")
+        await do(cluster, "stop", 1)
+        assert (tmp_path / "node-1" / ".kafka_cleanshutdown").exists()
+        assert leaders(cluster.feeds.latest) == [-1]
+        await do(cluster, "start", 1)
+        assert leaders(cluster.feeds.latest) == [1]
+        assert await nodes_seen_from(cluster, 1) == [1]
+
+
+async def test_a_node_that_is_killed_while_it_stops_was_killed(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
+        cluster.nodes[2].broker.heartbeats.beat = lambda **_: HeartbeatAnswer(True, False)  # type: ignore[method-assign]
+        refusals = []
+
+        async def stop() -> None:
+            try:
+                await do(cluster, "stop", 2)
+            except KcliError as error:
+                refusals.append(error.message)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(stop)
+            await trio.sleep(0.05)
+            await do(cluster, "kill", 2)
+        assert refusals == ["node 2 was killed while it stopped"]
+        assert not (tmp_path / "node-2" / ".kafka_cleanshutdown").exists()
+
+
+async def test_the_process_stops_in_order_although_a_node_is_paused(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
+        await do(cluster, "pause", 2)
+    assert (tmp_path / "node-2" / ".kafka_cleanshutdown").exists()
 
 
 # --- pause and resume ----------------------------------------------------------------------------
