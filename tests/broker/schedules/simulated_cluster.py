@@ -1,0 +1,134 @@
+"""A whole cluster in virtual time: real nodes, logs, controller and links; no sockets, no threads.
+
+What would run in a worker thread runs at once: the clock must not jump meanwhile. Requests go straight into
+a node's engine, as frames; a node that is dead refuses them, one that is paused leaves them unanswered, and
+when it dies, those that it has not answered are lost.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from kcli.broker.api import APIS
+from kcli.broker.cluster import Cluster, ClusterOptions
+from kcli.broker.faults.actions import controller_of
+from kcli.broker.node_state import NodeState
+from kcli.broker.purgatory import DelayedOperation
+from kcli.broker.request_context import CloseConnection, RequestContext
+from kcli.protocol.headers import RequestHeader, decode_response, encode_request
+from kcli.protocol.schema import message_info
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Iterator
+    from pathlib import Path
+
+    from kcli.broker.broker import Broker
+    from kcli.broker.controller.controller import Controller
+
+_REACHABLE = (NodeState.RUNNING, NodeState.PAUSED, NodeState.STOPPING)
+START_MS = 1_700_000_000_000
+CORRELATION_ID = 7
+
+
+class Lost(Exception):
+    """A request without an answer: its node was not there, died, or took too long."""
+
+
+@contextmanager
+def no_threads() -> Iterator[None]:
+    """Have everything that would run in a worker thread run in the event loop."""
+
+    async def run_sync(call: Callable[..., Any], *arguments: object, **_: object) -> Any:
+        await trio.lowlevel.checkpoint()
+        return call(*arguments)
+
+    original = trio.to_thread.run_sync
+    trio.to_thread.run_sync = run_sync  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        trio.to_thread.run_sync = original
+
+
+class SimulatedCluster:
+    """One process of the cluster, and the requests under way to its nodes."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._under_way: dict[trio.CancelScope, Broker] = {}
+
+    def node(self, node_id: int) -> Broker | None:
+        """Return a node that runs."""
+        node = self.cluster.nodes[node_id]
+        return node.broker if node.state in _REACHABLE else None
+
+    @property
+    def controller(self) -> Controller:
+        """The controller. Raises `KafkaError` while there is none."""
+        return controller_of(self.cluster)
+
+    def reset_connections(self) -> None:
+        """Lose what nodes that run no more have not answered."""
+        for scope, broker in self._under_way.items():
+            if self.node(broker.node_id) is not broker:
+                scope.cancel()
+
+    async def ask(self, node_id: int, request: object, version: int, *, seconds: float) -> Any:
+        """Return a node's response. Raises `Lost`."""
+        broker = self.node(node_id)
+        if broker is None:
+            raise Lost(f"node {node_id} is not there")
+        with trio.move_on_after(seconds) as scope:
+            self._under_way[scope] = broker
+            try:
+                return await _exchange(broker, request, version)
+            except (CloseConnection, trio.ClosedResourceError) as error:
+                raise Lost(f"node {node_id} closed the connection") from error
+            finally:
+                del self._under_way[scope]
+        raise Lost(f"node {node_id} has not answered")
+
+
+async def _exchange(broker: Broker, request: object, version: int) -> Any:
+    info = message_info(type(request))
+    await broker.until_awake()
+    context = RequestContext(broker, broker.endpoints[0].name, "client", APIS)
+    frame = bytearray(encode_request(RequestHeader(info.key, version, CORRELATION_ID, "client"), request))
+    engine = broker.engine
+    answer = engine.feed(context, memoryview(frame), 4, len(frame))
+    while not isinstance(answer, bytes | list):
+        if isinstance(answer, DelayedOperation):
+            await broker.purgatory.wait(answer)
+            answer = engine.finish(context, answer)
+        elif answer is None:
+            raise CloseConnection("no answer")
+        else:
+            answer = await answer
+    if isinstance(answer, list):
+        answer = b"".join(
+            part if isinstance(part, bytes | memoryview | bytearray) else part.read() for part in answer
+        )
+    if broker.is_paused:
+        await broker.until_awake()
+    return decode_response(info.key, version, memoryview(answer)[4:])[1]
+
+
+@asynccontextmanager
+async def simulated_cluster(
+    data_dir: Path, *, nodes: int, properties: dict[str, str], kill: Callable[[], bool]
+) -> AsyncIterator[SimulatedCluster]:
+    """Run a process on `data_dir`; at the end it is killed if `kill` says so, else stopped in order."""
+    options = ClusterOptions(data_dir=data_dir, nodes=nodes, host="127.0.0.1", port=0, properties=properties)
+    cluster = Cluster(options, wall_ms=lambda: START_MS + int(trio.current_time() * 1000))
+    with no_threads():
+        async with trio.open_nursery() as nursery:
+            await nursery.start(cluster.run)
+            yield SimulatedCluster(cluster)
+            if kill():
+                nursery.cancel_scope.cancel()
+            else:
+                cluster.stop()
+                await cluster.stopped.wait()
