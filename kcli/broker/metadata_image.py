@@ -19,7 +19,7 @@ from kcli.broker.registrations import (
 from kcli.protocol.config_kinds import ConfigResourceType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 __all__ = [
     "EMPTY_IMAGE",
@@ -100,6 +100,18 @@ class MetadataImage:
             for broker, endpoint in self.brokers_with_listener(listener_name)
             if not broker.fenced
         }
+
+    def offline_replicas(self, partition: PartitionRegistration, reachable: Collection[int]) -> list[int]:
+        """Return the replicas of a partition whose broker, or log directory there, is not in service.
+
+        `reachable` are the brokers that are (`KRaftMetadataCache.isReplicaOffline`).
+        """
+        return [
+            replica
+            for replica in partition.replicas
+            if replica not in reachable
+            or not self.brokers[replica].has_online(partition.directory_of(replica))
+        ]
 
 
 EMPTY_IMAGE = MetadataImage()

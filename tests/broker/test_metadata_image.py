@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from kcli.broker.metadata_image import EMPTY_IMAGE, Endpoint, MetadataDelta
+from kcli.broker.metadata_image import (
+    EMPTY_IMAGE,
+    BrokerRegistration,
+    Endpoint,
+    MetadataDelta,
+    MetadataImage,
+    PartitionRegistration,
+)
 from tests.support.metadata import broker, image_of, topic_id, with_topic
 
 ONE = with_topic(image_of(broker(1), broker(2)), "a", 1, [1, 2], [2, 1])
@@ -36,3 +43,17 @@ def test_brokers_are_found_by_the_listener_they_have() -> None:
     assert list(image.reachable_brokers("PLAINTEXT")) == [3, 4]
     assert list(image.reachable_brokers("OTHER")) == [1]
     assert image.reachable_brokers("NONE") == {}
+
+
+def test_a_replica_is_offline_with_its_broker_or_its_log_directory() -> None:
+    good, bad = b"g" * 16, b"b" * 16
+    brokers = {
+        1: BrokerRegistration(1, 0, b"", directories=(good,), fenced=False),
+        2: BrokerRegistration(2, 0, b"", directories=(good, b"o" * 16), fenced=False),
+        3: BrokerRegistration(3, 0, b"", directories=(good,)),
+    }
+    image = MetadataImage(brokers=brokers)
+    partition = PartitionRegistration((1, 2, 3, 4), (1, 2), directories=(good, bad, good, good))
+    assert image.offline_replicas(partition, {1, 2}) == [2, 3, 4]
+    unplaced = PartitionRegistration((1, 2, 3, 4), (1, 2))
+    assert image.offline_replicas(unplaced, {1, 2}) == [3, 4]

@@ -1,7 +1,7 @@
 """EncodedTopics: topics as Metadata responses have them, as bytes.
 
 A cluster of thousands of partitions has few rows that differ in more than their index: the same leader and
-epoch, the same replicas. Such a row is encoded once per response, and only its index is written anew:
+epoch, the same replicas in the same places. Such a row is encoded once per response, and only its index is written anew:
 
 | bytes | of a partition's row, in every version |
 |---|---|
@@ -29,7 +29,7 @@ _COUNT = Struct(">i")
 _ROW_HEAD = Struct(">hi")
 _ROW_HEAD_SIZE = _ROW_HEAD.size
 
-_State = tuple[int, int, tuple[int, ...], tuple[int, ...]]
+_State = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[bytes, ...]]
 
 
 def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
@@ -71,7 +71,13 @@ class EncodedTopics:
             parts = [frame[: end - 4], _COUNT.pack(count)]
         rows, pack, append = self._rows, _ROW_HEAD.pack, parts.append
         for index, partition in enumerate(topic.partitions):
-            state = (partition.leader, partition.leader_epoch, partition.replicas, partition.isr)
+            state = (
+                partition.leader,
+                partition.leader_epoch,
+                partition.replicas,
+                partition.isr,
+                partition.directories,
+            )
             row = rows.get(state)
             if row is None:
                 row = rows[state] = self._encode_row(partition)
@@ -108,5 +114,5 @@ class EncodedTopics:
             leader_epoch=partition.leader_epoch,
             replica_nodes=replicas,
             isr_nodes=isr,
-            offline_replicas=[node_id for node_id in partition.replicas if node_id not in reachable],
+            offline_replicas=self._image.offline_replicas(partition, reachable),
         )

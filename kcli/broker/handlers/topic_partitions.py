@@ -51,7 +51,7 @@ def describe_topic_partitions(
             continue
         first = cursor.partition_index if cursor is not None and cursor.topic_name == name else 0
         end = min(len(topic.partitions), first + remaining)
-        response.topics.append(_topic(topic, range(first, end), reachable))
+        response.topics.append(_topic(topic, range(first, end), image, reachable))
         if end < len(topic.partitions):
             response.next_cursor = Cursor(topic_name=name, partition_index=end)
             break
@@ -104,19 +104,19 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    topic: TopicImage, indexes: range, reachable: Collection[int]
+    topic: TopicImage, indexes: range, image: MetadataImage, reachable: Collection[int]
 ) -> DescribeTopicPartitionsResponseTopic:
     return DescribeTopicPartitionsResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[_partition(index, topic.partitions[index], reachable) for index in indexes],
+        partitions=[_partition(index, topic.partitions[index], image, reachable) for index in indexes],
         topic_authorized_operations=TOPIC_OPERATIONS,
     )
 
 
 def _partition(
-    index: int, partition: PartitionRegistration, reachable: Collection[int]
+    index: int, partition: PartitionRegistration, image: MetadataImage, reachable: Collection[int]
 ) -> DescribeTopicPartitionsResponsePartition:
     return DescribeTopicPartitionsResponsePartition(
         partition_index=index,
@@ -126,5 +126,5 @@ def _partition(
         isr_nodes=list(partition.isr),
         eligible_leader_replicas=list(partition.elr),
         last_known_elr=list(partition.last_known_elr),
-        offline_replicas=[node_id for node_id in partition.replicas if node_id not in reachable],
+        offline_replicas=image.offline_replicas(partition, reachable),
     )
