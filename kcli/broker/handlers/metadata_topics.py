@@ -1,7 +1,8 @@
 """EncodedTopics: topics as Metadata responses have them, as bytes.
 
 A cluster of thousands of partitions has few rows that differ in more than their index: the same leader and
-epoch, the same replicas in the same places. Such a row is encoded once per response, and only its index is written anew:
+epoch, the same replicas in the same places. Such a row is encoded once per response, and only its index is
+written anew:
 
 | bytes | of a partition's row, in every version |
 |---|---|
