@@ -212,8 +212,12 @@ class _Draft:
         for topic_id in names.keys() - self._removed:
             if topic_name in {"", names[topic_id]}:
                 partitions = self._partitions(topic_id)
+                forgotten = PartitionChangeRecord(
+                    topic_id=topic_id, eligible_leader_replicas=[], last_known_elr=[]
+                )
                 for index, partition in partitions.items():
-                    partitions[index] = replace(partition, elr=(), last_known_elr=())
+                    if partition.elr or partition.last_known_elr:
+                        partitions[index] = partition.merge(forgotten)
 
     def _remove_topic(self, topic_id: bytes) -> None:
         self._partitions(topic_id)

@@ -191,6 +191,9 @@ class Controller:
         """
         self._now_ms = max(self._now_ms, now_ms)
         is_level = applied_offset >= self.image.offset
+        broker = self.image.brokers.get(node_id)
+        if broker is not None and broker.directories and set(broker.directories) <= {*offline_dirs}:
+            want_fence = True  # It can serve nothing.
         heartbeat = Heartbeat(node_id, epoch, applied_offset, want_fence, want_shutdown)
         state = self.commit(heartbeat_control.decide(self._sessions, self._decisions(), heartbeat))
         self._sessions.heard(node_id, applied_offset=applied_offset, is_level=is_level, now_ms=now_ms)

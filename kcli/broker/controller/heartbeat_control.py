@@ -10,7 +10,7 @@ With each heartbeat a broker goes from one state to the next (`next_broker_state
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -187,6 +187,9 @@ def decide(
     node_id, epoch = heartbeat.node_id, heartbeat.epoch
     broker = current_broker(decisions.image, node_id, epoch)
     state = sessions.state(broker)
+    if broker.fenced and broker.in_controlled_shutdown:
+        # It began to stop and was cut short: only a new registration brings it back.
+        heartbeat = replace(heartbeat, want_shutdown=True)
     following = next_broker_state(
         state,
         heartbeat,

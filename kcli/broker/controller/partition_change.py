@@ -150,7 +150,10 @@ def _eligible(
     eligible_leaders: EligibleLeaders | None,
 ) -> tuple[int, ...]:
     """Return who has every committed record although it is not in sync: whoever was, since too few are."""
-    if eligible_leaders is None or len(isr) >= eligible_leaders.min_isr:
+    if eligible_leaders is None:
+        # Who was kept while the feature was on is all there is to elect from.
+        return () if isr else partition.elr
+    if len(isr) >= eligible_leaders.min_isr:
         return ()
     known = {*partition.elr, *partition.isr} - {*isr} - eligible_leaders.unclean
     return tuple(sorted(known & set(target.replicas)))

@@ -74,8 +74,13 @@ def alter_reassignments(
 
 
 def _begin(partition: PartitionRegistration, target: tuple[int, ...]) -> Assignment:
+    """Return the assignment of a move; what an unfinished one has added counts as added still.
+
+    So stopping it restores what was there before either. A replica may both come and go until it ends.
+    """
+    original = set(partition.replicas) - set(partition.adding)
     removing = tuple(sorted(set(partition.replicas) - set(target)))
-    adding = tuple(sorted(set(target) - set(partition.replicas)))
+    adding = tuple(sorted({*target, *removing} - original))
     return Assignment((*target, *removing), adding, removing)
 
 

@@ -176,6 +176,16 @@ def test_brokers_have_no_minimum_of_their_own_and_the_cluster_always_has_one() -
     assert minimum(controller, 4, "", None) is None
 
 
+def test_who_was_eligible_may_lead_though_the_feature_is_switched_off() -> None:
+    controller = leaderless()
+    controller.update_features(
+        [FeatureUpdate("eligible.leader.replicas.version", 0, UpgradeType.SAFE_DOWNGRADE)]
+    )
+    controller.unfence_broker(node_id=2, epoch=controller.image.brokers[2].epoch)
+    led = controller.image.topics["a"].partitions[0]
+    assert (led.leader, led.isr, led.elr) == (2, (2,), ())
+
+
 def test_without_the_feature_the_last_in_sync_replica_stays() -> None:
     controller = running_controller(2)
     controller.update_features(

@@ -261,6 +261,25 @@ def test_a_fenced_broker_does_not_hold_up_a_controlled_shutdown() -> None:
     assert beat(controller, 1, want_shutdown=True, now_ms=10_003).should_shut_down
 
 
+def test_a_broker_that_was_fenced_while_it_stopped_can_only_go() -> None:
+    controller = cluster([1, 2, 3])
+    assert beat(controller, 1, want_shutdown=True).in_controlled_shutdown
+    controller.tick(20_000)
+    assert controller.image.brokers[1].fenced
+    assert beat(controller, 1, now_ms=20_001).should_shut_down
+    epoch = register(controller, 1, "again", now_ms=20_002)
+    assert not beat(controller, 1, applied_offset=epoch, now_ms=20_003).is_fenced
+
+
+def test_a_broker_without_any_directory_stays_fenced() -> None:
+    controller = cluster([1, 2])
+    lost = [directory_of(1)]
+    assert beat(controller, 1, offline_dirs=lost).is_fenced
+    before = controller.image
+    assert beat(controller, 1, offline_dirs=lost).is_fenced
+    assert controller.image is before
+
+
 def test_a_number_is_taken_while_its_broker_is_heard_of() -> None:
     controller = cluster([1, 2])
     with pytest.raises(KafkaError) as caught:

@@ -102,6 +102,25 @@ def test_a_new_move_replaces_one_that_has_not_ended() -> None:
     assert state(image).leader_epoch == 1
 
 
+@pytest.mark.parametrize(
+    ("second", "replicas", "adding", "removing"),
+    [
+        ((4, 5, 6), (4, 5, 6, 1, 2, 3), (4, 5, 6), (1, 2, 3)),
+        ((4, 5, 1), (4, 5, 1, 2, 3, 6), (4, 5, 6), (2, 3, 6)),
+        ((1, 2, 4), (1, 2, 4, 3, 5, 6), (4, 5, 6), (3, 5, 6)),
+    ],
+)
+def test_a_plan_may_overlap_with_the_one_that_it_replaces(
+    second: tuple[int, ...], replicas: tuple[int, ...], adding: tuple[int, ...], removing: tuple[int, ...]
+) -> None:
+    first, _ = alter(cluster(), (4, 5, 6))
+    image, _ = alter(first, second)
+    assert (state(image).replicas, state(image).adding, state(image).removing) == (replicas, adding, removing)
+    if second == (4, 5, 6):
+        assert state(image) == state(first)
+    assert state(alter(image, None)[0]).replicas == tuple(each for each in replicas if each in {1, 2, 3})
+
+
 def test_a_stopped_move_leaves_the_former_replicas() -> None:
     image = in_sync(alter(cluster(), (4, 5, 6))[0], 1, 2, 3, 4)
     image, error = alter(image, None)
