@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import signal
 import sys
@@ -11,22 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
 
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.group_tool import eventually
 from tests.support.processes import ChildProcess
+from tests.support.reassigning import SLOW, Sides, write_plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from tests.conftest import Finished
     from tests.support.apache_kafka import KafkaTools
 
 pytestmark = pytest.mark.interop
-
-SLOW = "20000"
-"""Bytes a second: a move of two megabytes does not end meanwhile."""
 
 
 @pytest.fixture(scope="module")
@@ -45,87 +41,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_tool: KafkaTools) ->
     running.kill()
 
 
-class Sides:
-    """The same action by kcli and by Apache's tools."""
-
-    def __init__(self, kcli: Callable[..., Finished], tools: KafkaTools, bootstrap: str) -> None:
-        self.kcli = kcli
-        self.tools = tools
-        self.bootstrap = bootstrap
-
-    def ours(self, *arguments: str | Path, code: int = 0) -> list[str]:
-        """kcli's lines."""
-        finished = self.kcli(*map(str, arguments))
-        assert finished.exit_code == code, finished
-        return finished.out.splitlines()
-
-    def theirs(self, tool: str, *arguments: str | Path, code: int = 0) -> list[str]:
-        """The original tool's lines."""
-        result = self.tools(tool, "--bootstrap-server", self.bootstrap, *arguments)
-        assert result.code == code, result
-        return result.lines
-
-    def reassign(self, verb: str, *arguments: str | Path, code: int = 0) -> list[str]:
-        """The lines of a verb of kcli."""
-        return self.ours("reassign-partitions", verb, *arguments, code=code)
-
-    def original_reassign(self, verb: str, *arguments: str | Path, code: int = 0) -> list[str]:
-        """The lines of the original tool, whose exit code tells nothing."""
-        words = ("--reassignment-json-file", *arguments) if arguments else ()
-        return self.theirs("kafka-reassign-partitions", f"--{verb}", *words)
-
-    def log_dir(self, topic: str, broker: int) -> str:
-        """Where the first partition of a topic lies."""
-        described = self.theirs("kafka-log-dirs", "--describe", "--topic-list", topic)[-1]
-        found = [
-            log_dir["logDir"]
-            for each in json.loads(described)["brokers"]
-            for log_dir in each["logDirs"]
-            if each["broker"] == broker and any(not entry["isFuture"] for entry in log_dir["partitions"])
-        ]
-        # While two directories are swapped there may be none, or both.
-        return str(found[0]) if len(found) == 1 else ""
-
-    def create(self, topic: str, assignment: str, **configs: str) -> None:
-        """Create a topic whose partitions are where they are told to be."""
-        options = [f"--config={name.replace('_', '.')}={value}" for name, value in configs.items()]
-        self.theirs(
-            "kafka-topics", "--create", "--topic", topic, "--replica-assignment", assignment, *options
-        )
-        eventually(lambda: self._is_led(topic), f"{topic} is led")
-
-    def _is_led(self, topic: str) -> bool:
-        found = self.tools(
-            "kafka-topics", "--bootstrap-server", self.bootstrap, "--describe", "--topic", topic
-        )
-        return found.code == 0 and "Leader: none" not in found.output
-
-    def describe(self, *topic: str) -> list[str]:
-        """How the original tool describes a topic, or all of them."""
-        named = ("--topic", *topic) if topic else ()
-        return self.theirs("kafka-topics", "--describe", *named)
-
-    def replicas(self, topic: str) -> list[str]:
-        """The replicas of each partition."""
-        return re.findall(r"Replicas: (\S*)\tIsr", "\n".join(self.describe(topic)))
-
-    def throttles(self) -> list[str]:
-        """Throttles that are set anywhere."""
-        lines = []
-        for kind in ("brokers", "topics"):
-            lines += self.theirs("kafka-configs", "--describe", "--entity-type", kind)
-        return [line for line in lines if "throttled" in line]
-
-    def fill(self, topic: str, partitions: int, megabytes: float = 2.0) -> None:
-        """Produce random bytes to each partition."""
-        producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all"})
-        noise = random.Random(topic)
-        for _ in range(round(megabytes * 100)):
-            for partition in range(partitions):
-                producer.produce(topic, noise.randbytes(10_000), partition=partition)
-        assert producer.flush(30) == 0
-
-
 @pytest.fixture
 def sides(
     kcli: Callable[..., Finished],
@@ -140,15 +55,6 @@ def sides(
     both = Sides(kcli, kafka_tool, cluster.bootstrap)
     yield both
     both.theirs("kafka-topics", "--delete", "--if-exists", "--topic", "moved.*")
-
-
-def write_plan(path: Path, topic: str, *replicas: Sequence[int]) -> Path:
-    """Write a plan for the partitions of a topic."""
-    partitions = [
-        {"topic": topic, "partition": index, "replicas": list(each)} for index, each in enumerate(replicas)
-    ]
-    path.write_text(json.dumps({"version": 1, "partitions": partitions}))
-    return path
 
 
 def test_a_move_reads_as_with_the_original(sides: Sides, tmp_path: Path) -> None:
