@@ -55,6 +55,14 @@ def truncate_to_epoch(log: UnifiedLog, epoch: int, end_offset: int, *, now_ms: i
     truncate_to(log, target, now_ms=now_ms)
 
 
+def fit(log: UnifiedLog, leader_start: int, leader_end: int, *, now_ms: int) -> None:
+    """Bring a log into the range of its leader's, which does not reach its end. Raises `KafkaError`."""
+    if leader_end < log.log_end_offset:
+        truncate_to(log, leader_end, now_ms=now_ms)
+    elif leader_start > log.log_end_offset:
+        start_over(log, leader_start, now_ms=now_ms)
+
+
 def start_over(log: UnifiedLog, offset: int, *, now_ms: int) -> None:
     """Drop everything, and go on where the leader's log starts. Raises `KafkaError`."""
     truncate_fully_and_start_at(log, offset, now_ms=now_ms)

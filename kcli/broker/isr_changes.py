@@ -63,13 +63,18 @@ class IsrChanges:
             self._wanted = trio.Event()
             changes = {key: change for key, change in self._waiting.items() if awaits(change)}
             self._waiting = {}
-            if changes and not await self._request(changes):
+            if changes and not await self.settle(changes):
                 self._waiting = {**changes, **self._waiting}
                 self._wanted.set()
                 await trio.sleep(RETRY_SECONDS)
 
-    async def _request(self, changes: dict[tuple[str, int], IsrChange]) -> bool:
-        """Send changes and settle them; return False if all of them are to be sent again."""
+    @property
+    def is_waiting(self) -> bool:
+        """Whether anything is still to be asked for."""
+        return bool(self._waiting)
+
+    async def settle(self, changes: dict[tuple[str, int], IsrChange]) -> bool:
+        """Send changes and act on the answers; return False if all of them are to be sent again."""
         try:
             response = await self._send(self._encode(changes.values()))
         except (PeerUnreachable, KafkaError) as error:

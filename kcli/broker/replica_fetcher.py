@@ -260,13 +260,10 @@ class ReplicaFetcher:
     def _fit(self, state: FetchState, start: int, end: int) -> None:
         """Bring a log into the range of its leader's. Raises `KafkaError`."""
         partition = state.partition
-        log, now_ms = partition.log, self._manager.wall_ms()
-        if end < log.log_end_offset:
-            _log.warning("%s-%d: the leader's log ends at %d, what is above is cut off", *partition.key, end)
-            follower_log.truncate_to_epoch(log, -1, end, now_ms=now_ms)
-        elif start > log.log_end_offset:
-            _log.info("%s-%d starts over at %d, where the leader's log starts", *partition.key, start)
-            follower_log.start_over(log, start, now_ms=now_ms)
+        own_end = partition.log.log_end_offset
+        follower_log.fit(partition.log, start, end, now_ms=self._manager.wall_ms())
+        if partition.log.log_end_offset != own_end:
+            _log.warning("%s-%d: its leader has %d to %d, not %d", *partition.key, start, end, own_end)
         self._manager.touch(partition.key)
         self._moved[state] = None
 
