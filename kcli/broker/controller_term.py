@@ -55,6 +55,14 @@ class Term:
         """The next offset."""
         return self._log.end_offset
 
+    def copy_ends(self) -> dict[int, int]:
+        """Return the next offset of each copy that is reached, by node."""
+        return {
+            node_id: copy.end_offset
+            for node_id, copy in self._copies
+            if node_id == self.node_id or self._reaches(node_id)
+        }
+
     def begin_term(self) -> int:
         """Begin an epoch that no copy knows of, in every copy that is reached."""
         self.level()

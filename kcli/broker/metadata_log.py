@@ -171,6 +171,10 @@ class MetadataLog:
         """The epoch of a term that begins now: higher than any this copy knows of."""
         return max(self.epoch, read_quorum_epoch(self.directory)) + 1
 
+    def copy_ends(self) -> dict[int, int]:
+        """Return the next offset by node, as if there were no other copy."""
+        return {self._node_id: self.end_offset}
+
     def begin_term(self, epoch: int | None = None, voters: Sequence[int] = ()) -> int:
         """Begin the next epoch, or a later one, and return it. The log is written only in a term.
 

@@ -50,6 +50,9 @@ class MemoryJournal:
         self.epoch = 0
         self.end_offset = 0
 
+    def copy_ends(self) -> dict[int, int]:
+        return {1: self.end_offset}
+
     def begin_term(self) -> int:
         self.epoch += 1
         self.end_offset += 1

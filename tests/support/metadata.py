@@ -76,6 +76,9 @@ class MemoryJournal:
     def compact(self, image: MetadataImage) -> None:
         """Never needed."""
 
+    def copy_ends(self) -> dict[int, int]:
+        return {1: self.end_offset}
+
     def begin_term(self) -> int:
         self.epoch += 1
         self.batches.append((self.end_offset, self.epoch, ()))

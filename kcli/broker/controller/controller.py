@@ -226,7 +226,13 @@ class Controller:
 
     def quorum(self) -> QuorumView:
         """Return who holds the metadata log, and how far each node has followed it."""
-        return quorum_view(self.image, self._sessions, leader_id=self.node_id, now_ms=self._now_ms)
+        return quorum_view(
+            self.image,
+            self._sessions,
+            self._log.copy_ends(),
+            leader_id=self.node_id,
+            now_ms=self._now_ms,
+        )
 
     def tick(self, now_ms: int) -> None:
         """Do what is due: fence nodes that are silent for too long, one decision each, and elect leaders.

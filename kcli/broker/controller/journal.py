@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kcli.broker.metadata_image import MetadataImage
     from kcli.protocol.metadata_records import MetadataRecord
@@ -22,6 +22,10 @@ class Journal(Protocol):
     @property
     def end_offset(self) -> int:
         """The next offset."""
+        ...
+
+    def copy_ends(self) -> Mapping[int, int]:
+        """Return the next offset of each copy of the log that is reached, by node."""
         ...
 
     def compact(self, image: MetadataImage) -> None:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kcli.broker.controller.heartbeat_control import Sessions
     from kcli.broker.metadata_image import MetadataImage
 
@@ -33,23 +35,39 @@ class QuorumView:
     replicas: tuple[QuorumReplica, ...]
 
 
-def quorum_view(image: MetadataImage, sessions: Sessions, *, leader_id: int, now_ms: int) -> QuorumView:
-    """Return what the node in office knows of the copies at `now_ms`."""
+def quorum_view(
+    image: MetadataImage,
+    sessions: Sessions,
+    copy_ends: Mapping[int, int],
+    *,
+    leader_id: int,
+    now_ms: int,
+) -> QuorumView:
+    """Return what the node in office knows of the copies at `now_ms`.
+
+    `copy_ends` has the ends of those that it reaches; of the others it knows what their nodes last said.
+    """
     end_offset = image.offset + 1
     replicas = []
     for node_id, broker in sorted(image.brokers.items()):
         directory = broker.directories[0] if broker.directories else UNKNOWN_DIRECTORY
-        if node_id == leader_id:
-            replicas.append(QuorumReplica(node_id, directory, end_offset, 0, 0))
-            continue
         seen = sessions.last_seen(node_id)
+        if node_id in copy_ends:
+            is_level = copy_ends[node_id] >= end_offset
+            level_ago_ms = 0 if is_level else _ago(now_ms, None if seen is None else seen.level_ms)
+            replicas.append(QuorumReplica(node_id, directory, copy_ends[node_id], 0, level_ago_ms))
+            continue
         replicas.append(
             QuorumReplica(
                 node_id,
                 directory,
                 -1 if seen is None else seen.applied_offset + 1,
-                None if seen is None else max(now_ms - seen.heard_ms, 0),
-                None if seen is None or seen.level_ms is None else max(now_ms - seen.level_ms, 0),
+                _ago(now_ms, None if seen is None else seen.heard_ms),
+                _ago(now_ms, None if seen is None else seen.level_ms),
             )
         )
     return QuorumView(leader_id, image.epoch, end_offset, tuple(replicas))
+
+
+def _ago(now_ms: int, then_ms: int | None) -> int | None:
+    return None if then_ms is None else max(now_ms - then_ms, 0)
