@@ -183,7 +183,9 @@ class FollowerSession:
 
     def news_fell_due(self) -> None:
         """Tell what can wait no longer."""
-        self._news_timer = None
+        if self._news_timer is not None:
+            self._manager.purgatory.timer.cancel(self._news_timer)
+            self._news_timer = None
         self._news_are_due = True
         self.wake()
 

@@ -122,11 +122,13 @@ class InSyncReplicas:
                     remote.waited_until(clock_ms())
                 session.note(row)
 
-    def tell_offsets(self) -> None:
-        """Tell the followers of the high watermark and the log start, as soon as is worth it."""
+    def tell_offsets(self, *, at_once: bool = False) -> None:
+        """Tell the followers of the high watermark and the log start, as soon as is worth it or now."""
         for remote in self.remotes.values():
             if remote.session is not None and remote.row is not None:
                 remote.session.note_offsets(remote.row)
+                if at_once:
+                    remote.session.news_fell_due()
 
     def release(self) -> None:
         """Have every follower ask again, which will learn that the epoch is another."""

@@ -310,6 +310,7 @@ class Partition:
             return
         remote = in_sync.remotes[node_id]
         before, high_watermark = remote.log_end_offset, self.log.high_watermark
+        log_start_moved = log_start_offset != remote.log_start_offset
         remote.fetched(
             offset,
             leader_end=self.log.log_end_offset,
@@ -321,13 +322,13 @@ class Partition:
             consider_expansion(self, remote)
         if offset != before:
             self._advance_high_watermark()
-            if self.log.high_watermark != high_watermark:
-                self._touch(self.key)
+        if log_start_moved or self.log.high_watermark != high_watermark:
+            self._touch(self.key)
 
-    def tell_offsets(self) -> None:
-        """Tell the followers of the high watermark and the log start, as soon as is worth it."""
+    def tell_offsets(self, *, at_once: bool = False) -> None:
+        """Tell the followers of the high watermark and the log start, as soon as is worth it or now."""
         if self.in_sync is not None:
-            self.in_sync.tell_offsets()
+            self.in_sync.tell_offsets(at_once=at_once)
 
     # --- reading ---------------------------------------------------------------------------------
 
@@ -357,6 +358,16 @@ class Partition:
         if not self.log.config.is_deleted:
             raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{self.topic} is compacted: its records go by key")
         start = self.log.delete_records_before(self.log.high_watermark if offset == -1 else offset)
-        self.tell_offsets()
+        self.tell_offsets(at_once=True)
         self._touch(self.key)
+        return start
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset below which no replica that is alive has records any more, as far as is known."""
+        start = self.log.log_start_offset
+        if self.in_sync is not None:
+            for node_id, remote in self.in_sync.remotes.items():
+                if remote.log_start_offset < start and self.host.broker_epoch_of(node_id) is not None:
+                    start = remote.log_start_offset
         return start

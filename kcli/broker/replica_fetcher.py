@@ -232,9 +232,12 @@ class ReplicaFetcher:
             if throttle.is_throttled(*state.partition.key):
                 throttle.record(row.size, monotonic_ms())
         if row.diverging is None:
+            log_start = log.log_start_offset
             follower_log.follow_offsets(
                 log, high_watermark=row.high_watermark, log_start_offset=row.log_start_offset
             )
+            if log.log_start_offset != log_start:
+                self._moved[state] = None
             state.in_sync = log.log_end_offset >= row.high_watermark
         self._manager.touch(state.partition.key)
 

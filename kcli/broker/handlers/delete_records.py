@@ -2,13 +2,14 @@
 
 Offset -1 stands for the high watermark; beyond it, or below -1, is OFFSET_OUT_OF_RANGE. A topic that is only
 compacted refuses: its records go by key (POLICY_VIOLATION). The segments wholly below go with the next
-retention run.
+retention run. The answer waits until the replicas that are alive have followed.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.broker.delayed_delete import DelayedDelete, PendingDelete
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import INTERNAL_TOPICS
 from kcli.protocol.messages.delete_records import (
@@ -24,17 +25,26 @@ if TYPE_CHECKING:
 NO_LOW_WATERMARK = -1
 
 
-def delete_records(request: DeleteRecordsRequest, context: RequestContext) -> DeleteRecordsResponse:
+def delete_records(
+    request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse | DelayedDelete:
     """Answer each partition on its own, with its new low watermark."""
-    return DeleteRecordsResponse(
+    pending: list[PendingDelete] = []
+    response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsTopicResult(
                 name=topic.name,
-                partitions=[_delete(topic.name, wanted, context) for wanted in topic.partitions],
+                partitions=[_delete(topic.name, wanted, context, pending) for wanted in topic.partitions],
             )
             for topic in request.topics
         ]
     )
+    operation = DelayedDelete(context.broker.replica_manager, response, pending)
+    if operation.settle():
+        return response
+    keys = [each.key for each in pending]
+    context.broker.purgatory.park(operation, keys, max(0, request.timeout_ms))
+    return operation
 
 
 def failed(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:
@@ -57,13 +67,20 @@ def _failed(wanted: DeleteRecordsPartition, error: KafkaError) -> DeleteRecordsP
 
 
 def _delete(
-    topic: str, wanted: DeleteRecordsPartition, context: RequestContext
+    topic: str,
+    wanted: DeleteRecordsPartition,
+    context: RequestContext,
+    pending: list[PendingDelete],
 ) -> DeleteRecordsPartitionResult:
     try:
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{topic}` is the broker's own")
         partition = context.broker.replica_manager.leader(topic, wanted.partition_index)
-        low_watermark = partition.delete_records(wanted.offset)
+        log_start = partition.delete_records(wanted.offset)
     except KafkaError as error:
         return _failed(wanted, error)
-    return DeleteRecordsPartitionResult(partition_index=wanted.partition_index, low_watermark=low_watermark)
+    result = DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=partition.low_watermark
+    )
+    pending.append(PendingDelete(partition.key, log_start, result))
+    return result
