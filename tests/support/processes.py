@@ -9,7 +9,7 @@ import socket
 import subprocess
 import threading
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,20 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of the loopback interface, one after another, that nothing listens on now."""
+    while True:
+        first = free_port()
+        with ExitStack() as probes:
+            try:
+                for port in range(first, first + count):
+                    probe = probes.enter_context(socket.socket())
+                    probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return list(range(first, first + count))
 
 
 class ChildProcess:
