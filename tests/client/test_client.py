@@ -226,6 +226,23 @@ async def test_a_moved_leader_is_found_again(autojump_clock: trio.testing.MockCl
         ] == [1, 2]
 
 
+async def test_a_leader_that_died_is_followed_by_another(autojump_clock: trio.testing.MockClock) -> None:
+    async with fake_cluster(nodes=2, topics={"orders": 2}) as (brokers, client):
+        await client.wait_for_topic("orders")
+
+        def die(node_id: int, request: ListOffsetsRequest, version: int) -> object:
+            del brokers.nodes[2]
+            brokers.topics["orders"][1].leader = 1
+            raise Disconnect
+
+        brokers.script(ListOffsetsRequest, die)
+        results = await admin.list_offsets(client, {TopicPartition("orders", 1): admin.EARLIEST})
+        assert results == {TopicPartition("orders", 1): admin.OffsetAndTimestamp(0)}
+        assert [
+            entry.node_id for entry in brokers.requests if isinstance(entry.request, ListOffsetsRequest)
+        ] == [2, 1]
+
+
 # --- the cache alone ---------------------------------------------------------------------------------------
 
 

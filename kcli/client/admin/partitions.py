@@ -209,6 +209,7 @@ async def ask_leaders(
             results[partition] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
 
     async def ask(node_id: int, group: list[TopicPartition]) -> None:
+        answered: dict[TopicPartition, Value | KafkaError]
         try:
             request = build(group, remaining_ms)
             response = await client.request(
@@ -216,10 +217,10 @@ async def ask_leaders(
             )
             answered = read(response)
         except KafkaError as error:
-            answered = dict.fromkeys(group, error)
+            answered = {partition: _unanswered(client, partition, node_id, error) for partition in group}
         except KcliError as error:
             failed = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, error.message, hint=error.hint)
-            answered = dict.fromkeys(group, failed)
+            answered = {partition: _unanswered(client, partition, node_id, failed) for partition in group}
         missing = KafkaError(
             ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left this partition out of its answer"
         )
@@ -229,6 +230,14 @@ async def ask_leaders(
         for node_id, group in groups.items():
             nursery.start_soon(ask, node_id, group)
     return results
+
+
+def _unanswered(client: Client, partition: TopicPartition, node_id: int, error: KafkaError) -> KafkaError:
+    """Return the error of a partition whose leader did not answer: one that passes if it leads no more."""
+    leader = client.cluster.leader_of(partition)
+    if error.code != ErrorCode.BROKER_NOT_AVAILABLE or (leader is not None and leader.leader == node_id):
+        return error
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message, hint=error.hint)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
