@@ -86,7 +86,7 @@ def incremental_alter_configs(
             _check_values(resource, values, {each.name for each in operations}, defaults, groups)
             own = _with_eligible_leaders(image, _records(resource, current, values))
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.detached())
             continue
         records.extend(own)
         outcomes.append(None)
@@ -110,7 +110,7 @@ def alter_configs(
             current = image.configs.get(resource, {})
             own = _with_eligible_leaders(image, _records(resource, current, values))
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.detached())
             continue
         records.extend(own)
         outcomes.append(None)

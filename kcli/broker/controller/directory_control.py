@@ -60,7 +60,7 @@ def assign_directories(
         try:
             partition = _replica(decisions, node_id, each)
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.detached())
             continue
         outcomes.append(None)
         if partition.directory_of(node_id) != each.directory:

@@ -53,7 +53,7 @@ def elect_leaders(
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, "too many partitions for one request")
             records.append(record)
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.detached())
         else:
             decided.add(each)
             outcomes.append(None)

@@ -65,7 +65,7 @@ def alter_reassignments(
             if record is not None and len(records) == MAX_RECORDS_PER_OPERATION:
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, "too many partitions for one request")
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.detached())
             continue
         decided.add((each.topic, each.partition))
         records.extend([] if record is None else [record])

@@ -95,7 +95,7 @@ def create_topics(
             topic, own = _decide_topic(image, wanted, defaults, random, new_topic_id)
             check_batch_size(len(records) + len(own))
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.detached())
             continue
         taken.add(topic.name)
         records.extend(own)
@@ -131,7 +131,7 @@ def create_partitions(
             added = _decide_growth(image, topic, growth)
             check_batch_size(len(records) + len(added))
         except KafkaError as error:
-            outcomes.append(error)
+            outcomes.append(error.detached())
             continue
         first = len(topic.partitions)
         records.extend(each.to_record(topic.topic_id, first + i) for i, each in enumerate(added))

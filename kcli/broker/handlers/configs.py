@@ -265,7 +265,7 @@ def _accept(
             if resource.resource_type == ConfigResourceType.BROKER and resource.resource_name:
                 _check_is_this_broker(resource.resource_name, broker)
         except KafkaError as error:
-            errors[_key(resource)] = error
+            errors[_key(resource)] = error.detached()
         else:
             accepted.append(resource)
     return errors, accepted
