@@ -1,7 +1,7 @@
 """Cluster: everything one process hosts: the nodes, and the office of the controller that one of them holds.
 
-A start opens all directories and ports first, so that a mistake in any of them leaves no trace, then the
-metadata, then each node's logs; only when all are loaded do the listeners accept.
+A start opens all directories and ports, then the metadata (`cluster_start`), then each node's logs; only when
+all are loaded do the listeners accept.
 
 Each node has a cancel scope of its own: it can be killed, stopped, paused and started while the others go
 on (`node_operations`), and a node that fails is fenced and gone. The process ends, in order, when a node
@@ -20,16 +20,16 @@ import trio
 from kcli.broker.adoption import adopt, skip_adopted_producers
 from kcli.broker.api import APIS
 from kcli.broker.broker import Broker
-from kcli.broker.config_warnings import ConfigWarnings
-from kcli.broker.controller.cluster_restart import nodes_came_up, nodes_went_down
+from kcli.broker.cluster_start import open_copy, open_nodes, open_office
+from kcli.broker.controller.cluster_restart import nodes_came_up
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller_link import ControllerLink
 from kcli.broker.controller_office import ControllerOffice
 from kcli.broker.faults.faults import Faults
-from kcli.broker.metadata_copies import MetadataCopies, bring_level
+from kcli.broker.metadata_copies import MetadataCopies
 from kcli.broker.metadata_feeds import MetadataFeeds
 from kcli.broker.node import Node, failure_reason, is_expected
-from kcli.broker.node_layout import ClusterOptions, NodeLayout, known_cluster_id, make_directories
+from kcli.broker.node_layout import ClusterOptions, NodeLayout
 from kcli.broker.node_settings import controller_settings
 from kcli.broker.node_state import NodeState
 from kcli.broker.node_watch import NodeWatch
@@ -40,7 +40,6 @@ from kcli.broker.timer import monotonic_ms
 from kcli.broker.wall_clock import wall_ms
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.uuids import random_uuid, uuid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,8 +187,8 @@ class Cluster:
     # --- start -----------------------------------------------------------------------------------
 
     async def _start_all(self) -> None:
-        nodes = self._open_all()
-        controller = self._open_office([node.node_id for node in nodes])
+        nodes = open_nodes(self)
+        controller = open_office(self, [node.node_id for node in nodes])
         for node in nodes:
             node.broker.register()
             if self.options.adopt:
@@ -210,54 +209,10 @@ class Cluster:
             await node.broker.accept()
         await self._nursery.start(NodeWatch(self).run)
 
-    def _open_all(self) -> list[Node]:
-        """Lock the directories and bind the ports of all nodes to start."""
-        to_start = self.layout.to_start()
-        configs = {each: self.layout.config(each) for each in sorted({*to_start, *self.layout.present()})}
-        log_dirs = [path for each in to_start for path in self.layout.log_dirs(configs[each])]
-        make_directories(log_dirs)
-        self.cluster_id = known_cluster_id(log_dirs) or uuid_to_text(random_uuid())
-        for config in configs.values():
-            self.new_node(config)
-        nodes = [self.nodes[node_id] for node_id in to_start]
-        for node in nodes:
-            for warning in node.config.warnings:
-                _log.warning(warning)
-            node.open()
-        return nodes
-
     def new_node(self, config: BrokerConfig) -> Node:
         """Make a place for a node, which is dead."""
         node = self.nodes[config.node_id] = Node(config, self.layout.log_dirs(config), self._make_broker)
         return node
-
-    def _open_office(self, node_ids: list[int]) -> Controller:
-        """Open the copies of the metadata log and have the node with the newest take office."""
-        for node in self.nodes.values():
-            self._open_copy(node)
-        copies = self.office.copies
-        holder, newest = copies.newest(node_ids), copies.newest(self.nodes)
-        assert holder is not None
-        assert newest is not None
-        try:
-            # A node that stays down may have been the last one that decided anything.
-            if copies.version(newest) > copies.version(holder):
-                bring_level(copies[holder], copies[newest])
-            for node_id in self.nodes.keys() - set(node_ids):
-                copies.close(node_id)
-            controller = self.office.take(holder)
-        except OSError as error:
-            raise KcliError(f"cannot read the metadata log of node {holder}: {error.strerror}") from error
-        nodes_went_down(controller, returning=node_ids)
-        controller.subscribe(ConfigWarnings(controller.image).follow)
-        return controller
-
-    def _open_copy(self, node: Node) -> None:
-        log_dir = node.broker.metadata_directory
-        try:
-            self.office.copies.open(node.node_id, log_dir)
-        except OSError as error:
-            raise KcliError(f"cannot open the metadata log in `{log_dir}`: {error.strerror}") from error
 
     def _make_broker(self, config: BrokerConfig, log_dirs: tuple[str, ...]) -> Broker:
         broker = Broker(
@@ -290,7 +245,7 @@ class Cluster:
         assert self._nursery is not None
         node.open()
         try:
-            self._open_copy(node)
+            open_copy(self, node)
             self.failed.pop(node.node_id, None)
             await self._register(node.broker)
             await node.broker.load(self.feeds)

@@ -25,6 +25,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
+    from kcli.broker.controller.audience import Subscriber
     from kcli.broker.controller.controller import Controller
     from kcli.broker.controller.journal import Journal
     from kcli.broker.metadata_copies import MetadataCopies
@@ -67,6 +68,7 @@ class ControllerOffice:
         self._failed = failed
         self._wall_ms = wall_ms
         self._unfit_since_ms: int | None = None
+        self._observers: list[Subscriber] = []
 
     @property
     def holder(self) -> int | None:
@@ -77,6 +79,12 @@ class ControllerOffice:
     def epoch(self) -> int:
         """The epoch of the newest term."""
         return self.feeds.latest.epoch
+
+    def observe(self, observer: Subscriber) -> None:
+        """Tell `observer` of every change, whoever decides it."""
+        self._observers.append(observer)
+        if self.controller is not None:
+            self.controller.subscribe(observer)
 
     def reached_from(self, node_id: int) -> Controller:
         """Return the controller, for a call from a node. Raises `KafkaError` NOT_CONTROLLER."""
@@ -105,7 +113,8 @@ class ControllerOffice:
             failed=self._failed,
         )
         controller = self._make(node_id, term, image)
-        controller.subscribe(self.feeds.deliver)
+        for observer in (self.feeds.deliver, *self._observers):
+            controller.subscribe(observer)
         self._term, self.controller, self._unfit_since_ms = term, controller, None
         try:
             controller.begin_term()

@@ -1,0 +1,79 @@
+"""How a process begins: directories and ports of all its nodes first, then the metadata.
+
+Nothing is left behind by a start that fails there: a mistake in any node's directories or ports is found
+before anything is written.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kcli.broker.config_warnings import ConfigWarnings
+from kcli.broker.controller.cluster_restart import nodes_went_down
+from kcli.broker.metadata_copies import bring_level
+from kcli.broker.node_layout import known_cluster_id, make_directories
+from kcli.errors import KcliError
+from kcli.protocol.uuids import random_uuid, uuid_to_text
+
+if TYPE_CHECKING:
+    from kcli.broker.cluster import Cluster
+    from kcli.broker.controller.controller import Controller
+    from kcli.broker.node import Node
+
+_log = logging.getLogger(__name__)
+
+
+def open_nodes(cluster: Cluster) -> list[Node]:
+    """Make the places of all nodes; lock the directories and bind the ports of those to start.
+
+    Raises `KcliError`.
+    """
+    layout = cluster.layout
+    to_start = layout.to_start()
+    configs = {each: layout.config(each) for each in sorted({*to_start, *layout.present()})}
+    log_dirs = [path for each in to_start for path in layout.log_dirs(configs[each])]
+    make_directories(log_dirs)
+    cluster.cluster_id = known_cluster_id(log_dirs) or uuid_to_text(random_uuid())
+    for config in configs.values():
+        cluster.new_node(config)
+    nodes = [cluster.nodes[node_id] for node_id in to_start]
+    for node in nodes:
+        for warning in node.config.warnings:
+            _log.warning(warning)
+        node.open()
+    return nodes
+
+
+def open_office(cluster: Cluster, node_ids: list[int]) -> Controller:
+    """Open the copies of the metadata log, and have the node with the newest take office.
+
+    Raises `KcliError`.
+    """
+    for node in cluster.nodes.values():
+        open_copy(cluster, node)
+    copies = cluster.office.copies
+    holder, newest = copies.newest(node_ids), copies.newest(cluster.nodes)
+    assert holder is not None
+    assert newest is not None
+    try:
+        # A node that stays down may have been the last one that decided anything.
+        if copies.version(newest) > copies.version(holder):
+            bring_level(copies[holder], copies[newest])
+        for node_id in cluster.nodes.keys() - set(node_ids):
+            copies.close(node_id)
+        controller = cluster.office.take(holder)
+    except OSError as error:
+        raise KcliError(f"cannot read the metadata log of node {holder}: {error.strerror}") from error
+    nodes_went_down(controller, returning=node_ids)
+    cluster.office.observe(ConfigWarnings(controller.image).follow)
+    return controller
+
+
+def open_copy(cluster: Cluster, node: Node) -> None:
+    """Open a node's copy of the metadata log. Raises `KcliError`."""
+    log_dir = node.broker.metadata_directory
+    try:
+        cluster.office.copies.open(node.node_id, log_dir)
+    except OSError as error:
+        raise KcliError(f"cannot open the metadata log in `{log_dir}`: {error.strerror}") from error
