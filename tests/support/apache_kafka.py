@@ -39,6 +39,7 @@ TOOLS = {
     "kafka-dump-log": "org.apache.kafka.tools.DumpLogSegments",
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
