@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    CommandConfig,
+    Property,
+    complete_topic,
+)
 from kcli.commands.output import OutputFormat
 from kcli.commands.reassignment_options import app, read_text, refuse_existing, write_new
 from kcli.commands.reassignment_view import Proposal, ids
@@ -34,7 +40,12 @@ class Strategy(StrEnum):
 async def generate(
     topics: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TOPIC...", help="Topics to plan for", show_default=False),
+        typer.Argument(
+            metavar="TOPIC...",
+            help="Topics to plan for",
+            autocompletion=complete_topic,
+            show_default=False,
+        ),
     ] = None,
     topics_to_move_json_file: Annotated[
         Path | None, typer.Option(metavar="FILE", help="The topics as JSON", show_default=False)
@@ -71,50 +82,84 @@ async def generate(
     output: OutputFormat | None = None,
 ) -> Proposal:
     """Propose a plan; nothing is moved."""
-    from random import randrange
-
     from kcli.commands.output import chosen_format, note
-    from kcli.commands.reassignment_cluster import places_of, read_brokers
-    from kcli.commands.reassignment_execution import copies_text, planned_copies
-    from kcli.commands.reassignment_moves import copies_of
-    from kcli.commands.reassignment_plan import Plan, parse_brokers, plan_json
-    from kcli.commands.reassignment_strategy import minimal, spread
+    from kcli.commands.reassignment_plan import parse_brokers
     from kcli.commands.session import open_client
 
-    names = _topics(topics or (), topics_to_move_json_file, all_topics=all_topics, drains=drain is not None)
-    given = None if broker_list is None else parse_brokers(broker_list, "--broker-list")
-    drained = [] if drain is None else parse_brokers(drain, "--drain")
-    if given is None and not drained and replication_factor is None and strategy is Strategy.MINIMAL:
+    wish = Wish(
+        _topics(topics or (), topics_to_move_json_file, all_topics=all_topics, drains=drain is not None),
+        None if broker_list is None else parse_brokers(broker_list, "--broker-list"),
+        [] if drain is None else parse_brokers(drain, "--drain"),
+        replication_factor,
+        without_racks=disable_rack_aware,
+    )
+    if wish.is_empty and strategy is Strategy.MINIMAL:
         raise UsageError(
             "nothing to plan for", hint="`--broker-list`, `--drain` or `--replication-factor` say what for"
         )
     refuse_existing(plan_file, "--plan-file")
+    seed = None if strategy is Strategy.MINIMAL else (start_index, shift)
     async with open_client(bootstrap_server, command_config, command_property) as client:
-        brokers = await read_brokers(client)
-        brokers.need(given or ())
-        current = await _replicas(client, names, drained, brokers)
-        goal = _goal(current, brokers, given, drained, replication_factor, disable_rack_aware)
-        goal.check()
-        if strategy is Strategy.SPREAD:
-            count = len(goal.candidates)
-            proposed = spread(
-                current,
-                goal,
-                start_index=randrange(count) if start_index is None else start_index,
-                shift=randrange(count) if shift is None else shift,
-            )
-        else:
-            proposed = minimal(current, goal)
-        now = {partition: current[partition] for partition in proposed}
-        holders = {broker for replicas in now.values() for broker in replicas} & brokers.racks.keys()
-        places = await places_of(client, holders, now) if now else {}
-    copies = planned_copies(copies_of(Plan(proposed), now, places))
-    plan = plan_json(proposed)
-    write_new(plan_file, plan)
-    note(copies_text(copies) if proposed else "nothing to change: all is as it was asked for")
-    if proposed and plan_file is None and chosen_format(output) is OutputFormat.TABLE:
+        proposal = await _propose(client, wish, seed)
+    write_new(plan_file, proposal.proposed)
+    if proposal.partitions and plan_file is None and chosen_format(output) is OutputFormat.TABLE:
         note("`--plan-file FILE` keeps the plan for `execute`, `-o text` shows it")
-    return Proposal(plan_json(now, places), plan, copies)
+    return proposal
+
+
+class Wish(NamedTuple):
+    """What is asked for: topics (None: all), brokers that share them, that give them up, and replicas."""
+
+    topics: list[str] | None
+    given: list[int] | None
+    drained: list[int]
+    factor: int | None
+    without_racks: bool
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether a minimal plan would have nothing to change."""
+        return self.given is None and not self.drained and self.factor is None
+
+
+async def _propose(client: Client, wish: Wish, seed: tuple[int | None, int | None] | None) -> Proposal:
+    """Plan, and tell what that copies; a `seed` asks for a spread from there, or from anywhere."""
+    from kcli.commands.output import note
+    from kcli.commands.reassignment_cluster import places_of, read_brokers
+    from kcli.commands.reassignment_execution import copies_text, planned_copies
+    from kcli.commands.reassignment_moves import copies_of
+    from kcli.commands.reassignment_plan import Plan, plan_json
+    from kcli.commands.reassignment_strategy import minimal
+
+    brokers = await read_brokers(client)
+    brokers.need(wish.given or ())
+    current = await _replicas(client, wish, brokers)
+    goal = _goal(current, brokers, wish)
+    goal.check()
+    proposed = minimal(current, goal) if seed is None else _spread(current, goal, *seed)
+    now = {partition: current[partition] for partition in proposed}
+    holders = {broker for replicas in now.values() for broker in replicas} & brokers.racks.keys()
+    places = await places_of(client, holders, now) if now else {}
+    copies = planned_copies(copies_of(Plan(proposed), now, places))
+    note(copies_text(copies) if proposed else "nothing to change: all is as it was asked for")
+    down = {broker for replicas in proposed.values() for broker in replicas} - brokers.racks.keys()
+    if down:
+        note(f"warning: `execute` wants these back first, which keep replicas: broker {ids(sorted(down))}")
+    return Proposal(plan_json(now, places), plan_json(proposed), copies, len(proposed))
+
+
+def _spread(current: Assignment, goal: Goal, start_index: int | None, shift: int | None) -> Assignment:
+    from random import randrange
+
+    from kcli.commands.reassignment_strategy import spread
+
+    count = len(goal.candidates)
+    return spread(
+        current,
+        goal,
+        start_index=randrange(count) if start_index is None else start_index,
+        shift=randrange(count) if shift is None else shift,
+    )
 
 
 def _topics(named: Sequence[str], path: Path | None, *, all_topics: bool, drains: bool) -> list[str] | None:
@@ -136,15 +181,13 @@ def _topics(named: Sequence[str], path: Path | None, *, all_topics: bool, drains
     return names
 
 
-async def _replicas(
-    client: Client, names: list[str] | None, drained: Sequence[int], brokers: Brokers
-) -> Assignment:
+async def _replicas(client: Client, wish: Wish, brokers: Brokers) -> Assignment:
     """Return the replicas of the topics; a broker to be drained must exist, or hold some of them."""
     from kcli.commands.reassignment_cluster import replicas_of
 
-    current = await replicas_of(client, names)
+    current = await replicas_of(client, wish.topics)
     held = {broker for replicas in current.values() for broker in replicas}
-    unknown = sorted(set(drained) - held - brokers.racks.keys() - brokers.down)
+    unknown = sorted(set(wish.drained) - held - brokers.racks.keys() - brokers.down)
     if unknown:
         raise KcliError(
             f"the cluster has no such broker: {ids(unknown)}",
@@ -153,26 +196,19 @@ async def _replicas(
     return current
 
 
-def _goal(
-    current: Assignment,
-    brokers: Brokers,
-    given: Sequence[int] | None,
-    drained: Sequence[int],
-    factor: int | None,
-    without_racks: bool,
-) -> Goal:
-    """Return what the options ask for."""
+def _goal(current: Assignment, brokers: Brokers, wish: Wish) -> Goal:
     from kcli.assignors.replica_placer import Candidate
     from kcli.commands.reassignment_strategy import Goal
 
-    chosen = [broker for broker in (brokers.racks if given is None else given) if broker not in drained]
+    possible = brokers.racks if wish.given is None else wish.given
+    chosen = [broker for broker in possible if broker not in wish.drained]
     held = {broker for replicas in current.values() for broker in replicas}
     factors: dict[str, int] = {}
     for partition, replicas in sorted(current.items()):
-        factors.setdefault(partition.topic, len(replicas) if factor is None else factor)
+        factors.setdefault(partition.topic, len(replicas) if wish.factor is None else wish.factor)
     return Goal(
-        [Candidate(broker, None if without_racks else brokers.racks[broker]) for broker in chosen],
+        [Candidate(broker, None if wish.without_racks else brokers.racks[broker]) for broker in chosen],
         factors,
-        frozenset(drained if given is None else held - set(chosen)),
-        is_level=given is not None,
+        frozenset(wish.drained if wish.given is None else held - set(chosen)),
+        is_level=wish.given is not None,
     )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from kcli.assignors.replica_placer import Candidate, place_replicas
 from kcli.client.metadata import TopicPartition
@@ -81,9 +82,10 @@ def minimal(current: Assignment, goal: Goal) -> dict[TopicPartition, tuple[int, 
     if goal.is_level:
         for partition in placement.replicas:
             placement.mend_racks(partition)
-        for topic in goal.factors:
-            placement.level_topic(topic)
-        placement.level_all()
+        placement.level_topics()
+        # Where racks forbid moves, one makes way for another.
+        while placement.level_all() and placement.level_topics():
+            pass
     placement.level_leaders(placement.replicas if goal.is_level else placement.changed(current))
     return placement.changed(current)
 
@@ -159,30 +161,33 @@ class _Placement:
             )
             self._move(partition, moved, to)
 
-    def level_topic(self, topic: str) -> None:
-        """Move replicas of a topic until no broker has two more of it than another, if racks allow."""
-        while any(
-            self._move_one(self._partitions[topic], source, target)
-            for source, target in self._pairs(lambda broker: self._of_topic[topic, broker])
-        ):
-            pass
+    def level_topics(self) -> bool:
+        """Move replicas until no broker has two more of a topic than another, if racks allow; tell if any."""
+        has_moved = False
+        for topic, partitions in self._partitions.items():
+            load = partial(self._held, topic)
+            while any(self._move_one(partitions, *pair) for pair in self._pairs(load)):
+                has_moved = True
+        return has_moved
 
-    def level_all(self) -> None:
+    def level_all(self) -> bool:
         """Do the same for all topics together, in moves after which each is as level as before."""
+        has_moved = False
         while any(
-            self._move_one(
-                [
-                    partition
-                    for topic, partitions in self._partitions.items()
-                    if self._of_topic[topic, source] > self._of_topic[topic, target]
-                    for partition in partitions
-                ],
-                source,
-                target,
-            )
-            for source, target in self._pairs(lambda broker: self._total[broker])
+            self._move_one(self._more_often(*pair), *pair)
+            for pair in self._pairs(lambda broker: self._total[broker])
         ):
-            pass
+            has_moved = True
+        return has_moved
+
+    def _more_often(self, source: int, target: int) -> list[TopicPartition]:
+        """Return the partitions of topics that one broker has more of than another."""
+        return [
+            partition
+            for topic, partitions in self._partitions.items()
+            if self._of_topic[topic, source] > self._of_topic[topic, target]
+            for partition in partitions
+        ]
 
     def level_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         """Put another replica first where the first one leads two partitions more than it."""
@@ -242,6 +247,9 @@ class _Placement:
 
     def _used_racks(self, brokers: Iterable[int]) -> set[str]:
         return {rack for rack in map(self._racks.get, brokers) if rack is not None}
+
+    def _held(self, topic: str, broker: int) -> int:
+        return self._of_topic[topic, broker]
 
     def _load(self, topic: str, broker: int) -> tuple[int, int]:
         return self._of_topic[topic, broker], self._total[broker]

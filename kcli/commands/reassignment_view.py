@@ -91,11 +91,12 @@ class PlannedCopy(NamedTuple):
 
 
 class Proposal(NamedTuple):
-    """The result of `generate`: two plans as JSON text, and what the second one has copied."""
+    """The result of `generate`: two plans of `partitions` as JSON text, and what the second one copies."""
 
     current: str
     proposed: str
-    copies: Sequence[PlannedCopy] = ()
+    copies: Sequence[PlannedCopy]
+    partitions: int
 
     def lines(self) -> Iterator[str]:
         """Return Kafka's lines."""

@@ -64,6 +64,8 @@ def complete(kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch) -> 
         ("kcli consumer-groups re", ["reset-offsets", "remove-members"]),
         ("kcli consumer-groups describe bil", ["billing", "billing-test"]),
         ("kcli consumer-groups reset-offsets --group au", ["audit"]),
+        ("kcli reassign-partitions generate or", ["orders", "orders-2"]),
+        ("kcli reassign-partitions generate orders --strategy ", ["minimal", "spread"]),
         ("kcli spark-ex", ["spark-export"]),
         ("kcli spark-export or", ["orders", "orders-2"]),
         ("kcli spark-export orders --engine ", ["spark", "local"]),
