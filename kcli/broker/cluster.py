@@ -25,7 +25,6 @@ from kcli.broker.controller.cluster_restart import nodes_came_up
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller_link import ControllerLink
 from kcli.broker.controller_office import ControllerOffice
-from kcli.broker.faults.faults import Faults
 from kcli.broker.metadata_copies import MetadataCopies
 from kcli.broker.metadata_feeds import MetadataFeeds
 from kcli.broker.node import Node, failure_reason, is_expected
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.config import BrokerConfig
     from kcli.broker.controller.journal import Journal
+    from kcli.broker.faults.faults import Faults
     from kcli.broker.metadata_image import MetadataImage
 
 __all__ = ["Cluster", "ClusterOptions", "wall_ms"]
@@ -73,8 +73,7 @@ class Cluster:
         """The nodes that there are, dead ones too, by ascending id."""
         self.peers = PeerLinks(self._find)
         """The ways between the nodes."""
-        self.faults = Faults(self)
-        """What goes wrong on purpose."""
+        self._faults: Faults | None = None
         self.stopped = trio.Event()
         self.failed: dict[int, Exception] = {}
         """Why nodes that served do so no more, by node id."""
@@ -107,6 +106,15 @@ class Cluster:
         if self.office.controller is None:
             raise KcliError("no node is the controller, for now")
         return self.office.controller
+
+    @property
+    def faults(self) -> Faults:
+        """What goes wrong on purpose. Most processes never ask, and do without importing it."""
+        if self._faults is None:
+            from kcli.broker.faults.faults import Faults
+
+            self._faults = Faults(self)
+        return self._faults
 
     @property
     def stopping(self) -> bool:
@@ -225,7 +233,8 @@ class Cluster:
             peers=self.peers,
             controller_link=ControllerLink(config.node_id, self.office),
         )
-        self.faults.attend(broker)
+        if self._faults is not None:
+            self._faults.attend(broker)
         return broker
 
     def _make_controller(self, node_id: int, journal: Journal, image: MetadataImage) -> Controller:

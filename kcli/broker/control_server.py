@@ -1,7 +1,8 @@
 """ControlServer: the socket through which commands act on this process; what is said on it is described in
 `kcli.control_socket`.
 
-`OPERATIONS` lists what there is: a function of the cluster and the arguments, whose result is JSON's.
+`control_operations` lists what there is: a function of the cluster and the arguments, whose result is
+JSON's. It is imported with the first request, for few brokers get one and every start would pay for it.
 Operations of different clients run at the same time; each looks whether what it was asked for still can be.
 """
 
@@ -15,8 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from kcli.broker.faults.fault_operations import FAULT_OPERATIONS
-from kcli.broker.node_operations import NODE_OPERATIONS
 from kcli.control_socket import MAX_LINE_BYTES, SOCKET_NAME, socket_name
 from kcli.errors import KcliError, UsageError
 
@@ -31,15 +30,12 @@ if TYPE_CHECKING:
 _RECEIVE_BYTES = 65536
 _log = logging.getLogger(__name__)
 
-OPERATIONS: Mapping[str, Operation] = {**NODE_OPERATIONS, **FAULT_OPERATIONS}
-"""What can be asked for, by name."""
-
 
 class ControlServer:
     """The control socket of one process."""
 
     def __init__(
-        self, cluster: Cluster, data_dir: Path, *, operations: Mapping[str, Operation] = OPERATIONS
+        self, cluster: Cluster, data_dir: Path, *, operations: Mapping[str, Operation] | None = None
     ) -> None:
         self._cluster = cluster
         self._data_dir = data_dir
@@ -88,6 +84,10 @@ class ControlServer:
     async def _answer(self, line: bytes) -> dict[str, Any]:
         try:
             request = _parse(line)
+            if self._operations is None:
+                from kcli.broker.control_operations import OPERATIONS
+
+                self._operations = OPERATIONS
             operation = self._operations.get(request["operation"])
             if operation is None:
                 raise UsageError(f"there is no operation `{request['operation']}`")
