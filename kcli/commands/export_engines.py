@@ -62,6 +62,7 @@ def spark_engine(choice: EngineChoice, *, by_sql: WriteOptions | None) -> Iterat
         master=choice.master,
         conf=parse_properties(choice.conf, "--conf"),
         app_name="kcli spark-export",
+        only_schedules=by_sql is None,
     )
     via_connector = {Via.AUTO: None, Via.NATIVE: False, Via.CONNECTOR: True}[choice.via]
     with open_session(settings) as session:

@@ -41,6 +41,12 @@ _LOCAL_DEFAULTS = {
     "spark.driver.host": "127.0.0.1",
     "spark.ui.enabled": "false",
 }
+_SCHEDULING_DEFAULTS = {
+    # Its code runs for seconds: optimizing it costs more than it gains, a third of a short export.
+    "spark.driver.extraJavaOptions": (
+        "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    ),
+}
 _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
@@ -55,6 +61,8 @@ class SessionSettings:
     """Where to run; by default on all cores of this machine, each task up to four times."""
     conf: Mapping[str, str] = field(default_factory=dict)
     app_name: str = "kcli"
+    only_schedules: bool = False
+    """Whether no row comes to the JVM of a local session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +147,7 @@ def spark_conf(settings: SessionSettings, *, cores: int) -> dict[str, str]:
     master = settings.master or given.get("spark.master") or f"local[{cores}, 4]"
     conf = {"spark.app.name": settings.app_name, **_DEFAULTS}
     if master.startswith("local"):
-        conf |= _LOCAL_DEFAULTS
+        conf |= _LOCAL_DEFAULTS | (_SCHEDULING_DEFAULTS if settings.only_schedules else {})
     return conf | given | {"spark.master": master}
 
 
