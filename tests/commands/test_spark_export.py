@@ -256,7 +256,7 @@ def test_ctrl_c_ends_with_130_and_the_next_run_goes_on(
     command = ("spark-export", topic, "--to", str(target), "--include-headers", *LOCAL)
     resumed = live(*command, "-o", "json")
     assert succeeded(resumed)["resumed"]
-    assert resumed.err == "resuming plan 1, begun by an earlier run\n"
+    assert resumed.err.startswith("resuming plan 1, begun by an earlier run\n")
     assert exported(target) == consumed(broker, topic)
     assert succeeded(live("spark-export", "--to", str(target), "--verify", "-o", "json"))["problems"] == []
 
