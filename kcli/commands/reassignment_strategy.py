@@ -103,12 +103,11 @@ class _Placement:
             for partition in sorted(current)
         }
         self._total: Counter[int] = Counter()
-        self._of_topic: Counter[tuple[str, int]] = Counter()
-        self._partitions: dict[str, list[TopicPartition]] = defaultdict(list)
+        # The partitions of a topic on a broker, in an order that is the same in every run.
+        self._on: dict[tuple[str, int], dict[TopicPartition, None]] = defaultdict(dict)
         for partition, brokers in self.replicas.items():
-            self._partitions[partition.topic].append(partition)
             for broker in brokers:
-                self._count(partition, broker, 1)
+                self._put(partition, broker)
 
     def changed(self, current: Assignment) -> dict[TopicPartition, tuple[int, ...]]:
         """Return the partitions whose replicas, or their order, are others than at first."""
@@ -132,7 +131,7 @@ class _Placement:
                 ),
             )
             brokers.remove(dropped)
-            self._count(partition, dropped, -1)
+            self._take(partition, dropped)
 
     def fill(self, partition: TopicPartition) -> None:
         """Add the replicas that are missing."""
@@ -147,7 +146,7 @@ class _Placement:
                 ),
             )
             brokers.append(added)
-            self._count(partition, added, 1)
+            self._put(partition, added)
 
     def mend_racks(self, partition: TopicPartition) -> None:
         """Move replicas that share a rack while there is a rack without any."""
@@ -164,9 +163,9 @@ class _Placement:
     def level_topics(self) -> bool:
         """Move replicas until no broker has two more of a topic than another, if racks allow; tell if any."""
         has_moved = False
-        for topic, partitions in self._partitions.items():
+        for topic in self._goal.factors:
             load = partial(self._held, topic)
-            while any(self._move_one(partitions, *pair) for pair in self._pairs(load)):
+            while any(self._move_one(self._on[topic, pair[0]], *pair) for pair in self._pairs(load)):
                 has_moved = True
         return has_moved
 
@@ -174,20 +173,16 @@ class _Placement:
         """Do the same for all topics together, in moves after which each is as level as before."""
         has_moved = False
         while any(
-            self._move_one(self._more_often(*pair), *pair)
-            for pair in self._pairs(lambda broker: self._total[broker])
+            self._move_one(self._more_often(*pair), *pair) for pair in self._pairs(self._total.__getitem__)
         ):
             has_moved = True
         return has_moved
 
-    def _more_often(self, source: int, target: int) -> list[TopicPartition]:
-        """Return the partitions of topics that one broker has more of than another."""
-        return [
-            partition
-            for topic, partitions in self._partitions.items()
-            if self._of_topic[topic, source] > self._of_topic[topic, target]
-            for partition in partitions
-        ]
+    def _more_often(self, source: int, target: int) -> Iterator[TopicPartition]:
+        """Yield the partitions on a broker of topics that it has more of than another."""
+        for topic in self._goal.factors:
+            if self._held(topic, source) > self._held(topic, target):
+                yield from self._on[topic, source]
 
     def level_leaders(self, partitions: Iterable[TopicPartition]) -> None:
         """Put another replica first where the first one leads two partitions more than it."""
@@ -208,33 +203,37 @@ class _Placement:
                     is_level = False
 
     def _pairs(self, load: Callable[[int], int]) -> Iterator[tuple[int, int]]:
-        """Yield pairs of brokers of which the first has at least two more, the most unlike first."""
-        ordered = sorted(self._candidates, key=load)
-        pairs = [
-            (source, target)
-            for source in reversed(ordered)
-            for target in ordered
-            if load(source) - load(target) >= 2
-        ]
-        yield from sorted(pairs, key=lambda pair: load(pair[1]) - load(pair[0]))
+        """Yield pairs of brokers of which the first has at least two more; the most unlike is first."""
+        ordered = sorted((load(broker), broker) for broker in self._candidates)
+        for more, source in reversed(ordered):
+            for less, target in ordered:
+                if more - less < 2:
+                    break
+                yield source, target
 
-    def _move_one(self, partitions: Sequence[TopicPartition], source: int, target: int) -> bool:
-        """Move a replica of one of these partitions, preferably no leader; tell whether there was one."""
-        movable = [
-            partition
-            for partition in partitions
-            if source in (brokers := self.replicas[partition])
-            and target not in brokers
-            and self._keeps_racks(brokers, source, target)
-        ]
-        if not movable:
+    def _move_one(self, partitions: Iterable[TopicPartition], source: int, target: int) -> bool:
+        """Move one of these replicas of `source`, preferably no leader; tell whether there was one."""
+        led: TopicPartition | None = None
+        for partition in partitions:
+            brokers = self.replicas[partition]
+            if target in brokers or not self._keeps_racks(brokers, source, target):
+                continue
+            if brokers[0] != source:
+                self._move(partition, source, target)
+                return True
+            led = led or partition
+        if led is None:
             return False
-        self._move(min(movable, key=lambda partition: self.replicas[partition][0] == source), source, target)
+        self._move(led, source, target)
         return True
 
     def _keeps_racks(self, brokers: Sequence[int], source: int, target: int) -> bool:
-        after = [target if broker == source else broker for broker in brokers]
-        return len(self._used_racks(after)) >= len(self._used_racks(brokers))
+        """Tell whether a partition is in as many racks as before when a replica moves."""
+        old, new = self._racks[source], self._racks[target]
+        if old == new:
+            return True
+        others = {self._racks[broker] for broker in brokers if broker != source}
+        return old in others or new not in others
 
     def _move(self, partition: TopicPartition, source: int, target: int) -> None:
         """Replace a replica; the replicas that stay come first, for one of them leads meanwhile."""
@@ -242,18 +241,22 @@ class _Placement:
         index = brokers.index(source)
         brokers.remove(source)
         brokers.insert(index or len(brokers), target)
-        self._count(partition, source, -1)
-        self._count(partition, target, 1)
+        self._take(partition, source)
+        self._put(partition, target)
 
     def _used_racks(self, brokers: Iterable[int]) -> set[str]:
         return {rack for rack in map(self._racks.get, brokers) if rack is not None}
 
     def _held(self, topic: str, broker: int) -> int:
-        return self._of_topic[topic, broker]
+        return len(self._on[topic, broker])
 
     def _load(self, topic: str, broker: int) -> tuple[int, int]:
-        return self._of_topic[topic, broker], self._total[broker]
+        return self._held(topic, broker), self._total[broker]
 
-    def _count(self, partition: TopicPartition, broker: int, change: int) -> None:
-        self._total[broker] += change
-        self._of_topic[partition.topic, broker] += change
+    def _put(self, partition: TopicPartition, broker: int) -> None:
+        self._total[broker] += 1
+        self._on[partition.topic, broker][partition] = None
+
+    def _take(self, partition: TopicPartition, broker: int) -> None:
+        self._total[broker] -= 1
+        del self._on[partition.topic, broker][partition]
