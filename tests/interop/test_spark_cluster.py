@@ -12,7 +12,14 @@ from tests.spark.job.exporting import offsets_in
 from tests.support.kcli_broker import KcliBroker
 from tests.support.producing import create_topic, produce, read_partition
 from tests.support.records import FIRST_TIMESTAMP, TestRecord
-from tests.support.spark_cluster import WORKER_MEGABYTES, SparkCluster, environment, packaged, submit
+from tests.support.spark_cluster import (
+    QUICK_JAVA,
+    WORKER_MEGABYTES,
+    SparkCluster,
+    environment,
+    packaged,
+    submit,
+)
 from tests.support.spark_exports import ExportProcess
 from tests.support.toolchain import INTEROP, need
 
@@ -66,7 +73,7 @@ def test_a_program_is_submitted_to_a_cluster_with_kcli_in_a_zip(
     assert told["partitions"] == 10
     assert len(told["executors"]) == WORKERS
     assert all("kcli.zip" in module for module in told["modules"])
-    assert told["code"] == 0
+    assert told["code"] == 0, told["export"]
     assert json.loads(told["export"])["counters"]["rows"] == COUNT * PARTITIONS
     assert offsets_in(target) == EVERYTHING
 
@@ -76,10 +83,12 @@ def test_the_command_runs_its_tasks_on_executors_of_a_local_cluster(
 ) -> None:
     for name, value in environment().items():
         monkeypatch.setenv(name, value)
-    target, memory = tmp_path / "lake", f"spark.executor.memory={WORKER_MEGABYTES}m"
+    target = tmp_path / "lake"
+    settings = {"memory": f"{WORKER_MEGABYTES}m", "extraJavaOptions": QUICK_JAVA}
+    conf = [word for name, value in settings.items() for word in ("--conf", f"spark.executor.{name}={value}")]
     master = f"local-cluster[{WORKERS},1,{WORKER_MEGABYTES}]"
     arguments = (topic, "-b", kcli_broker.bootstrap, "--to", target, "--max-records-per-partition", "100")
-    with ExportProcess(tmp_path / "log", *arguments, "--master", master, "--conf", memory) as process:
+    with ExportProcess(tmp_path / "log", *arguments, "--master", master, *conf) as process:
         code, output = process.wait()
     assert code == 0, output + process.errors[-3000:]
     assert json.loads(output)["counters"]["rows"] == COUNT * PARTITIONS

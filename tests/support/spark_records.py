@@ -7,13 +7,14 @@ every writer uses every codec, so that neighbouring batches of a partition diffe
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import lz4.frame
 
-from tests.support.clients import CLIENTS, CODECS
+from tests.support.clients import CLIENTS, CODECS, Client
 from tests.support.records import TestRecord, encode
 
 if TYPE_CHECKING:
@@ -128,8 +129,9 @@ def write_files(directory: Path, lines: Sequence[Line], count: int) -> dict[Lane
 
 
 def send(bootstrap: str, topic: str, files: dict[Lane, list[Path]]) -> None:
-    """Have every writer send its lanes to a topic."""
-    for client in CLIENTS:
+    """Have every writer send its lanes to a topic, all writers at the same time."""
+
+    def run(client: Client) -> None:
         lanes = [
             f"{lane.partition}:{lane.codec}:all:1:{path}"
             for lane, paths in files.items()
@@ -138,3 +140,7 @@ def send(bootstrap: str, topic: str, files: dict[Lane, list[Path]]) -> None:
         ]
         for start in range(0, len(lanes), FILES_OF_A_RUN):
             client.run("produce", bootstrap, topic, *lanes[start : start + FILES_OF_A_RUN])
+
+    with ThreadPoolExecutor(len(WRITERS)) as threads:
+        for ended in [threads.submit(run, client) for client in CLIENTS if client.name in WRITERS]:
+            ended.result()

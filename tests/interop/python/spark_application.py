@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 import kcli.spark
 from kcli.cli import main as run_kcli
 
-TASKS = 8
+TASKS = 4
 
 
 def place(_: int) -> tuple[str, str]:
@@ -42,7 +42,8 @@ def main(bootstrap: str, topic: str, target: str) -> None:
         .option("maxRecordsPerPartition", 100)
         .load()
     )
-    rows = frame.select("partition", "offset", "value").orderBy("partition", "offset").collect()
+    rows = frame.select("partition", "offset", "value").collect()
+    rows.sort(key=lambda row: (row["partition"], row["offset"]))
     said = io.StringIO()
     with redirect_stdout(said):
         code = run_kcli(["spark-export", topic, "-b", bootstrap, "--to", target, "-o", "json"])
