@@ -6,7 +6,7 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from tests.support.processes import ChildProcess, ProcessFailed, free_port
+from tests.support.processes import ChildProcess, ProcessFailed, free_ports
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ BOOTSTRAP = re.compile(r"([\w.\-]+:\d+)")
 
 
 class KcliBroker:
-    """One node under `directory/data`; the port stays the same over restarts."""
+    """One node, or several, under `directory/data`; the ports stay the same over restarts."""
 
     def __init__(
         self,
@@ -32,7 +32,8 @@ class KcliBroker:
         self.data = directory / "data"
         self.node_directory = self.data / "node-1"
         self.log = directory / "broker.log"
-        self.port = free_port()
+        nodes = int(arguments[arguments.index("--nodes") + 1]) if "--nodes" in arguments else 1
+        self.port = free_ports(nodes)[0]
         self.bootstrap = f"127.0.0.1:{self.port}"
         self.ready_line = ""
         self._arguments = list(arguments)
