@@ -280,7 +280,9 @@ class Broker:
 
     def link_to(self, node_id: int) -> PeerLink:
         """Return the way to another node."""
-        return self.peers.between(self.node_id, node_id)
+        link = self.peers.between(self.node_id, node_id)
+        link.timeout_ms = self.config.replica_socket_timeout_ms
+        return link
 
     async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
         """Have the controller change in-sync replicas. Raises `KafkaError`."""

@@ -1,0 +1,114 @@
+"""PeerLink: calls between nodes, and the faults that they may meet."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import trio
+
+from kcli.broker.pause_gate import PauseGate
+from kcli.broker.peer_link import PeerLinks, PeerUnreachable
+from kcli.protocol.error_codes import KafkaError
+
+
+class Peer:
+    """A node with one partition, which it leads in epoch 3, with the records 5 to 9."""
+
+    def __init__(self) -> None:
+        self.gate = PauseGate()
+        self.replica_manager: Any = self
+        self.calls: list[float] = []
+
+    @property
+    def is_paused(self) -> bool:
+        return self.gate.is_closed
+
+    async def until_awake(self) -> None:
+        await self.gate.passed()
+
+    def leader(self, topic: str, index: int, leader_epoch: int) -> Any:
+        self.calls.append(trio.current_time())
+        if leader_epoch != 3:
+            raise KafkaError(74)
+        return SimpleNamespace(log=SimpleNamespace(log_start_offset=5, log_end_offset=10))
+
+
+@pytest.fixture
+def nodes() -> dict[int, Peer]:
+    return {2: Peer()}
+
+
+@pytest.fixture
+def links(nodes: dict[int, Peer]) -> PeerLinks:
+    return PeerLinks(nodes.get)  # type: ignore[arg-type]
+
+
+async def call(links: PeerLinks, to_id: int = 2) -> tuple[int, int]:
+    return await links[1, to_id].log_range("t", 0, 3)
+
+
+async def test_a_call_reaches_the_other_node(links: PeerLinks) -> None:
+    assert await call(links) == (5, 10)
+    assert links[1, 2] is links.between(1, 2) is not links.between(2, 1)
+
+
+async def test_a_node_that_is_not_there_is_unreachable(links: PeerLinks, nodes: dict[int, Peer]) -> None:
+    with pytest.raises(PeerUnreachable):
+        await call(links, 3)
+    del nodes[2]
+    with pytest.raises(PeerUnreachable):
+        await call(links)
+    nodes[2] = Peer()  # Another one by now.
+    assert await call(links) == (5, 10)
+
+
+async def test_one_direction_is_cut(links: PeerLinks, nodes: dict[int, Peer]) -> None:
+    nodes[1] = Peer()
+    links[1, 2].is_cut = True
+    with pytest.raises(PeerUnreachable):
+        await call(links)
+    assert await links[2, 1].log_range("t", 0, 3) == (5, 10)
+    links[1, 2].is_cut = False
+    assert await call(links) == (5, 10)
+
+
+async def test_a_delay_comes_before_the_call(
+    links: PeerLinks, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
+) -> None:
+    links[1, 2].delay_ms = 250
+    began = trio.current_time()
+    await call(links)
+    assert [round(at - began, 3) for at in nodes[2].calls] == [0.25]
+
+
+async def test_calls_vanish(
+    links: PeerLinks, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
+) -> None:
+    links[1, 2].drop_next = 2
+    links[1, 2].timeout_ms = 700
+    began = trio.current_time()
+    for number in (1, 2):
+        with pytest.raises(PeerUnreachable):
+            await call(links)
+        assert round(trio.current_time() - began, 3) == 0.7 * number
+    assert nodes[2].calls == []
+    assert await call(links) == (5, 10)
+
+
+async def test_a_paused_node_answers_when_it_goes_on_or_not_in_time(
+    links: PeerLinks, nodes: dict[int, Peer], autojump_clock: trio.testing.MockClock
+) -> None:
+    links[1, 2].timeout_ms = 1000
+    nodes[2].gate.close()
+    began = trio.current_time()
+    with pytest.raises(PeerUnreachable):
+        await call(links)
+    assert round(trio.current_time() - began, 3) == 1
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(call, links)
+        await trio.sleep(0.5)
+        assert nodes[2].calls == []
+        nodes[2].gate.open()
+    assert round(nodes[2].calls[0] - began, 3) == 1.5
