@@ -63,7 +63,7 @@ def parse_topics(text: str, source: str) -> list[str]:
     for entry in _entries(text, source, "topics", TOPICS_HINT):
         match entry:
             case {"topic": str(topic)} if topic:
-                topics.append(topic)
+                topics.append(_named(topic, source))
             case _:
                 raise UsageError(f"`{source}` holds an entry without a topic", hint=TOPICS_HINT)
     return topics
@@ -124,6 +124,8 @@ def refuse_twice(items: Iterable[object], complaint: str) -> None:
 def _entries(text: str, source: str, field: str, hint: str) -> Iterator[object]:
     try:
         document = json.loads(text)
+    except RecursionError:
+        raise UsageError(f"`{source}` is nested too deeply", hint=hint) from None
     except ValueError as error:
         raise UsageError(f"`{source}` is not JSON: {error}", hint=hint) from error
     if isinstance(document, dict) and document.keys() >= {"current", "proposed"}:
@@ -142,9 +144,16 @@ def _entries(text: str, source: str, field: str, hint: str) -> Iterator[object]:
 def _partition(entry: object, source: str, hint: str) -> TopicPartition:
     match entry:
         case {"topic": str(topic), "partition": int(index)} if topic and _is_number(index):
-            return TopicPartition(topic, index)
+            return TopicPartition(_named(topic, source), index)
         case _:
             raise UsageError(f"`{source}` holds an entry without topic and partition", hint=hint)
+
+
+def _named(topic: str, source: str) -> str:
+    """Return a name that can be sent: not the half of a pair of surrogates."""
+    if not topic.isascii():
+        raise UsageError(f"`{source}` names a topic that cannot exist: {json.dumps(topic)}")
+    return topic
 
 
 def _planned(entry: object, source: str) -> tuple[TopicPartition, tuple[int, ...], Sequence[str]]:

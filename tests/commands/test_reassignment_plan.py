@@ -71,6 +71,8 @@ def entry(fields: str) -> str:
     ("text", "complaint"),
     [
         ("{", "`p` is not JSON"),
+        ("[" * 100_000, "`p` is nested too deeply"),
+        (entry('"replicas":[1]').replace("foo", "\\ud800"), '`p` names a topic that cannot exist: "\\ud800"'),
         ("[]", "`p` holds no list of `partitions`"),
         ('{"version":2,"partitions":[]}', "`p` has a version that is not known: 2"),
         ('{"version":"1","partitions":[]}', '`p` has a version that is not known: "1"'),
