@@ -85,11 +85,17 @@ async def replicas_now(client: Client, targets: Assignment) -> Assignment:
 
 
 async def places_of(
-    client: Client, brokers: Iterable[int], partitions: Iterable[TopicPartition]
+    client: Client,
+    brokers: Iterable[int],
+    partitions: Iterable[TopicPartition],
+    *,
+    timeout_ms: int | None = None,
 ) -> dict[TopicPartitionReplica, ReplicaPlace]:
     """Return where the replicas of partitions lie on brokers; what nobody tells is left out."""
     from kcli.client import admin
 
     return admin.replica_places(
-        await admin.describe_log_dirs(client, sorted(set(brokers)), partitions=list(partitions))
+        await admin.describe_log_dirs(
+            client, sorted(set(brokers)), partitions=list(partitions), timeout_ms=timeout_ms
+        )
     )

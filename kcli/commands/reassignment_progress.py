@@ -6,14 +6,14 @@ The rate is that of the last ten seconds. A log may shrink while it is copied, a
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
-from kcli.client.metadata import TopicPartition
 from kcli.commands.export_text import counted, size_text, time_text
 from kcli.commands.output import Table
 from kcli.commands.reassignment_moves import Copy
+from kcli.commands.reassignment_view import ids
 
 RATE_SECONDS = 10.0
 
@@ -79,13 +79,8 @@ def _source_bytes(copy: Copy, places: Mapping[TopicPartitionReplica, ReplicaPlac
     return max(sizes, default=copy.size_bytes)
 
 
-def partitions_left(states: Sequence[CopyState]) -> set[TopicPartition]:
-    """Return the partitions with copies that are not done."""
-    return {TopicPartition(*state.copy.replica[:2]) for state in states if not state.is_done}
-
-
-def summary(states: Sequence[CopyState], moving: int) -> str:
-    """Return all of it in one line."""
+def summary(states: Sequence[CopyState], moving: int, down: Collection[int] = ()) -> str:
+    """Return all of it in one line; `down` are brokers that are waited for."""
     copied = sum(state.copied_bytes for state in states)
     total = max(copied, sum(state.total_bytes or 0 for state in states))
     rates = [state.bytes_per_second for state in states if state.bytes_per_second is not None]
@@ -95,11 +90,13 @@ def summary(states: Sequence[CopyState], moving: int) -> str:
         parts.append(f"{size_text(sum(rates))}/s")
     if left:
         parts.append(f"{time_text(max(left))} left")
+    if down:
+        parts.append(f"waiting for what is down: broker {ids(sorted(down))}")
     return ", ".join(parts)
 
 
-def progress_table(states: Sequence[CopyState], moving: int) -> Table:
-    """Return a row for each copy that is not done, below a line about all."""
+def progress_table(states: Sequence[CopyState]) -> Table:
+    """Return a row for each copy that is not done."""
     rows: list[tuple[object, ...]] = [
         (
             f"{state.copy.replica.topic}-{state.copy.replica.partition}",
@@ -112,4 +109,4 @@ def progress_table(states: Sequence[CopyState], moving: int) -> Table:
         for state in states
         if not state.is_done
     ]
-    return Table(("Partition", "To", "Copied", "Of", "Rate", "Left"), rows, summary(states, moving))
+    return Table(("Partition", "To", "Copied", "Of", "Rate", "Left"), rows)

@@ -15,7 +15,7 @@ import trio
 from kcli.client import admin
 from kcli.client.admin import TopicPartitionReplica
 from kcli.commands.output import note
-from kcli.commands.reassignment_cluster import places_of
+from kcli.commands.reassignment_cluster import places_of, read_brokers
 from kcli.commands.reassignment_moves import compare_log_dirs
 from kcli.commands.reassignment_progress import CopyState, CopyTracker, progress_table, summary
 from kcli.commands.reassignment_view import MOVING
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 1.0
 LINE_SECONDS = 10.0
 
-Show = Callable[[Sequence[CopyState], int], None]
+LOOK_TIMEOUT_MS = 5_000
+"""How long a broker may take to tell sizes: what has ended is told by others."""
+
+Show = Callable[[Sequence[CopyState], str], None]
 
 
 async def wait_for_moves(client: Client, plan: Plan, current: Assignment, copies: Sequence[Copy]) -> None:
@@ -38,7 +41,8 @@ async def wait_for_moves(client: Client, plan: Plan, current: Assignment, copies
     with shown_progress() as show:
         while True:
             moving = await admin.list_partition_reassignments(client, list(plan.replicas))
-            places = await places_of(client, brokers, plan.replicas)
+            alive = (await read_brokers(client)).racks.keys()
+            places = await places_of(client, brokers & alive, plan.replicas, timeout_ms=LOOK_TIMEOUT_MS)
             between_dirs = {
                 TopicPartitionReplica(state.topic, state.partition, state.broker)
                 for state in compare_log_dirs(plan, places)
@@ -52,7 +56,9 @@ async def wait_for_moves(client: Client, plan: Plan, current: Assignment, copies
                 for broker in move.adding
             }
             states = tracker.observe(trio.current_time(), places, unfinished)
-            show(states, len({*moving, *((each.topic, each.partition) for each in between_dirs)}))
+            down = {replica.broker for replica in unfinished} - alive
+            count = len({*moving, *((each.topic, each.partition) for each in between_dirs)})
+            show(states, summary(states, count, down))
             await trio.sleep(LOOK_SECONDS)
 
 
@@ -70,9 +76,8 @@ def shown_progress() -> Iterator[Show]:
 
     with Live(console=Console(stderr=True), auto_refresh=False, transient=True) as live:
 
-        def show(states: Sequence[CopyState], moving: int) -> None:
-            table = progress_table(states, moving)
-            live.update(Group(Text(table.title or ""), rich_table(table)), refresh=True)
+        def show(states: Sequence[CopyState], line: str) -> None:
+            live.update(Group(Text(line), rich_table(progress_table(states))), refresh=True)
 
         yield show
 
@@ -83,9 +88,9 @@ class TimedLines:
     def __init__(self) -> None:
         self._due = trio.current_time() + LINE_SECONDS
 
-    def __call__(self, states: Sequence[CopyState], moving: int) -> None:
+    def __call__(self, states: Sequence[CopyState], line: str) -> None:
         """Print a line if it is time for one."""
         now = trio.current_time()
         if now >= self._due:
             self._due = now + LINE_SECONDS
-            note(summary(states, moving))
+            note(line)

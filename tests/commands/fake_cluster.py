@@ -258,6 +258,7 @@ class FakeCluster:
         node_ids: Iterable[int],
         *,
         partitions: Iterable[admin.TopicPartition] | None = None,
+        timeout_ms: int | None = None,
     ) -> dict[int, tuple[admin.LogDirDescription, ...] | KcliError]:
         wanted = None if partitions is None else set(partitions)
         offline = admin.LogDirDescription("/d2", (), KafkaError(ErrorCode.KAFKA_STORAGE_ERROR))
