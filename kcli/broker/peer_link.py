@@ -126,16 +126,18 @@ class PeerLink:
         return peer.replica_manager.open_session(self.from_id, broker_epoch)
 
     async def fetch(
-        self, session: FollowerSession, moved: Sequence[FetchPartition], *, max_bytes: int
+        self, session: FollowerSession, moved: Callable[[], Sequence[FetchPartition]], *, max_bytes: int
     ) -> list[FetchedPartition]:
         """Say which positions have `moved`, and return what there is, waiting for it if need be.
 
+        Asked when the call gets there: what is to be followed may be another thing by then, and whoever
+        wakes the session finds it waiting.
         Raises `PeerUnreachable`, also when the other node does not know the session.
         """
         peer = await self._call()
         if not session.is_of(peer.replica_manager):
             raise self._unreachable()
-        session.move(moved)
+        session.move(moved())
         if not session.is_due:
             self._waiting[session] = None
             try:

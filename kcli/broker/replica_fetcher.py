@@ -169,15 +169,8 @@ class ReplicaFetcher:
         if session is None:
             session = self._session = await self._link.open(broker_epoch=self._manager.broker_epoch)
             self._moved = dict.fromkeys(state for state in self.states.values() if state not in self._delayed)
-        for state in list(self._moved):
-            if not state.has_begun:
-                self._begin(state)
-            state.moved()
-            self._hold_back(state)
-        moved = [state.row for state in self._moved]
-        self._moved = {}
         limit = min(self._manager.config.replica_fetch_response_max_bytes, TURN_BYTES)
-        rows = await self._link.fetch(session, moved, max_bytes=limit)
+        rows = await self._link.fetch(session, self._take_moved, max_bytes=limit)
         if self._manager.is_paused or session is not self._session:
             self._lose_session()  # What was on its way is lost.
             return
@@ -189,6 +182,16 @@ class ReplicaFetcher:
         while self._out_of_range:
             await self._find_range(self._out_of_range.pop())
         await trio.lowlevel.checkpoint()
+
+    def _take_moved(self) -> list[FetchPartition]:
+        """Return the rows of what has moved, for a call that gets to the leader now."""
+        for state in list(self._moved):
+            if not state.has_begun:
+                self._begin(state)
+            state.moved()
+            self._hold_back(state)
+        moved, self._moved = self._moved, {}
+        return [state.row for state in moved]
 
     def _begin(self, state: FetchState) -> None:
         """Make a log fit to be compared with the leader's, before the first call."""

@@ -68,6 +68,24 @@ async def test_a_node_that_is_frozen_copies_nothing_until_it_is_not(tmp_path: Pa
         await until(lambda: replicas_of(cluster)[3].log.log_end_offset == end)
 
 
+async def test_what_is_to_be_copied_meanwhile_is_copied_when_a_node_is_frozen_no_more(
+    tmp_path: Path,
+) -> None:
+    # No high watermark is to wake the fetcher instead.
+    late = {"replica_fetch_wait_max_ms": "60000", "replica_lag_time_max_ms": "90000"}
+    async with running_cluster(tmp_path, nodes=2, **late) as cluster:
+        create(cluster, "t", on=(1, 2))
+        end = append(leader_of(cluster), b"before")
+        await until(lambda: replicas_of(cluster)[2].log.log_end_offset == end)
+        frozen = cluster.faults.add("freeze", node=2)
+        end = append(leader_of(cluster), b"for what waited already")
+        await until(lambda: replicas_of(cluster)[2].log.log_end_offset == end)
+        create(cluster, "u", on=(1, 2))
+        end = append(leader_of(cluster, "u"), b"value")
+        cluster.faults.clear(frozen.number)
+        await until(lambda: replicas_of(cluster, "u")[2].log.log_end_offset == end)
+
+
 async def test_a_leader_moves_to_a_replica_in_sync_and_stays_there(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=3) as cluster:
         create(cluster, "t", on=(1, 2))
