@@ -65,55 +65,75 @@ def _life(random: Random, *, harms: int, seconds: float) -> Life:
     return Life(tuple(events), seconds, random.random() < 0.5)
 
 
+WEIGHTS = {
+    "kill": 4,
+    "stop": 2,
+    "pause": 3,
+    "isolate": 3,
+    "cut": 3,
+    "slow": 1,
+    "lose": 1,
+    "freeze": 1,
+    "request": 3,
+    "fill-disk": 1,
+    "move": 3,
+    "elect": 1,
+    "reassign": 2,
+    "controller": 1,
+}
+"""What may happen, and how often in comparison."""
+
+
 def _harm(random: Random, seconds: float) -> list[Event]:
     begin = random.uniform(0, seconds * 0.8)
     end = min(seconds, begin + random.choice((0.05, 0.3, 1.0, 2.5)) * random.uniform(0.5, 1.5))
     node = random.choice(NODES)
-    first, second = random.sample(NODES, 2)
-    partition = random.randrange(2)
-    kind = random.choices(
-        (
-            "kill",
-            "stop",
-            "pause",
-            "isolate",
-            "cut",
-            "slow",
-            "lose",
-            "freeze",
-            "move",
-            "elect",
-            "reassign",
-            "controller",
-        ),
-        weights=(4, 2, 3, 3, 3, 1, 1, 1, 3, 1, 2, 1),
-    )[0]
+    kind = random.choices([*WEIGHTS], weights=[*WEIGHTS.values()])[0]
     match kind:
         case "kill" | "stop":
             return [Event(begin, kind, (node,)), Event(end, "start", (node,))]
         case "pause":
             return [Event(begin, "pause", (node,)), Event(end, "resume", (node,))]
         case "isolate" | "freeze":
-            name = f"{kind}-{begin:.3f}"
-            return [Event(begin, "fault", (name, kind, ("node", node))), Event(end, "clear", (name,))]
-        case "cut":
-            name = f"cut-{begin:.3f}"
-            options = (("from", first), ("to", second), ("one_way", random.random() < 0.5))
-            return [Event(begin, "fault", (name, "cut", *options)), Event(end, "clear", (name,))]
-        case "slow":
-            name = f"slow-{begin:.3f}"
-            options = (("from", first), ("to", second), ("delay_ms", random.choice((5, 50, 700))))
-            return [Event(begin, "fault", (name, "slow", *options)), Event(end, "clear", (name,))]
-        case "lose":
-            name = f"lose-{begin:.3f}"
-            options = (("from", first), ("to", second), ("next", random.randint(1, 3)))
-            return [Event(begin, "fault", (name, "lose", *options)), Event(end, "clear", (name,))]
+            return _fault(begin, end, kind, node=node)
+        case "fill-disk":
+            return [*_fault(begin, end, kind, node=node), Event(end + 0.01, "start", (node,))]
+        case "cut" | "slow" | "lose":
+            return _link_fault(random, begin, end, kind)
+        case "request":
+            return _request_fault(random, begin, end)
         case "move":
-            return [Event(begin, "move", (partition, node))]
-        case "elect":
-            return [Event(begin, "elect", ())]
+            return [Event(begin, "move", (random.randrange(2), node))]
+        case "reassign":
+            replicas = tuple(random.sample(NODES, random.choice((2, 3, 3))))
+            return [Event(begin, "reassign", (random.randrange(2), replicas))]
         case "controller":
             return [Event(begin, "controller", (node,))]
         case _:
-            replicas = tuple(random.sample(NODES, random.choice((2, 3, 3))))
-            return [Event(begin, "reassign", (partition, replicas))]
+            return [Event(begin, "elect")]
+
+
+def _fault(begin: float, end: float, kind: str, **options: object) -> list[Event]:
+    name = f"{kind}-{begin:.3f}"
+    return [Event(begin, "fault", (name, kind, *options.items())), Event(end, "clear", (name,))]
+
+
+def _link_fault(random: Random, begin: float, end: float, kind: str) -> list[Event]:
+    source, target = random.sample(NODES, 2)
+    more: dict[str, object] = {
+        "cut": {"one_way": random.random() < 0.5},
+        "slow": {"delay_ms": random.choice((5, 50, 700))},
+        "lose": {"next": random.randint(1, 3)},
+    }[kind]
+    return _fault(begin, end, kind, **{"from": source, "to": target, **more})
+
+
+def _request_fault(random: Random, begin: float, end: float) -> list[Event]:
+    kind = random.choice(("drop", "disconnect", "delay", "error"))
+    more: dict[str, object] = {
+        "delay": {"delay_ms": random.choice((10, 500))},
+        "error": {"code": random.choice(("REQUEST_TIMED_OUT", "NOT_LEADER_OR_FOLLOWER"))},
+    }.get(kind, {})
+    api = random.choice(("Produce", "Produce", "Fetch", "Metadata"))
+    after = random.random() < 0.7 and api == "Produce"
+    return _fault(begin, end, kind, api=api, after=after, probability=0.5, **more)

@@ -97,7 +97,7 @@ async def _exchange(broker: Broker, request: object, version: int) -> Any:
     await broker.until_awake()
     context = RequestContext(broker, broker.endpoints[0].name, "client", APIS)
     frame = bytearray(encode_request(RequestHeader(info.key, version, CORRELATION_ID, "client"), request))
-    engine = broker.engine
+    engine = broker._server._engine  # With the faults that stand before it.
     answer = engine.feed(context, memoryview(frame), 4, len(frame))
     while not isinstance(answer, bytes | list):
         if isinstance(answer, DelayedOperation):
