@@ -338,6 +338,13 @@ class Broker:
             self.fail(KcliError(f"node {self.node_id} stops: every log directory has failed"))
         elif directory.path == self.metadata_directory:
             self.fail(KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed"))
+        else:
+            # Not now: it may be the controller's own work that has found out.
+            self.timer.call_soon(self._tell_of_directories)
+
+    async def _tell_of_directories(self) -> None:
+        self.heartbeats.beat()
+        await trio.lowlevel.checkpoint()
 
 
 def _endpoint(listener: ListenerConfig, advertised: ListenerConfig, port: int) -> Endpoint:

@@ -268,6 +268,28 @@ async def test_another_node_is_the_controller_when_its_node_fails(
         assert cluster.office.epoch == 3
 
 
+async def test_a_partition_whose_directory_fails_has_no_leader_and_the_node_goes_on(tmp_path: Path) -> None:
+    properties = {"log.dirs": f"{tmp_path}/a,{tmp_path}/b", "broker.heartbeat.interval.ms": "60000"}
+    cluster = Cluster(ClusterOptions(tmp_path, host="127.0.0.1", port=0, properties=properties))
+    async with trio.open_nursery() as nursery:
+        await nursery.start(cluster.run)
+        await created(cluster, "t", partitions=2)
+        broker = cluster.brokers[0]
+        directories = {each.parent_directory: each for each in broker.log_manager}
+        with trio.fail_after(10):
+            while not all(each.directories for each in broker.image.topics["t"].partitions):  # noqa: ASYNC110
+                await trio.sleep(0.01)
+            log = directories[f"{tmp_path}/b"]
+            log.failed("flush", OSError(errno.EIO, "Input/output error"))
+            while -1 not in [each.leader for each in broker.image.topics["t"].partitions]:  # noqa: ASYNC110
+                await trio.sleep(0.01)
+        partition = log.topic_partition.partition
+        leaders = [each.leader for each in broker.image.topics["t"].partitions]
+        assert leaders == [-1 if index == partition else 1 for index in range(2)]
+        cluster.stop()
+    assert not cluster.failed
+
+
 async def test_the_process_ends_when_the_directory_of_the_metadata_log_fails(tmp_path: Path) -> None:
     properties = {"log.dirs": f"{tmp_path}/a,{tmp_path}/b"}
     cluster = Cluster(ClusterOptions(tmp_path, host="127.0.0.1", port=0, properties=properties))
