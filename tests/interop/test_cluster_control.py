@@ -68,7 +68,8 @@ class Cluster:
         line = next(
             each for each in self.tool("kafka-topics", "--describe", "--topic", topic) if "Partition:" in each
         )
-        return dict(re.findall(r"(\w+):(?: ([\d,]+|none))?(?= |$)", line))
+        # While it moves, more `Replicas:` follow.
+        return dict(reversed(re.findall(r"(\w+):(?: ([\d,]+|none))?(?= |$)", line)))
 
     def is_so(self, topic: str, **expected: str) -> bool:
         """Whether partition 0 is as expected; in-sync replicas in any order."""
@@ -223,6 +224,55 @@ def test_a_topic_of_as_many_replicas_as_nodes_is_created_while_one_is_down(clust
     assert cluster.is_so("wide", Replicas="1,2,3,4", Isr="1,2,3")
     cluster.act("start", 4)
     eventually(lambda: cluster.is_so("wide", Isr="1,2,3,4"), "4 has caught up")
+
+
+def test_a_topic_that_is_deleted_while_a_node_is_down_is_gone_from_it_when_it_returns(
+    cluster: Cluster,
+) -> None:
+    cluster.create("doomed", "2:3")
+    produce(cluster, "doomed", "old", acks="all")
+    directory = cluster.process.data / "node-3" / "doomed-0"
+    assert directory.exists()
+    cluster.act("stop", 3)
+    cluster.tool("kafka-topics", "--delete", "--topic", "doomed")
+    assert "doomed" not in cluster.tool("kafka-topics", "--list")
+    assert directory.exists()
+    cluster.create("doomed", "2:3")
+    produce(cluster, "doomed", "new", acks="all")
+    cluster.act("start", 3)
+    eventually(lambda: cluster.is_so("doomed", Leader="2", Isr="2,3"), "3 has the new topic")
+    logs = [
+        (cluster.process.data / f"node-{node}" / "doomed-0" / f"{0:020}.log").read_bytes() for node in (2, 3)
+    ]
+    assert logs[0] == logs[1]
+    assert b"new" in logs[0]
+    assert b"old" not in logs[0]
+
+
+def test_a_move_and_a_deletion_end_although_the_controller_s_node_is_lost(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.create("travelling", "1:2")
+    cluster.create("leaving", "1:4")
+    produce(cluster, "travelling", "a", acks="all")
+    plan = tmp_path / "plan.json"
+    plan.write_text(
+        '{"version":1,"partitions":[{"topic":"travelling","partition":0,"replicas":[2,4]}]}', encoding="utf-8"
+    )
+    words = ("--reassignment-json-file", str(plan))
+    ask(cluster.process.data, "node.move-controller", timeout_seconds=OPERATION_SECONDS, node=3)
+    cluster.act("kill", 4)
+    cluster.tool("kafka-reassign-partitions", "--execute", *words)
+    cluster.tool("kafka-topics", "--delete", "--topic", "leaving")
+    cluster.act("kill", 3)
+    assert cluster.is_so("travelling", Replicas="2,4,1")
+    cluster.act("start", 4)
+    eventually(lambda: cluster.is_so("travelling", Leader="2", Replicas="2,4", Isr="2,4"), "it has moved")
+    eventually(lambda: not (cluster.process.data / "node-4" / "leaving-0").exists(), "it is deleted")
+    eventually(lambda: not (cluster.process.data / "node-1" / "travelling-0").exists(), "the old is gone")
+    cluster.act("start", 3)
+    values = [each.value for each in read_partition(cluster.bootstrap, "travelling", 0)]
+    assert values == [b"a"]
 
 
 def brokers(cluster: Cluster) -> set[int]:
