@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.config_warnings import ConfigWarnings
 from kcli.broker.controller.cluster_restart import nodes_went_down
-from kcli.broker.metadata_copies import bring_level
+from kcli.broker.metadata_copies import bring_level, set_aside
+from kcli.broker.metadata_replay import InvalidMetadata
 from kcli.broker.node_layout import known_cluster_id, make_directories
 from kcli.errors import KcliError
 from kcli.protocol.uuids import random_uuid, uuid_to_text
@@ -50,8 +51,7 @@ def open_office(cluster: Cluster, node_ids: list[int]) -> Controller:
 
     Raises `KcliError`.
     """
-    for node in cluster.nodes.values():
-        open_copy(cluster, node)
+    _open_copies(cluster)
     copies = cluster.office.copies
     holder, newest = copies.newest(node_ids), copies.newest(cluster.nodes)
     assert holder is not None
@@ -68,6 +68,26 @@ def open_office(cluster: Cluster, node_ids: list[int]) -> Controller:
     nodes_went_down(controller, returning=node_ids)
     cluster.office.observe(ConfigWarnings(controller.image).follow)
     return controller
+
+
+def _open_copies(cluster: Cluster) -> None:
+    """Open the copies of all nodes. A damaged one is made anew from the others, if there is a sound one."""
+    damaged: dict[int, InvalidMetadata] = {}
+    for node in cluster.nodes.values():
+        try:
+            open_copy(cluster, node)
+        except InvalidMetadata as found:
+            damaged[node.node_id] = found
+    if damaged and not any(log.end_offset for _, log in cluster.office.copies):
+        raise min(damaged.items())[1]
+    for node_id, error in damaged.items():
+        node = cluster.nodes[node_id]
+        try:
+            kept = set_aside(node.broker.metadata_directory)
+        except OSError as failure:
+            raise error from failure
+        _log.warning("%s; node %d gets another copy, this one is kept in `%s`", error.message, node_id, kept)
+        open_copy(cluster, node)
 
 
 def open_copy(cluster: Cluster, node: Node) -> None:

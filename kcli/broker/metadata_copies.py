@@ -9,12 +9,16 @@ that begins later.
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from kcli.broker.metadata_log import MetadataLog
+from kcli.protocol.internal_topics import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+
+DAMAGED_PREFIX = "damaged-metadata-log."
 
 
 class MetadataCopies:
@@ -56,6 +60,15 @@ class MetadataCopies:
         """Return the epoch and the end of a copy: the greater one knows more."""
         log = self._logs[node_id]
         return log.epoch, log.end_offset
+
+
+def set_aside(log_directory: str) -> str:
+    """Rename the damaged copy in a log directory; return what it is called now. Raises `OSError`."""
+    number = 1
+    while os.path.exists(kept := f"{log_directory}/{DAMAGED_PREFIX}{number}"):
+        number += 1
+    os.rename(f"{log_directory}/{METADATA_TOPIC}-0", kept)
+    return kept
 
 
 def bring_level(copy: MetadataLog, source: MetadataLog) -> None:

@@ -161,6 +161,55 @@ async def test_more_replicas_than_there_are_nodes_are_refused(tmp_path: Path) ->
         assert outcome.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
+# --- copies of the metadata log -------------------------------------------------------------------
+
+
+def metadata_log(data_dir: Path, node_id: int) -> Path:
+    return data_dir / f"node-{node_id}" / "__cluster_metadata-0" / "00000000000000000000.log"
+
+
+async def test_a_directory_with_only_one_copy_of_the_metadata_gets_the_others(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3) as cluster:
+        await created(cluster, "t", partitions=3)
+    for node_id in (1, 3):
+        shutil.rmtree(metadata_log(tmp_path, node_id).parent)
+    async with running_cluster(tmp_path, nodes=3) as cluster:
+        assert cluster.office.holder == 2
+        assert await topic_names(cluster) == ["t"]
+    data = {metadata_log(tmp_path, node_id).read_bytes() for node_id in (1, 2, 3)}
+    assert len(data) == 1
+
+
+async def test_a_damaged_copy_of_the_metadata_is_made_anew_from_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_cluster(tmp_path, nodes=2) as cluster:
+        await created(cluster, "t")
+    path = metadata_log(tmp_path, 1)
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    async with running_cluster(tmp_path, nodes=2) as cluster:
+        assert cluster.office.holder == 2
+        assert await topic_names(cluster) == ["t"]
+    assert "the metadata log is damaged at byte 0" in caplog.text
+    assert (tmp_path / "node-1" / "damaged-metadata-log.1" / path.name).read_bytes() == data
+    async with running_cluster(tmp_path, nodes=2) as cluster:
+        assert await topic_names(cluster) == ["t"]
+
+
+async def test_without_a_sound_copy_of_the_metadata_the_start_is_refused(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await created(cluster, "t")
+    path = metadata_log(tmp_path, 1)
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    error = await start_failure(ClusterOptions(tmp_path, nodes=2, host="127.0.0.1", port=0))
+    assert "is damaged at byte 0, before its end" in error.message
+    assert path.read_bytes() == data
+
+
 # --- nodes that fail -----------------------------------------------------------------------------
 
 
