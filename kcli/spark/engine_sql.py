@@ -27,7 +27,6 @@ from kcli.spark.frame_columns import (
     TIME,
     condition_of,
     frame_schema,
-    refuses,
     visible_columns,
     written_columns,
 )
@@ -73,10 +72,7 @@ class SqlEngine:
         return self._engine.slots
 
     def check(self, options: WriteOptions) -> None:
-        """Refuse, before anything is written, what Spark SQL or this way of writing cannot do."""
-        what = refuses(options)
-        if what is not None:
-            raise UsageError(f"{what} needs `--writer arrow`")
+        """Refuse, before anything is written, what Spark SQL cannot do."""
         if self._via_connector:
             connector.check_available(self._spark)
         schema = from_arrow_schema(frame_schema(options))

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from kcli.spark.job.layout import Layout
-from kcli.spark.job.options import OnBadValue
 from kcli.spark.job.shaping import RowShaper
 from kcli.spark.ranges.conjuncts import Comparison, In, IsNull, parse_where, sql_of
 from kcli.spark.reading import COLUMNS
@@ -82,10 +81,3 @@ def _is_plain(conjunct: Conjunct) -> bool:
         case Comparison((name,)) | In((name,)) | IsNull((name,)):
             return name in PLACES
     return False
-
-
-def refuses(options: WriteOptions) -> str | None:
-    """Return what of the options rows on their way through SQL cannot have, None if nothing."""
-    if options.on_bad_value is OnBadValue.DEAD_LETTER:
-        return "`--on-bad-value dead-letter`"
-    return None

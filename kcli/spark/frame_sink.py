@@ -81,21 +81,28 @@ class _Attempt:
         """Return the receipt that counts."""
         task = self._task
         rows = 0
+        met = None
         try:
             for batch in batches:
                 rows += batch.num_rows
                 self._add(batch)
-            receipt = self._receipt(rows, take_report(task, attempt_id) or ReadReport(rows=rows))
+            met = take_report(task, attempt_id) or ReadReport(rows=rows)
+            receipt = self._receipt(rows, met)
             if write_receipt(task.target, receipt):
                 return receipt
             winner = read_receipt(task.target, task.plan, task.index)
         except BaseException:
-            self._writer.discard()
+            self._discard(met)
             raise
-        self._writer.discard()
+        self._discard(met)
         if winner is None:
             raise KcliError(f"the receipt {task.index} came and went: two exports write to the target")
         return winner
+
+    def _discard(self, met: ReadReport | None) -> None:
+        self._writer.discard()
+        for file in met.dead_letters if met else ():
+            self._task.target.remove(file.temporary or file.path)
 
     def _add(self, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
@@ -127,12 +134,14 @@ class _Attempt:
                 rows=rows,
                 bytes_read=met.bytes_read,
                 # SQL may make several rows of one.
-                rows_filtered=max(0, met.rows - rows),
+                rows_filtered=max(0, met.rows - met.dead_letter_rows - rows),
                 corrupt_batches=met.corrupt_batches,
                 corrupt_bytes=met.corrupt_bytes,
                 bad_values=met.bad_values,
                 dead_letter_batches=met.dead_letter_batches,
+                dead_letter_rows=met.dead_letter_rows,
             ),
+            dead_letters=met.dead_letters,
             missing=met.missing,
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
@@ -13,6 +14,8 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from kcli.spark.frame_columns import frame_schema, frame_shaper
 from kcli.spark.job.dead_letters import DeadBatches
+from kcli.spark.job.split_rows import dead_rows_writer
+from kcli.spark.job.state_paths import receipts_path
 from kcli.spark.read_report import ReadReport
 from kcli.spark.reading import ReadCounters
 from kcli.spark.task_failure import leaving_failure
@@ -48,32 +51,53 @@ class FrameReader(DataSourceReader):
         context = TaskContext.get()
         assert context is not None
         attempt_id = context.taskAttemptId()
-        with leaving_failure(task, attempt_id):
-            yield from _rows(task, partition.value, schema, attempt_id)
+        with leaving_failure(task, attempt_id), task.target.while_writing(receipts_path(task.plan)):
+            yield from _Rows(task, partition.value, schema).read(attempt_id)
         keep_what_is_loaded()
 
 
-def _rows(task: SplitTask, position: int, schema: pa.Schema, attempt_id: int) -> Iterator[pa.RecordBatch]:
-    shaper = frame_shaper(task.options, task.split)
-    dead = DeadBatches(task.target, task.split, task.plan)
-    met = ReadCounters(on_damaged_batch=dead.keep)
-    read = bad_values = 0
-    reading = replace(task.options.reading, columns=shaper.columns)
-    for batch in task.reader.read(task.split, reading, met):
-        shaped = shaper.shape(batch)
-        read += batch.num_rows
-        bad_values += shaped.bad_values
-        if shaped.rows.num_rows:
-            yield _with_places(shaped, position, schema)
-    ReadReport(
-        rows=read,
-        bytes_read=met.bytes_read,
-        bad_values=bad_values,
-        corrupt_batches=met.corrupt_batches,
-        corrupt_bytes=met.corrupt_bytes,
-        dead_letter_batches=dead.count,
-        missing=tuple(met.missing),
-    ).leave(task, attempt_id)
+class _Rows:
+    """The rows of one split on their way to SQL; those that are kept apart go to their files here."""
+
+    def __init__(self, task: SplitTask, position: int, schema: pa.Schema) -> None:
+        self._task = task
+        self._position = position
+        self._schema = schema
+        self._shaper = frame_shaper(task.options, task.split)
+        self._dead = DeadBatches(task.target, task.split, task.plan)
+        self._dead_rows = dead_rows_writer(task, os.urandom(4).hex(), self._shaper.dead_schema)
+
+    def read(self, attempt_id: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, and leave a report for whoever writes them."""
+        task, shaper = self._task, self._shaper
+        met = ReadCounters(on_damaged_batch=self._dead.keep)
+        read = bad_values = dead = 0
+        reading = replace(task.options.reading, columns=shaper.columns)
+        try:
+            for batch in task.reader.read(task.split, reading, met):
+                shaped = shaper.shape(batch)
+                read += batch.num_rows
+                bad_values += shaped.bad_values
+                if shaped.dead is not None:
+                    dead += shaped.dead.num_rows
+                    self._dead_rows.add(shaped.dead, shaped.dead.column("offset").to_numpy(), None)
+                if shaped.rows.num_rows:
+                    yield _with_places(shaped, self._position, self._schema)
+            files = self._dead_rows.finish()
+        except BaseException:
+            self._dead_rows.discard()
+            raise
+        ReadReport(
+            rows=read,
+            bytes_read=met.bytes_read,
+            bad_values=bad_values,
+            corrupt_batches=met.corrupt_batches,
+            corrupt_bytes=met.corrupt_bytes,
+            dead_letter_batches=self._dead.count,
+            dead_letter_rows=dead,
+            dead_letters=files,
+            missing=tuple(met.missing),
+        ).leave(task, attempt_id)
 
 
 def _with_places(shaped: Shaped, position: int, schema: pa.Schema) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from kcli.spark.job.receipt import WrittenFile
 from kcli.spark.reading import OffsetInterval
 
 if TYPE_CHECKING:
@@ -29,6 +30,9 @@ class ReadReport:
     corrupt_batches: int = 0
     corrupt_bytes: int = 0
     dead_letter_batches: int = 0
+    dead_letter_rows: int = 0
+    dead_letters: tuple[WrittenFile, ...] = ()
+    """Files of rows whose keys or values do not fit, under their temporary names."""
     missing: tuple[OffsetInterval, ...] = ()
 
     def leave(self, task: SplitTask, attempt_id: int) -> None:
@@ -48,6 +52,7 @@ def take_report(task: SplitTask, attempt_id: int) -> ReadReport | None:
         return None
     path.unlink()
     fields["missing"] = tuple(OffsetInterval(*one) for one in fields["missing"])
+    fields["dead_letters"] = tuple(WrittenFile(**one) for one in fields["dead_letters"])
     return ReadReport(**fields)
 
 

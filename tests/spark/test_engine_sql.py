@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-from kcli.errors import KcliError, UsageError
+from kcli.errors import KcliError
 from kcli.spark.connector import connector_options, package
 from kcli.spark.engine_sql import SqlEngine
 from kcli.spark.frame_columns import condition_of, visible_columns, written_columns
@@ -143,10 +144,25 @@ def test_a_worker_that_dies_once_costs_nothing_but_time(engine: SqlEngine, tmp_p
     assert temporary_files(tmp_path / "out") == []
 
 
-def test_dead_letters_of_values_need_the_arrow_writer(engine: SqlEngine) -> None:
-    write = WriteOptions(value=FieldFormat("int"), on_bad_value=OnBadValue.DEAD_LETTER, select="value")
-    with pytest.raises(UsageError, match="`--on-bad-value dead-letter` needs `--writer arrow`"):
-        engine.check(write)
+def test_rows_with_bad_values_are_kept_as_they_were(engine: SqlEngine, tmp_path: Path) -> None:
+    """As by the arrow writer: files, counts, and what is left of attempts that failed."""
+    trouble = tmp_path / "trouble"
+    trouble.mkdir()
+    (trouble / "split-100").write_text("die once")
+    write = written(key=FieldFormat("long"), on_bad_value=OnBadValue.DEAD_LETTER)
+    by_sql = replace(write, where="offset >= 0 OR partition = 7")
+    summary = export(orders(trouble=trouble), tmp_path / "sql", options(write=by_sql), engine=engine)
+    expected = export(orders(), tmp_path / "arrow", options(write=write))
+    assert summary.counters == replace(expected.counters, bytes_read=summary.counters.bytes_read)
+    for kind in ("_kcli/dead-letter/values", "topic=orders"):
+        ours, theirs = (files_in(tmp_path / target / kind) for target in ("sql", "arrow"))
+        assert ours == theirs != set()
+        for name in ours:
+            tables = [
+                pq.read_table(tmp_path / one / kind / name, partitioning=None) for one in ("sql", "arrow")
+            ]
+            assert tables[0].equals(tables[1])
+    assert verify_export(LocalTarget(str(tmp_path / "sql"))).problems == ()
 
 
 # --- columns -----------------------------------------------------------------------------------------------

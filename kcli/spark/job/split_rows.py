@@ -15,11 +15,24 @@ from kcli.spark.job.state_paths import DEAD_VALUES
 from kcli.spark.reading import ReadCounters
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from kcli.spark.job.task import SplitTask
 
 
 class _Tell(Protocol):
     def __call__(self, counters: ReadCounters, *, now: bool = False) -> None: ...
+
+
+def dead_rows_writer(task: SplitTask, attempt: str, schema: pa.Schema) -> SplitWriter:
+    """Return what writes the rows of a split whose keys or values their formats do not fit."""
+    flat = Layout(())
+    return SplitWriter(
+        Place(task.target, flat, task.split, flat.stem(task.split, task.plan), attempt, DEAD_VALUES),
+        schema=schema,
+        metadata=footer_metadata(task),
+        parquet=task.options.parquet,
+    )
 
 
 class SplitRows:
@@ -36,13 +49,7 @@ class SplitRows:
             metadata=footer_metadata(task),
             parquet=task.options.parquet,
         )
-        flat = Layout(())
-        self._dead_rows = SplitWriter(
-            Place(task.target, flat, task.split, flat.stem(task.split, task.plan), attempt, DEAD_VALUES),
-            schema=self._shaper.dead_schema,
-            metadata=footer_metadata(task),
-            parquet=task.options.parquet,
-        )
+        self._dead_rows = dead_rows_writer(task, attempt, self._shaper.dead_schema)
 
     def write(self, tell: _Tell) -> Receipt:
         """Write all rows and return the receipt; the files stand under their temporary names."""
