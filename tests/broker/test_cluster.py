@@ -206,7 +206,7 @@ async def test_without_a_sound_copy_of_the_metadata_the_start_is_refused(tmp_pat
     data[100] ^= 1
     path.write_bytes(data)
     error = await start_failure(ClusterOptions(tmp_path, nodes=2, host="127.0.0.1", port=0))
-    assert "is damaged at byte 0, before its end" in error.message
+    assert "is damaged at byte 91, before its end" in error.message
     assert path.read_bytes() == data
 
 
