@@ -18,7 +18,7 @@ def main() -> int:
     """Run kcli with the arguments of the process and return its exit code."""
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     gc.set_threshold(YOUNG_OBJECTS, 20, 100)
-    if sys.argv[1:2] == ["dump-log"]:
+    if sys.argv[1:2] in (["dump-log"], ["verify-index"]):
         from kcli.commands.shortcut import run_shortcut
 
         signal.signal(signal.SIGINT, signal.default_int_handler)

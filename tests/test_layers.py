@@ -134,7 +134,9 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             ("kcli.errors", "kcli.protocol", "kcli.storage", "kcli.commands"),
             {"typer"},
         )
-        for module in ("index", "modes", "plan", "processes", "report", "targets", "view")
+        for module in (
+            *("index", "modes", "plan", "processes", "ranges", "report", "run", "targets", "tasks", "view"),
+        )
     },
     **{
         f"kcli.commands.{module}": (

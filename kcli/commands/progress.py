@@ -25,6 +25,8 @@ def progress_bar(description: str, total_bytes: int | None) -> Iterator[Advance]
         TransferSpeedColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+    # What is printed to the same terminal must come above the bar; what goes elsewhere must go there.
+    screen, shares = Console(stderr=True), sys.stdout.isatty()
+    with Progress(*columns, console=screen, transient=True, redirect_stdout=shares) as bars:
         task = bars.add_task(description, total=total_bytes)
         yield lambda count: bars.advance(task, count)

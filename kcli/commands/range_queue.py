@@ -43,6 +43,8 @@ class RangeQueue:
         self._pending: deque[tuple[object, ...]] = deque()
         self._given = 0
         self._taken = 0
+        self._is_open = False
+        """Whether more is to come about the range that was taken last."""
 
     def begin(self, log: object, ranges: Iterator[tuple[object, ...]]) -> None:
         """Let the pool begin with a log, unless it has; the rest of another is thrown away.
@@ -58,18 +60,22 @@ class RangeQueue:
     def next(self) -> tuple[object, ...] | None:
         """Return the next range, None behind the last; `receive` gives what is said of it."""
         self._fill()
-        return self._pending.popleft() if self._pending else None
+        if not self._pending:
+            return None
+        self._is_open = True
+        return self._pending.popleft()
 
     def receive(self) -> object:
         """Return the next message about the range that is next. Raises `WorkerGone`."""
         message = self._pool.receive(self._taken % self._pool.count)
         if isinstance(message, RangeEnd):
             self._taken += 1
+            self._is_open = False
         return message
 
     def discard(self) -> None:
         """Throw away what is left of a log. Raises `WorkerGone`."""
-        for _ in self._pending:
+        for _ in range(self._is_open + len(self._pending)):
             while not isinstance(message := self.receive(), RangeEnd):
                 if isinstance(message, Piece):
                     message.read()

@@ -1,6 +1,6 @@
-"""Command lines of `dump-log` that need no Typer: paths and little else.
+"""Command lines of `dump-log` and `verify-index` that need no Typer: paths and little else.
 
-To import Typer, and to describe all options of the command to it, takes longer than to read hundreds of
+To import Typer, and to describe all options of a command to it, takes longer than to read hundreds of
 megabytes. A line with anything in it that is not known here is Typer's. So are errors: they are judged and
 printed where all others are.
 """
@@ -14,7 +14,10 @@ from typing import NamedTuple
 
 from kcli.commands.output import OutputFormat
 
-_SWITCHES = ("--print-data-log", "--deep-iteration")
+_SWITCHES = {
+    "dump-log": ("--print-data-log", "--deep-iteration"),
+    "verify-index": ("--deep", "--verify-index-only", "--index-sanity-check"),
+}
 _COMPLETE_VARIABLE = "_KCLI_COMPLETE"
 
 
@@ -32,15 +35,16 @@ def run_shortcut(arguments: Sequence[str]) -> int | None:
     if line is None:
         return None
     try:
-        dump_log(line)
+        code = dump_log(line) if arguments[0] == "dump-log" else verify_index(line)
         sys.stdout.flush()
     except BaseException as error:
         return judge(error)
-    return 0
+    return code
 
 
 def parse(arguments: Sequence[str]) -> Line | None:
     """Return what a command line says, None if that is more than paths, switches and an output format."""
+    known = _SWITCHES.get(arguments[0] if arguments else "", ())
     paths, switches, output = [], set(), None
     words = iter(arguments[1:])
     for word in words:
@@ -49,17 +53,17 @@ def parse(arguments: Sequence[str]) -> Line | None:
             if name not in list(OutputFormat):
                 return None
             output = OutputFormat(name)
-        elif word in _SWITCHES:
+        elif word in known:
             switches.add(word)
         elif word and not word.startswith("-"):
             paths.append(word)
         else:
             return None
-    return Line(paths, frozenset(switches), output) if paths else None
+    return Line(paths, frozenset(switches), output) if known and paths else None
 
 
-def dump_log(line: Line) -> None:
-    """Dump what the paths stand for."""
+def dump_log(line: Line) -> int:
+    """Dump what the paths stand for; return the exit code."""
     from kcli.commands.dump_decoders import PlainDecoder
     from kcli.commands.dump_files import Selection
     from kcli.commands.dump_filters import Filter
@@ -69,6 +73,20 @@ def dump_log(line: Line) -> None:
     prints = "--print-data-log" in line.switches
     options = DumpOptions(PlainDecoder(), Filter(), prints_contents=prints, deep=bool(line.switches))
     dump(line.paths, Selection(), options, line.output)
+    return 0
+
+
+def verify_index(line: Line) -> int:
+    """Verify what the paths stand for; return the exit code."""
+    from kcli.commands.verify_run import Wanted, verify
+
+    wanted = Wanted(
+        line.paths,
+        deep="--deep" in line.switches,
+        indexes_only="--verify-index-only" in line.switches,
+        sanity_only="--index-sanity-check" in line.switches,
+    )
+    return verify(wanted, line.output)
 
 
 def judge(error: BaseException) -> int:

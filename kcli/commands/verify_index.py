@@ -5,20 +5,14 @@ Every file is only read. A broker may be running on the directories: what it is 
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from kcli.commands.output import OutputFormat
 from kcli.commands.runner import command
-from kcli.errors import ChecksFailed, KcliError, MissingArgument, UsageError
-
-if TYPE_CHECKING:
-    from kcli.commands.verify_report import Printer
-    from kcli.commands.verify_targets import Targets
-    from kcli.storage.verification.options import VerificationOptions
+from kcli.errors import MissingArgument
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -53,6 +47,16 @@ VerifyIndexOnly = Annotated[
     bool,
     typer.Option("--verify-index-only", help="Only tell of indexes, not of logs and other files"),
 ]
+MaxMessageSize = Annotated[
+    int | None,
+    typer.Option(
+        "--max-message-size",
+        metavar="BYTES",
+        min=1,
+        help="Largest batch that an offset index may point at: none is too large by default",
+        show_default=False,
+    ),
+]
 Rebuild = Annotated[
     Path | None,
     typer.Option(
@@ -84,7 +88,7 @@ Jobs = Annotated[
         "-j",
         metavar="N",
         min=1,
-        help="Partitions to verify at a time, each in a process: by default as many as processors",
+        help="Processes to share the work among: by default as many as processors, if there is much to do",
         show_default=False,
     ),
 ]
@@ -95,13 +99,14 @@ Explain = Annotated[
 
 
 @command(app, "verify-index", example="kcli verify-index /var/lib/kafka/data/orders-0")
-async def verify_index(
+def verify_index(
     paths: Paths = None,
     topics: Topics = None,
     partitions: Partitions = None,
     deep: Deep = False,
     index_sanity_check: IndexSanityCheck = False,
     verify_index_only: VerifyIndexOnly = False,
+    max_message_size: MaxMessageSize = None,
     rebuild: Rebuild = None,
     index_interval_bytes: IndexIntervalBytes = 4096,
     compare: Compare = None,
@@ -114,59 +119,27 @@ async def verify_index(
     Reads every segment once, and only reads. Exit code 0: no problems; 3: problems were found;
     1: something could not be read. Findings of severity `info` are no problems.
     """
-    from kcli.commands.verify_modes import compare_replicas, rebuild_indexes
-    from kcli.commands.verify_report import print_explanations, printer_for
-    from kcli.commands.verify_targets import find_targets
-    from kcli.storage.verification.options import VerificationOptions
+    from kcli.commands.verify_report import print_explanations
+    from kcli.commands.verify_run import Wanted, verify
 
     if explain:
         print_explanations(output)
         return
     if not paths:
         raise MissingArgument("PATH...")
-    check_modes(index_sanity_check, rebuild is not None, compare is not None, deep or verify_index_only)
-    options = VerificationOptions(deep, verify_index_only, index_sanity_check)
-    targets = find_targets(paths, frozenset(topics or ()), frozenset(partitions or ()))
-    printer = printer_for(output, targets.files)
-    if rebuild is not None:
-        rebuild_indexes(targets, str(rebuild), index_interval_bytes, printer)
-    elif compare is not None:
-        compare_replicas(targets, str(compare), printer)
-    else:
-        run(targets, options, jobs, printer)
-    end(printer)
-
-
-def check_modes(sanity: bool, rebuild: bool, compare: bool, has_details: bool) -> None:
-    """Raise `UsageError` for options that do not go together."""
-    if sanity + rebuild + compare > 1:
-        raise UsageError("`--index-sanity-check`, `--rebuild` and `--compare` exclude each other")
-    if has_details and (sanity or rebuild or compare):
-        raise UsageError("`--deep` and `--verify-index-only` are for a verification alone")
-
-
-def end(printer: Printer) -> None:
-    """Print the summary; end by `typer.Exit` unless nothing was found."""
-    printer.finish()
-    if printer.has_problems:
-        raise typer.Exit(ChecksFailed.exit_code)
-    if printer.has_failures:
-        raise typer.Exit(KcliError.exit_code)
-
-
-def run(targets: Targets, options: VerificationOptions, jobs: int | None, printer: Printer) -> None:
-    """Verify all targets, and print what is found."""
-    from kcli.commands.progress import progress_bar
-    from kcli.commands.verify_plan import VerificationPlan
-    from kcli.commands.verify_processes import WORTH_A_PROCESS_BYTES, size_of, verify_all
-
-    plan = VerificationPlan(targets, options)
-    tasks = plan.tasks(printer)
-    total = 0 if options.sanity_only else sum(size_of(task.directory) for task in tasks)
-    if jobs is None:
-        jobs = (os.cpu_count() or 1) if total > WORTH_A_PROCESS_BYTES else 1
-    with progress_bar("verifying", total or None) as advance:
-        for report in verify_all(tasks, jobs, advance):
-            printer.report(report)
-            plan.note(report)
-    plan.finish(printer)
+    wanted = Wanted(
+        paths,
+        frozenset(topics or ()),
+        frozenset(partitions or ()),
+        deep,
+        verify_index_only,
+        index_sanity_check,
+        None if rebuild is None else str(rebuild),
+        index_interval_bytes,
+        None if compare is None else str(compare),
+        jobs,
+        max_message_size,
+    )
+    code = verify(wanted, output)
+    if code:
+        raise typer.Exit(code)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kcli.commands.verify_processes import Task
+from kcli.commands.verify_tasks import Verification
 from kcli.errors import KcliError
 from kcli.storage.log_paths import TopicPartition, parse_replica_directory
 from kcli.storage.verification.findings import Findings
@@ -15,6 +15,7 @@ from kcli.storage.verification.log_dir_checkpoints import LogDirCheckpoints, Par
 if TYPE_CHECKING:
     from kcli.commands.verify_report import Printer
     from kcli.commands.verify_targets import Replica, Targets
+    from kcli.commands.verify_tasks import Task
     from kcli.storage.verification.options import VerificationOptions
     from kcli.storage.verification.partition_report import PartitionReport
 
@@ -43,7 +44,7 @@ class VerificationPlan:
                 printer.failure(KcliError(f"cannot read `{error.filename}`: {error.strerror}"))
         printer.findings([*findings])
         return [
-            Task(
+            Verification(
                 replica.directory,
                 self._options._replace(base_offset=replica.base_offset),
                 self._offsets_of(replica, printer),

@@ -95,11 +95,6 @@ class Printer:
         print(self._summary.line())
 
 
-def printer_for(output: OutputFormat | None, files: Collection[str]) -> Printer:
-    """Return what prints in the format that was asked for."""
-    return Printer(chosen_format(output), files)
-
-
 def print_explanations(output: OutputFormat | None) -> None:
     """Print what every kind of finding means."""
     listed = explanations()

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kcli.commands.verify_processes import Task, verify_all
+from kcli.commands.verify_processes import Workforce
+from kcli.commands.verify_targets import Replica
+from kcli.commands.verify_tasks import Verification
 from kcli.storage.log_directory import MetaProperties
 from kcli.storage.verification.log_dir_checkpoints import PartitionOffsets
 from kcli.storage.verification.options import VerificationOptions
@@ -174,31 +172,13 @@ def test_processes_report_what_one_alone_does(directory: Path) -> None:
     harm(directory)
     for number in range(1, 4):
         shutil.copytree("orders-0", f"orders-{number}")
-    tasks = [
-        Task(f"orders-{number}", VerificationOptions(deep=True), PartitionOffsets()) for number in range(4)
-    ]
+    directories = [f"orders-{number}" for number in range(4)]
+    tasks = [Verification(each, VerificationOptions(deep=True), PartitionOffsets()) for each in directories]
     told: list[int] = []
-    alone = list(verify_all(tasks, 1, lambda _: None))
-    together = list(verify_all(tasks, 3, told.append))
+    with Workforce({}, 1) as one:
+        alone = list(one.perform(tasks, lambda _: None))
+    with Workforce({Replica(each): 1 for each in directories}, 3) as three:
+        together = list(three.perform(tasks, told.append))
     assert [each.directory for each in together] == [each.directory for each in alone]
     assert [each.findings for each in together] == [each.findings for each in alone]
     assert sum(told) == sum(each.size_bytes for each in alone)
-
-
-def test_an_interrupt_ends_it_and_its_processes_quietly(directory: Path) -> None:
-    for number in range(1, 3):
-        shutil.copytree("orders-0", f"orders-{number}")
-        os.truncate(f"orders-{number}/{0:020d}.log", 40 * 1024**3)  # zeros, which take a while to read
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kcli", "verify-index", ".", "-j", "2"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert process.stdout is not None
-    process.stdout.readline()  # of orders-0: the others are being read
-    os.killpg(process.pid, signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert re.sub("interrupted", "", errors).strip() in ("", "error:")

@@ -17,7 +17,7 @@ from kcli.storage.verification.offset_index import NEVER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.protocol.record_batch import RecordBatch
+    from kcli.storage.verification.sound_run import SoundRun
 
 NO_EPOCH = -1
 
@@ -57,9 +57,18 @@ class LeaderEpochCheck:
             self._epochs.append(epoch)
             self._starts.append(start)
 
-    def take(self, path: str, position: int, batch: RecordBatch) -> None:
-        """Compare the epoch of a batch at a position of a log file."""
-        epoch, offset = batch.partition_leader_epoch, batch.base_offset
+    def take_run(self, path: str, run: SoundRun) -> None:
+        """Take those among sound batches that are to be taken."""
+        first, last = run.leader_epochs[0], run.last_offsets[-1]
+        if first == self.epoch and last < self.next_start and run.leader_epochs.count(first) == len(run):
+            return
+        batches = zip(run.positions, run.leader_epochs, run.base_offsets, run.last_offsets, strict=True)
+        for position, epoch, offset, last in batches:
+            if epoch != self.epoch or last >= self.next_start:
+                self.take(path, position, epoch, offset, last)
+
+    def take(self, path: str, position: int, epoch: int, offset: int, last_offset: int) -> None:
+        """Compare the epoch of the batch of these offsets at a position of a log file."""
         self.epoch = epoch
         self.next_start = NEVER
         self._settle(epoch)
@@ -81,7 +90,7 @@ class LeaderEpochCheck:
             self.next_start = self._starts[slot]
         # Below the first entry are records that were deleted: it was moved to where the log begins since.
         is_deleted = not slot and bool(self._starts) and epoch <= self._epochs[0]
-        if is_deleted or (known == epoch and batch.last_offset < self.next_start):
+        if is_deleted or (known == epoch and last_offset < self.next_start):
             self._highest = epoch
             return
         if epoch not in self._told:

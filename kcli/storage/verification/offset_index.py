@@ -25,16 +25,24 @@ if TYPE_CHECKING:
     from kcli.storage.verification.sound_run import SoundRun
 
 NEVER = 2**63
+NOT_FOUND = -1
 
 
 class OffsetIndexCheck:
     """Takes the batches of a segment in order: those that reach past position `due`."""
 
-    def __init__(self, index: IndexBytes, base_offset: int, report: Callable[[Finding], None]) -> None:
+    def __init__(
+        self,
+        index: IndexBytes,
+        base_offset: int,
+        report: Callable[[Finding], None],
+        most_bytes: int | None = None,
+    ) -> None:
         assert index.entry_size == ENTRY_SIZE
         self._index = index
         self._base_offset = base_offset
         self._report = report
+        self._most_bytes = NEVER if most_bytes is None else most_bytes
         words = index.words()
         self._relatives, self._positions = words[0::2], words[1::2]
         self._order = self._by_position()
@@ -57,6 +65,8 @@ class OffsetIndexCheck:
         Else it is False, and nothing has happened.
         """
         if self._open is not None or not isinstance(self._order, range):
+            return False
+        if self._most_bytes != NEVER and run.largest_size > self._most_bytes:
             return False
         stop = bisect_left(self._positions, run.end, self._at)
         if stop > self._at:
@@ -127,12 +137,14 @@ class OffsetIndexCheck:
             self.due = NEVER
 
     def _compare(self, slot: int, key: int, batch: ScannedEntry) -> None:
-        last = batch.last_offset
-        if key == last:
+        last = batch.last_offset if batch.size <= self._most_bytes else NOT_FOUND
+        if key == last != NOT_FOUND:
             return
         if key < self._base_offset:
             message = f"offset {key} is below {self._base_offset}, where the segment begins"
             self._bad_entry(slot, FindingKind.INDEX_OFFSET_RANGE, message, key)
+        elif last == NOT_FOUND:
+            self._mismatch(slot, key, last)
         elif key > last:
             self._open = slot, key, last
         elif key == _first_offset(batch):

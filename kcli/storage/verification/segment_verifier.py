@@ -49,7 +49,10 @@ class SegmentVerifier:
     def run(self) -> None:
         """Read the indexes and the log. Raises `OSError`."""
         self._offsets = OffsetIndexCheck(
-            self._index(INDEX_SUFFIX, OFFSET_ENTRY_SIZE), self._base_offset, self._report
+            self._index(INDEX_SUFFIX, OFFSET_ENTRY_SIZE),
+            self._base_offset,
+            self._report,
+            self._partition.options.max_message_size,
         )
         self._times = TimeIndexCheck(
             self._index(TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE, keeps_zeros=True), self._base_offset, self._report
@@ -145,7 +148,13 @@ class SegmentVerifier:
             if batch.base_offset != chain.expected or batch.count <= batch.last_offset_delta:
                 self._take_hole()
             if batch.partition_leader_epoch != epochs.epoch or batch.last_offset >= epochs.next_start:
-                epochs.take(self._path, entry.position, batch)
+                epochs.take(
+                    self._path,
+                    entry.position,
+                    batch.partition_leader_epoch,
+                    batch.base_offset,
+                    batch.last_offset,
+                )
             if batch.producer_id >= 0:
                 self._take_producer(entry, batch)
         chain.expected = batch.last_offset + 1
@@ -153,9 +162,6 @@ class SegmentVerifier:
     def _take_batches(self, run: SoundRun) -> bool:
         """Follow offsets, leader epochs and producers, if there is nothing to look at more closely."""
         chain, epochs, snapshots = self._partition.chain, self._partition.epochs, self._partition.snapshots
-        epoch, last = run.leader_epochs[0], run.last_offsets[-1]
-        if epoch != epochs.epoch or last >= epochs.next_start or len({*run.leader_epochs}) > 1:
-            return False
         has_producers = max(run.producer_ids) >= 0
         if has_producers and (
             run.base_offsets[-1] >= snapshots.due or any(map(IN_TRANSACTIONS.__and__, {*run.attributes}))
@@ -165,7 +171,8 @@ class SegmentVerifier:
             self._take_hole()
         if has_producers and snapshots.is_comparable:
             snapshots.take_run(run)
-        chain.expected = last + 1
+        epochs.take_run(self._path, run)
+        chain.expected = run.last_offsets[-1] + 1
         return True
 
     def _take_hole(self) -> None:

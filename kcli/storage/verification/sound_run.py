@@ -64,6 +64,12 @@ class SoundRun:
     def __len__(self) -> int:
         return len(self.positions)
 
+    @property
+    def largest_size(self) -> int:
+        """How long the longest batch is."""
+        ends: Iterator[int] = chain(self.positions[1:], (self.end,))
+        return max(end - start for start, end in zip(self.positions, ends, strict=True))
+
     @classmethod
     def of(cls, run: BatchRun) -> SoundRun:
         """Return what was just read."""
