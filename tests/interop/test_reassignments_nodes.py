@@ -152,6 +152,10 @@ def test_what_cannot_be_carried_out_changes_nothing(sides: Sides, nodes: Nodes, 
         )
         assert (refused.code, refused.lines[0]) == (1, f"Error: Unknown broker id {replicas[0]}")
     nodes.act("start", 5)
+    unknown = ("--topic", "moved-none", "--partition", "0")
+    assert sides.kcli("preferred-replica-election", *unknown).exit_code == 1
+    elected = sides.theirs("kafka-leader-election", "--election-type", "preferred", *unknown, code=1)
+    assert "UnknownTopicOrPartitionException" in elected[0]
     assert sides.replicas("moved-bad") == ["1,2"]
     assert sides.throttles() == []
 
@@ -225,3 +229,42 @@ def test_log_dirs_and_the_quorum_are_told(sides: Sides, nodes: Nodes) -> None:
     head, *rows = sides.theirs("kafka-metadata-quorum", "describe", "--replication")
     assert head.split("\t")[0].strip() == "NodeId"
     assert sorted(row.split("\t")[0].strip() for row in rows) == [str(node) for node in range(1, NODES + 1)]
+
+
+def test_replicas_move_between_log_directories(
+    kcli: Callable[..., Finished],
+    kafka_tool: KafkaTools,
+    new_kcli_broker: Callable[..., KcliBroker],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    directories = [str(tmp_path / name) for name in ("one", "two")]
+    broker = new_kcli_broker({"log.dirs": ",".join(directories)}).start()
+    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", broker.bootstrap)
+    sides = Sides(kcli, kafka_tool, broker.bootstrap)
+
+    def story(name: str, act: Callable[..., list[str]]) -> str:
+        sides.create(name, "1")
+        sides.fill(name, 1, 4.0)
+        here = sides.log_dir(name, 1)
+        (other,) = (each for each in directories if each != here)
+        plan = tmp_path / f"{name}.json"
+        entry = {"topic": name, "partition": 0, "replicas": [1], "log_dirs": [other]}
+        plan.write_text(json.dumps({"partitions": [entry]}))
+        lines = act("execute", plan, "--replica-alter-log-dirs-throttle", SLOW)
+        lines += act("verify", plan, code=3)
+        lines += act("cancel", plan)
+        assert sides.log_dir(name, 1) == here
+        lines += act("execute", plan)
+        eventually(lambda: sides.log_dir(name, 1) == other, "the replica lies in the other directory")
+        lines += act("verify", plan)
+        assert len(read_partition(broker.bootstrap, name, 0)) == 400
+        return "\n".join(lines).replace(name, "TOPIC").replace(other, "THERE").replace(here, "HERE")
+
+    assert story("moved-dir-a", sides.reassign) == story("moved-dir-b", sides.original_reassign)
+    there = next(each for each in directories if each != sides.log_dir("moved-dir-a", 1))
+    sides.ours("log-dirs", "move", "moved-dir-a:0", "--broker", "1", "--to", there, "--wait")
+    assert sides.log_dir("moved-dir-a", 1) == there
+    refused = sides.kcli("log-dirs", "move", "moved-dir-a:0", "--broker", "1", "--to", "/nowhere")
+    assert (refused.exit_code, refused.out) == (1, "")
+    assert "the broker has no such log directory" in refused.err
