@@ -20,6 +20,7 @@ import trio
 from kcli.broker.adoption import adopt, skip_adopted_producers
 from kcli.broker.api import APIS
 from kcli.broker.broker import Broker
+from kcli.broker.cluster_events import ClusterEvents
 from kcli.broker.cluster_start import open_copy, open_nodes, open_office
 from kcli.broker.controller.cluster_restart import nodes_came_up
 from kcli.broker.controller.controller import Controller
@@ -215,6 +216,7 @@ class Cluster:
         )
         for node in nodes:
             await node.broker.accept()
+        self.office.observe(ClusterEvents(self.feeds.latest).follow)
         await self._nursery.start(NodeWatch(self).run)
 
     def new_node(self, config: BrokerConfig) -> Node:
