@@ -1,4 +1,4 @@
-"""SparkEngine: runs the tasks of a plan as one Spark job, each task one partition of an RDD.
+"""SparkEngine: runs the tasks of a plan as one Spark job, each group of them one partition of an RDD.
 
 Spark schedules and retries; only receipts come back. The job runs in a thread of its own, under a job group
 by which it can be cancelled, while the thread that called looks ten times a second for what has ended (an
@@ -19,13 +19,14 @@ from pyspark import AccumulatorParam, InheritableThread, TaskContext
 from pyspark.errors import PySparkException
 
 from kcli.spark.job.failures import WorkerLost
+from kcli.spark.job.grouping import grouped
 from kcli.spark.probe import probe
 from kcli.spark.progress_socket import ProgressReceiver
 from kcli.spark.task_outcome import TaskOutcome, attempt
 from kcli.spark.worker_memory import keep_what_is_loaded
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from pyspark import SparkContext
 
@@ -147,7 +148,7 @@ class _Job:
         self.result: list[TaskOutcome] = []
         self.error: BaseException | None = None
         self._context = context
-        self._tasks = list(enumerate(tasks))
+        self._groups = grouped(tasks, int(context.defaultParallelism))
         self._address = address
         self._group = f"kcli-{uuid.uuid4()}"
         self._thread = InheritableThread(self._run, daemon=True)
@@ -175,18 +176,21 @@ class _Job:
         # Not a closure over this object: the context must not travel to the tasks.
         outcomes, address, last = self.outcomes, self._address, max_attempts(self._context) - 1
 
-        def task_outcome(numbered: tuple[int, SplitTask]) -> TaskOutcome:
+        def task_outcomes(group: Sequence[tuple[int, SplitTask]]) -> Iterator[TaskOutcome]:
             context = TaskContext.get()
             is_last = context is None or context.attemptNumber() >= last
-            outcome = attempt(*numbered, is_last=is_last, address=address)
-            outcomes.add([outcome])
-            keep_what_is_loaded()
-            return outcome
+            for position, task in group:
+                outcome = attempt(position, task, is_last=is_last, address=address)
+                outcomes.add([outcome])
+                keep_what_is_loaded()
+                yield outcome
+                if outcome.error is not None:
+                    return
 
         try:
             self._context.setJobGroup(self._group, "kcli spark-export", interruptOnCancel=True)
-            splits = self._context.parallelize(self._tasks, len(self._tasks))
-            self.result = splits.map(task_outcome).collect()
+            groups = self._context.parallelize(self._groups, len(self._groups))
+            self.result = groups.flatMap(task_outcomes).collect()
         except BaseException as error:
             # Told to the thread that waits.
             self.error = error

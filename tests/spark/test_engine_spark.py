@@ -66,6 +66,19 @@ def test_receipts_come_while_other_tasks_still_run(engine: SparkEngine, tmp_path
     assert times[-1] - times[0] > 0.2
 
 
+def test_small_splits_that_one_worker_writes_in_turn(engine: SparkEngine, tmp_path: Path) -> None:
+    trouble = tmp_path / "trouble"
+    trouble.mkdir()
+    (trouble / "split-0").write_text("die once")
+    source = FakeSource.of(*[7] * 40, fake_reader=FakeReader(trouble=trouble))
+    watched = Watched()
+    summary = export(source, tmp_path / "out", engine=engine, progress=watched)
+    assert summary.counters.rows == 280
+    assert sorted(one.index for one in watched.receipts) == list(range(40))
+    assert offsets_in(tmp_path / "out") == {("orders", one): list(range(7)) for one in range(40)}
+    assert temporary_files(tmp_path / "out") == []
+
+
 def test_a_task_whose_worker_died_runs_again(either_engine: Engine, tmp_path: Path) -> None:
     trouble = tmp_path / "trouble"
     trouble.mkdir()
