@@ -22,7 +22,7 @@ NAMES = {
     "metadata": "Metadata of 1,000 topics with 10 partitions each",
     "ping": "what large requests of one client cost another",
     "replication": "three nodes: throughput with acks=all, memory, 1,000 partitions",
-    "failover": "leaders killed under load, beside three Apache Kafka processes",
+    "failover": "three nodes beside three Apache Kafka processes: acks=all, leaders killed under load",
     "groups": "heartbeats of 2,000 group members beside commits, and first records",
     "decoders": "record decoders, and reading, decoding and writing Parquet without Spark",
     "spark": "spark-export beside Spark's own Kafka connector, and beside pyarrow alone",

@@ -1,8 +1,8 @@
-"""Leader failover under load: from the leader's `kill -9` to the first record acknowledged by another leader.
+"""Three nodes beside three Apache Kafka processes: acks=all throughput, and failover of leaders under load.
 
-kcli with three nodes beside three Apache Kafka processes that are brokers and controllers at once, with equal
-session time-outs. Whoever leads the topic is killed, whatever else the node does; that time-out is most of
-what is measured. In turn: while one of them fails over the other one idles.
+Apache Kafka's processes are brokers and controllers at once, with the same session time-outs. A failover is
+from the leader's `kill -9`, whatever else that node does, to the first record acknowledged by another leader;
+the time-out is most of it. In turn: while one of them is measured the other one idles.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import tempfile
 import time
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from tests.benchmarks import wire
 from tests.benchmarks.acknowledgements import Acknowledgements
 from tests.benchmarks.clusters import (
     ApacheNodes,
@@ -21,17 +23,24 @@ from tests.benchmarks.clusters import (
     leader_of,
     wait_until_led,
 )
-from tests.benchmarks.table import Gate, Table
+from tests.benchmarks.librdkafka import Producer
+from tests.benchmarks.measure import alternate
+from tests.benchmarks.replication import RECORD_BYTES, rate
+from tests.benchmarks.table import Gate, Table, figure
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.apache_kafka import KafkaTools
 from tests.support.kcli_cluster import NODES, KcliCluster
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tests.benchmarks.clusters import Cluster
 
 TOPIC = "failover"
 FAILOVERS = 20
 SESSION_MS = 2000
+BATCH_BYTES = 131_072
+RUN_BYTES = 48_000_000
 LOAD_SECONDS = 0.5
 SETTINGS = {
     "broker.session.timeout.ms": str(SESSION_MS),
@@ -42,19 +51,42 @@ SETTINGS = {
 
 
 def run() -> list[Table]:
-    """Kill leaders of both, in turn."""
-    found: dict[str, list[float]] = {"kcli": [], "Apache Kafka": []}
+    """Load both, and kill the leaders of both, in turn."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="kcli-benchmarks-")))
         clusters: dict[str, Cluster] = {
             "kcli": _kcli(directory / "kcli", stack),
             "Apache Kafka": _apache(directory / "apache", stack),
         }
-        for cluster in clusters.values():
-            create_topic(cluster, TOPIC)
-        for _ in range(FAILOVERS):
-            for name, cluster in clusters.items():
-                found[name].append(_fail_over(cluster))
+        return [_throughput(clusters), _failovers(clusters)]
+
+
+def _throughput(clusters: Mapping[str, Cluster]) -> Table:
+    title = f"failover: librdkafka, acks=all, {RECORD_BYTES} B records, {BATCH_BYTES // 1024} KB, MB/s"
+    table = Table(title, (*clusters, "kcli / Apache Kafka"))
+    with ExitStack() as stack:
+        subjects = {}
+        for name, cluster in clusters.items():
+            create_topic(cluster, "throughput")
+            wait_until_led(cluster, "throughput", in_sync=NODES)
+            config = {"batch.size": BATCH_BYTES, "acks": -1}
+            producer = Producer(cluster.bootstraps[1], "throughput", wire.payloads(RECORD_BYTES), config)
+            stack.callback(producer.close)
+            producer.send(1)
+            subjects[name] = partial(rate, producer, RUN_BYTES)
+        ours, theirs = alternate(subjects).values()
+    table.rows.append((figure(ours), figure(theirs), figure(ours / theirs)))
+    table.gates.append(Gate("kcli / Apache Kafka", ours / theirs, 1, at_least=True))
+    return table
+
+
+def _failovers(clusters: Mapping[str, Cluster]) -> Table:
+    found: dict[str, list[float]] = {name: [] for name in clusters}
+    for cluster in clusters.values():
+        create_topic(cluster, TOPIC)
+    for _ in range(FAILOVERS):
+        for name, cluster in clusters.items():
+            found[name].append(_fail_over(cluster))
     table = Table(
         f"failover: kill -9 to first acknowledged record, {FAILOVERS} times, session {SESSION_MS} ms",
         ("", "median ms", "least ms", "most ms", "median without session"),
@@ -63,7 +95,7 @@ def run() -> list[Table]:
         table.add(name, median(values), min(values), max(values), median(values) - SESSION_MS)
     ours, theirs = (median(values) for values in found.values())
     table.gates.append(Gate("kcli / Apache Kafka, median", ours / theirs, 1))
-    return [table]
+    return table
 
 
 def _kcli(directory: Path, stack: ExitStack) -> Cluster:

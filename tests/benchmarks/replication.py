@@ -92,14 +92,15 @@ def _subjects(
         producer = Producer(address, topic, wire.payloads(RECORD_BYTES), config)
         stack.callback(producer.close)
         producer.send(1)
-        subjects[topic] = partial(_rate, producer)
+        subjects[topic] = partial(rate, producer)
     return subjects
 
 
-def _rate(producer: Producer) -> float:
+def rate(producer: Producer, size_bytes: int = RUN_BYTES) -> float:
+    """Send so many bytes and return how many megabytes a second were acknowledged."""
     started = time.perf_counter()
-    producer.send(RUN_BYTES // RECORD_BYTES)
-    return RUN_BYTES / (time.perf_counter() - started) / MEGABYTE
+    producer.send(size_bytes // RECORD_BYTES)
+    return size_bytes / (time.perf_counter() - started) / MEGABYTE
 
 
 def _memory() -> Table:
