@@ -8,6 +8,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from kcli.commands.broker_data_dir import DEFAULT_DATA_DIR, DataDir
+from kcli.commands.export_text import counted
 from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.control_socket import ask
@@ -74,7 +75,10 @@ class NodeRow(NamedTuple):
 
     def line(self) -> str:
         """Return the node in one line."""
-        facts = [f"leads {self.leads} partitions", f"in sync {self.in_sync} of {self.replicas} replicas"]
+        facts = [
+            f"leads {counted(self.leads, 'partition')}",
+            f"in sync {self.in_sync} of {counted(self.replicas, 'replica')}",
+        ]
         if self.is_controller:
             facts.insert(0, "controller")
         if self.rack is not None:
