@@ -144,15 +144,23 @@ class ControllerOffice:
             raise KcliError(f"node {node_id} does not run")
         if not self.is_fit(node_id):
             raise KcliError(f"node {node_id} is cut off from most nodes")
-        self.take(node_id)
+        try:
+            self.take(node_id)
+        except OSError as error:
+            refusal = KcliError(f"node {node_id} cannot be the controller: {error.strerror}")
+            self._failed(node_id, refusal)
+            raise refusal from error
         _log.info("node %d is the controller now, in term %d", node_id, self.epoch)
 
     def elect_other_than(self, node_id: int) -> None:
         """Move the office away from a node that is about to stop, if any other can hold it."""
         candidates = [each for each in self._running() if each != node_id and self.is_fit(each)]
-        successor = self.copies.newest(candidates)
-        if successor is not None:
-            self.elect(successor)
+        while (successor := self.copies.newest(candidates)) is not None:
+            try:
+                return self.elect(successor)
+            except KcliError as error:
+                _log.warning("%s", error.message)
+                candidates.remove(successor)
 
     def _image_for(self, node_id: int) -> MetadataImage:
         """Return what a node's copy makes, when it holds everything that was decided."""

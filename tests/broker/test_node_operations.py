@@ -360,3 +360,22 @@ async def test_of_two_starts_at_the_same_time_one_is_refused(tmp_path: Path) -> 
             nursery.start_soon(start)
         assert refusals == ["node 2 is starting already"]
         assert (await states(cluster))[2] == "running"
+
+
+async def test_a_stop_goes_on_when_the_next_controller_cannot_write(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+        holder = cluster.office.holder
+        assert holder is not None
+        others = [node_id for node_id in cluster.nodes if node_id != holder]
+        full = cluster.office.copies.newest(others)
+        assert full is not None
+        cluster.faults.add("fill-disk", node=full)
+        try:
+            await do(cluster, "stop", holder)
+        finally:
+            cluster.faults.clear_all()
+        (left,) = {*others} - {full}
+        assert cluster.office.holder == left
+        with trio.fail_after(5):
+            await cluster.nodes[full].ended.wait()
+        assert cluster.failed.pop(full)
