@@ -28,7 +28,7 @@ _SESSION_ERRORS = frozenset(
 )
 
 
-def error_answer(api: Api, request: object, code: ErrorCode, *, why: str) -> Any | None:  # noqa: ANN401
+def error_answer(api: Api, version: int, request: object, code: ErrorCode, *, why: str) -> Any | None:  # noqa: ANN401 - the response
     """Return the response that says `code` to everything in a request, None where there is none to give."""
     error = KafkaError(code, why)
     response = _blank(response_class(api.key)) if api.failed is None else api.failed(request, error)
@@ -37,7 +37,7 @@ def error_answer(api: Api, request: object, code: ErrorCode, *, why: str) -> Any
     if isinstance(response, FetchResponse) and response.responses and code not in _SESSION_ERRORS:
         # An error of the whole response has clients look at no partition's.
         response.error_code = ErrorCode.NONE
-    holders = list(_holders(response))
+    holders = list(_holders(response, version))
     if all(holder.error_code != code for holder in holders):
         # The handler would not say this error; whoever chose it wants it said.
         for holder in holders:
@@ -63,12 +63,14 @@ def _blank(response: type[Any]) -> Any:  # noqa: ANN401 - an object of it
     return response(**{field.name: field.make_default() for field in fields_of(response)})
 
 
-def _holders(value: Any) -> Iterator[Any]:  # noqa: ANN401 - any struct
-    """Yield every struct inside a response that has an error code."""
+def _holders(value: Any, version: int) -> Iterator[Any]:  # noqa: ANN401 - any struct
+    """Yield every struct in a response that has an error code; forget what the version has no field for."""
     for field in fields_of(type(value)):
         content = getattr(value, field.name)
-        if field.name == "error_code":
+        if version not in field.versions:
+            setattr(value, field.name, field.make_default())
+        elif field.name == "error_code":
             yield value
         elif field.struct is not None and content is not None:
             for each in content if field.is_array else (content,):
-                yield from _holders(each)
+                yield from _holders(each, version)

@@ -131,7 +131,9 @@ class FaultyEngine:
         assert code is not None
         api, request = read
         why = f"{code.description} (fault {active.number})"
-        response = error_answer(api, complete_fetch(request, context.broker), code, why=why)
+        response = error_answer(
+            api, context.api_version, complete_fetch(request, context.broker), code, why=why
+        )
         if response is None:
             raise CloseConnection(f"fault {active.number}: {api.name} has no answer for {code.name}")
         return encode_response(context.api_key, context.api_version, context.correlation_id, response)
