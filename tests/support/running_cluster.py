@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-import trio
-
-from kcli.broker.cluster import Cluster, ClusterOptions
+from kcli.broker import running_cluster as room
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
+
+    from kcli.broker.cluster import Cluster
 
 
 @asynccontextmanager
@@ -23,21 +23,6 @@ async def running_cluster(
     Properties are Kafka's with underscores for dots. A test fails when a node does, unless it has taken the
     failure out of `Cluster.failed`.
     """
-    options = ClusterOptions(
-        data_dir=data_dir,
-        nodes=nodes,
-        host="127.0.0.1",
-        port=0,
-        properties={name.replace("_", "."): value for name, value in properties.items()},
-        adopt=adopt,
-    )
-    cluster = Cluster(options)
-    async with trio.open_nursery() as nursery:
-        await nursery.start(cluster.run)
+    async with room.running_cluster(data_dir, nodes=nodes, adopt=adopt, kill=kill, **properties) as cluster:
         yield cluster
-        if kill:
-            nursery.cancel_scope.cancel()
-        else:
-            cluster.stop()
-            await cluster.stopped.wait()
     assert not cluster.failed

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 import trio
 
 from kcli.broker.faults.actions import perform
+from kcli.broker.running_cluster import running_cluster as running_cluster_for_anybody
 from kcli.errors import KcliError
+from kcli.storage import disk
 from tests.broker.replication.clusters import append, create, leader_of, replicas_of, until
 from tests.support.running_cluster import running_cluster
 
@@ -120,3 +123,14 @@ async def test_a_node_that_starts_again_suffers_what_its_number_has_to(tmp_path:
             await until(lambda: second._server.connections)
             (connection,) = second._server.connections
             assert connection._engine is not second.engine
+
+
+async def test_a_cluster_for_a_test_leaves_nothing_behind() -> None:
+    async with running_cluster_for_anybody(nodes=2, seed=5, num_partitions="3") as cluster:
+        assert len(cluster.bootstrap_servers) == 2
+        assert (cluster.faults.seed, cluster.brokers[0].config.num_partitions) == (5, 3)
+        cluster.faults.add("fill-disk", node=2)
+        directory = cluster.data_directories[0]
+    assert cluster.faults.active == []
+    assert disk.pwrite is os.pwrite
+    assert not await trio.Path(directory).exists()
