@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -180,6 +181,34 @@ async def test_the_process_stops_in_order_although_a_node_is_paused(tmp_path: Pa
     async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
         await do(cluster, "pause", 2)
     assert (tmp_path / "node-2" / ".kafka_cleanshutdown").exists()
+
+
+async def test_a_node_whose_port_was_taken_can_be_started_when_it_is_free(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
+        await do(cluster, "stop", 2)
+        port = cluster.nodes[2].broker.endpoints[0].port
+        with socket.create_server(("127.0.0.1", port)):
+            with pytest.raises(KcliError, match="Address already in use"):
+                await do(cluster, "start", 2)
+            assert (await states(cluster))[2] == "dead"
+        await do(cluster, "start", 2)
+        assert await nodes_seen_from(cluster, 2) == [1, 2]
+
+
+async def test_a_node_that_cannot_reach_the_controller_does_not_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kcli.broker.cluster.CONTROLLER_SECONDS", 0.2)
+    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+        await do(cluster, "stop", 3)
+        for other in (1, 2):
+            cluster.peers.between(3, other).is_cut = True
+        with pytest.raises(KcliError, match="node 3 cannot register: node 3 cannot reach node 1"):
+            await do(cluster, "start", 3)
+        assert (await states(cluster))[3] == "dead"
+        for other in (1, 2):
+            cluster.peers.between(3, other).is_cut = False
+        await do(cluster, "start", 3)
 
 
 # --- pause and resume ----------------------------------------------------------------------------
