@@ -23,6 +23,7 @@ async def running_cluster(
     Properties are Kafka's with underscores for dots. A test fails when a node does, unless it has taken the
     failure out of `Cluster.failed`.
     """
-    async with room.running_cluster(data_dir, nodes=nodes, adopt=adopt, kill=kill, **properties) as cluster:
+    running = room.running_cluster(data_dir, nodes=nodes, adopt=adopt, kill=kill, seed=0, **properties)
+    async with running as cluster:
         yield cluster
     assert not cluster.failed
