@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kcli.broker.cluster import Cluster
 
 TICK_SECONDS = 0.25
-LATE_MS = 1000
+LATE_MS = 350
 _log = logging.getLogger(__name__)
 
 
