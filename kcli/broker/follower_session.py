@@ -59,6 +59,7 @@ class FollowerSession:
         "_task",
         "broker_epoch",
         "follower_id",
+        "has_waited",
     )
 
     def __init__(self, manager: ReplicaManager, follower_id: int, broker_epoch: int) -> None:
@@ -74,6 +75,8 @@ class FollowerSession:
         self._held: dict[FetchPartition, None] = {}
         """What the throttle keeps back for a while."""
         self._held_timer: _Moment | None = None
+        self.has_waited = False
+        """Whether others could run during the last call."""
         self._task: trio.lowlevel.Task | None = None
         self._failure: Exception | None = None
 
@@ -118,7 +121,8 @@ class FollowerSession:
 
     async def wait(self) -> None:
         """Return when there is something to tell, or `wake` was called. Raises what `fail` was given."""
-        if not self.is_due:
+        self.has_waited = not self.is_due
+        if self.has_waited:
             self._task = trio.lowlevel.current_task()
 
             def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:

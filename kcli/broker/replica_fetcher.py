@@ -181,7 +181,10 @@ class ReplicaFetcher:
         # Not before: while this one waits the leader may cut off what the others have yet to read.
         while self._out_of_range:
             await self._find_range(self._out_of_range.pop())
-        await trio.lowlevel.checkpoint()
+        if session.has_waited:
+            session.has_waited = False
+        else:
+            await trio.lowlevel.checkpoint()
 
     def _take_moved(self) -> list[FetchPartition]:
         """Return the rows of what has moved, for a call that gets to the leader now."""
