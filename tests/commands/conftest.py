@@ -56,8 +56,12 @@ def transcript(kcli: Callable[..., Finished], golden: Callable[[str, str], None]
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
-    """A running broker in a process of its own, one for all tests: each makes its own topics."""
-    running = KcliBroker(tmp_path_factory.mktemp("broker"))
+    """A running broker in a process of its own, one for all tests: each makes its own topics.
+
+    It writes no high watermarks while it runs: who reads its directory would read up to the last ones.
+    """
+    settings = {"replica.high.watermark.checkpoint.interval.ms": "3600000"}
+    running = KcliBroker(tmp_path_factory.mktemp("broker"), settings=settings)
     running.start()
     yield running
     assert running.stop() == 0

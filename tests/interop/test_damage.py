@@ -55,7 +55,8 @@ class Image:
 def broker(image: Image, new_kcli_broker: Callable[..., KcliBroker]) -> KcliBroker:
     """A broker, not started, on its own copy of the image."""
     broker = new_kcli_broker(SETTINGS)
-    shutil.copytree(image.data, broker.data)
+    # A killed broker leaves its socket, which cannot be copied.
+    shutil.copytree(image.data, broker.data, ignore=shutil.ignore_patterns("control.sock"))
     return broker
 
 
