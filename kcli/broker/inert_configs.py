@@ -4,7 +4,7 @@ A `server.properties` written for Apache Kafka may name any of them: each costs 
 nothing else. What kcli does act on stands in `broker_configs` and `topic_configs`.
 
 Some of those rows are there to be accepted, checked and shown, because clients and tools set them, but what
-they steer is not: logs are not compacted, nodes do not replicate. `warning` tells of these, too.
+they steer is not: logs are not compacted. `warning` tells of these, too.
 """
 
 from __future__ import annotations
