@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import defaultdict
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -74,10 +75,12 @@ class Durable:
         self.broker.port = self.ports[0]
         self.bootstrap = ",".join(f"127.0.0.1:{port}" for port in self.ports)
         self._numbers: dict[object, int] = {}
+        self._is_added: dict[object, threading.Event] = defaultdict(threading.Event)
 
     def start(self) -> None:
         self.broker.start()
         self._numbers.clear()
+        self._is_added.clear()
 
     def admin(self, work: Callable[[Client], Awaitable[Any]]) -> Any:
         """Do something as an administrator."""
@@ -113,8 +116,9 @@ class Durable:
                 added = self._ask("fault.add", kind=kind, **dict(options))  # type: ignore[arg-type]
                 if added is not None:
                     self._numbers[name] = added["number"]
+                self._is_added[name].set()
             case "clear", (name,):
-                if name in self._numbers:
+                if self._is_added[name].wait(RECOVERY_SECONDS) and name in self._numbers:
                     self._ask("fault.clear", numbers=[self._numbers.pop(name)])
             case "move", (partition, node):
                 self._ask("fault.move-leader", topic=TOPIC, partition=partition, to=node)
@@ -201,6 +205,7 @@ def test_what_was_acknowledged_survives(seed: int, tmp_path: Path, show: Callabl
         JavaClient(cluster.bootstrap, TOPIC, PARTITIONS, per_second=100, log=tmp_path / "java.log"),
     ]
     try:
+        assert all(client.ready.wait(RECOVERY_SECONDS) for client in clients)
         for life in schedule.lives:
             cluster.live(life)
             cluster.wait_until_in_sync()

@@ -2,6 +2,9 @@
 
 Each is an idempotent producer with acks=all and a consumer. Both write to the same partitions, so that what
 is read too early and replaced later shows. Values are `NAME:0`, `NAME:1` … in each partition.
+
+A client is ready when each partition has its first record: a broker that knows nothing of a producer takes
+any sequence from it, as Kafka's does, so that a leader lost before that may cost the order.
 """
 
 from __future__ import annotations
@@ -49,6 +52,7 @@ class ConfluentClient:
         self._topic = topic
         self._partitions = partitions
         self._per_tick = max(1, round(per_second * TICK_SECONDS))
+        self.ready = threading.Event()
         self._stopping, self._ending = threading.Event(), threading.Event()
         common = {
             "bootstrap.servers": bootstrap,
@@ -101,15 +105,21 @@ class ConfluentClient:
         self._consumer.close()
 
     def _produce(self) -> None:
-        number = 0
+        self._send(0)
+        self._producer.flush(FLUSH_SECONDS)
+        self.ready.set()
+        number = 1
         while not self._stopping.wait(TICK_SECONDS):
             for _ in range(self._per_tick):
-                for partition in range(self._partitions):
-                    self._producer.produce(
-                        self._topic, f"confluent:{number}", partition=partition, on_delivery=self._delivered
-                    )
+                self._send(number)
                 number += 1
             self._producer.poll(0)
+
+    def _send(self, number: int) -> None:
+        for partition in range(self._partitions):
+            self._producer.produce(
+                self._topic, f"confluent:{number}", partition=partition, on_delivery=self._delivered
+            )
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         value = (message.value() or b"").decode()
@@ -136,7 +146,7 @@ class JavaClient:
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, *, per_second: int, log: Path) -> None:
         self.ledger = Ledger("java")
-        self._flushed = threading.Event()
+        self.ready, self._flushed = threading.Event(), threading.Event()
         module = "clients-4.3"
         classes = java_classes(module, "DurableClient")
         command = java_command(module, "DurableClient", "-Xmx128m", classes=classes)
@@ -156,6 +166,9 @@ class JavaClient:
     def _take(self, line: str | None) -> None:
         if line is None or line == "flushed":
             self._flushed.set()
+            return
+        if line == "ready":
+            self.ready.set()
             return
         kind, _, rest = line.partition(" ")
         if kind == "failed":

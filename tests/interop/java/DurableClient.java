@@ -19,8 +19,8 @@ import org.apache.kafka.common.serialization.StringSerializer;
  *
  * <p>Arguments: bootstrap, topic, partitions, records per second. Records have the values {@code java:0},
  * {@code java:1}, ... in each partition. Lines out: {@code acked PARTITION OFFSET VALUE}, {@code read PARTITION OFFSET
- * VALUE}, {@code failed REASON}; {@code flushed} once the line {@code stop} has come in and every record has its
- * answer. The end of standard input ends the program.
+ * VALUE}, {@code failed REASON}; {@code ready} when each partition has its first record; {@code flushed} once the
+ * line {@code stop} has come in and every record has its answer. The end of standard input ends the program.
  */
 public final class DurableClient {
     private static final int TICK_MS = 20;
@@ -61,16 +61,14 @@ public final class DurableClient {
         long[] sent = new long[partitions];
         try (KafkaProducer<String, String> producer =
                 new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer())) {
+            for (int partition = 0; partition < partitions; partition++) {
+                send(producer, topic, partition, sent);
+            }
+            producer.flush();
+            print("ready");
             for (int partition = 0; !stopping; partition = (partition + 1) % partitions) {
                 for (int count = 0; count < perTick; count++) {
-                    String value = "java:" + sent[partition]++;
-                    producer.send(new ProducerRecord<>(topic, partition, null, value), (metadata, error) -> {
-                        if (error != null) {
-                            print("failed to produce " + value + ": " + error);
-                        } else {
-                            print("acked " + metadata.partition() + " " + metadata.offset() + " " + value);
-                        }
-                    });
+                    send(producer, topic, partition, sent);
                 }
                 Thread.sleep(TICK_MS);
             }
@@ -79,6 +77,17 @@ public final class DurableClient {
         } catch (Exception error) {
             print("failed to produce: " + error);
         }
+    }
+
+    private static void send(KafkaProducer<String, String> producer, String topic, int partition, long[] sent) {
+        String value = "java:" + sent[partition]++;
+        producer.send(new ProducerRecord<>(topic, partition, null, value), (metadata, error) -> {
+            if (error != null) {
+                print("failed to produce " + value + ": " + error);
+            } else {
+                print("acked " + metadata.partition() + " " + metadata.offset() + " " + value);
+            }
+        });
     }
 
     private static void consume(String bootstrap, String topic, int partitions) {
