@@ -150,28 +150,18 @@ class RangedDump:
 
     def _take(self, file: DumpFile, wanted: Range, last: RangeEnd) -> RangeEnd:
         """Print the next range; nothing of it, if it does not follow on the last."""
-        view, follows = self._view, False
-        while True:
-            match message := self._queue.receive():
-                case RangeStart():
-                    expected = last.last_offset + 1 if last.next_position else message.offset
-                    follows = message.follows_on(last.next_position, expected)
-                case RangeEnd():
-                    break
-                case Piece() if not follows:
-                    message.read()
-                case _ if not follows:
-                    continue
+        view = self._view
+        for message in self._queue.follow(last, wanted.end):
+            match message:
                 case FirstRecord():
                     view.follow(message.offset)
                 case Piece():
                     view.print(message)
                 case array():
                     view.gaps(zip(message[0::2], message[1::2], strict=True))
-        if not follows:
-            # Without a beginning in it, all of it belongs to a batch of the range before.
-            return last._replace(is_sound=last.next_position >= wanted.end)
-        self._options.decoder.failures += message.failures
-        if message.last_record_offset >= 0:
-            view.resume(file, message.last_record_offset)
-        return message
+        end = self._queue.end
+        if end.next_position > last.next_position:
+            self._options.decoder.failures += end.failures
+            if end.last_record_offset >= 0:
+                view.resume(file, end.last_record_offset)
+        return end

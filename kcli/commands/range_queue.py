@@ -9,6 +9,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.worker_pool import Piece
+from kcli.storage.log_range import RangeStart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,7 @@ class RangeEnd(NamedTuple):
 class RangeQueue:
     """Gives the ranges of one log after the other to a pool, a few ahead of who takes what is said of them.
 
-    The messages about a range end with its `RangeEnd`.
+    The messages about a range begin with a `RangeStart` and end with its `RangeEnd`; then `end` is that.
     """
 
     def __init__(self, pool: WorkerPool) -> None:
@@ -41,6 +42,7 @@ class RangeQueue:
         self._log: object = None
         self._ranges: Iterator[tuple[object, ...]] = iter(())
         self._pending: deque[tuple[object, ...]] = deque()
+        self.end = RangeEnd(-1, 0)
         self._given = 0
         self._taken = 0
         self._is_open = False
@@ -58,15 +60,28 @@ class RangeQueue:
         self._fill()
 
     def next(self) -> tuple[object, ...] | None:
-        """Return the next range, None behind the last; `receive` gives what is said of it."""
+        """Return the next range, None behind the last; `follow` gives what is said of it."""
         self._fill()
         if not self._pending:
             return None
         self._is_open = True
         return self._pending.popleft()
 
-    def receive(self) -> object:
-        """Return the next message about the range that is next. Raises `WorkerGone`."""
+    def follow(self, last: RangeEnd, stop: int) -> Iterator[object]:
+        """Yield what is said of the range up to `stop` if it follows on the last. Raises `WorkerGone`."""
+        follows = False
+        while not isinstance(message := self._receive(), RangeEnd):
+            if isinstance(message, RangeStart):
+                expected = last.last_offset + 1 if last.next_position else message.offset
+                follows = message.follows_on(last.next_position, expected)
+            elif follows:
+                yield message
+            elif isinstance(message, Piece):
+                message.read()
+        # Without a beginning in it, all of it belongs to a batch of the range before.
+        self.end = message if follows else last._replace(is_sound=last.next_position >= stop)
+
+    def _receive(self) -> object:
         message = self._pool.receive(self._taken % self._pool.count)
         if isinstance(message, RangeEnd):
             self._taken += 1
@@ -76,7 +91,7 @@ class RangeQueue:
     def discard(self) -> None:
         """Throw away what is left of a log. Raises `WorkerGone`."""
         for _ in range(self._is_open + len(self._pending)):
-            while not isinstance(message := self.receive(), RangeEnd):
+            while not isinstance(message := self._receive(), RangeEnd):
                 if isinstance(message, Piece):
                     message.read()
         self._pending.clear()

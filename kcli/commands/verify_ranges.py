@@ -8,7 +8,7 @@ is read on in this process.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.range_queue import RangeEnd, RangeQueue
@@ -84,31 +84,20 @@ class LogReader:
         last = RangeEnd(-1, 0)
         if self.begin(path, base_offset, deep):
             while last.is_sound and (wanted := self._queue.next()) is not None:
-                last = yield from self._take(LogRange._make(wanted), last)
+                yield from self._take(LogRange._make(wanted), last)
+                last = self._queue.end
             self._queue.discard()
         expected = last.last_offset + 1 if last.next_position else -1
         yield from read_log(path, base_offset, deep, start=last.next_position, expected=expected)
 
-    def _take(self, wanted: LogRange, last: RangeEnd) -> Generator[LogItem, None, RangeEnd]:
-        """Yield what is in the next range, and return its end; nothing, if it does not follow on the last."""
-        follows = False
-        while True:
-            match message := self._queue.receive():
-                case RangeStart():
-                    expected = last.last_offset + 1 if last.next_position else message.offset
-                    follows = message.follows_on(last.next_position, expected)
-                case RangeEnd():
-                    break
+    def _take(self, wanted: LogRange, last: RangeEnd) -> Iterator[LogItem]:
+        """Yield what is in the next range; nothing, if it does not follow on the last."""
+        for message in self._queue.follow(last, wanted.end):
+            match message:
                 case Piece():
-                    data = message.read()
-                    if follows:
-                        yield SoundRun.unpack(data, lambda *place: read_again(wanted, *place))
-                case list() if follows:
+                    yield SoundRun.unpack(message.read(), lambda *place: read_again(wanted, *place))
+                case list():
                     yield from message
-        if not follows:
-            # Without a beginning in it, all of it belongs to a batch of the range before.
-            return last._replace(is_sound=last.next_position >= wanted.end)
-        return message
 
 
 def read_again(wanted: LogRange, start: int, end: int, offset: int) -> Iterator[ScannedEntry | Damage]:
