@@ -93,13 +93,12 @@ async def _carry_out(
 ) -> Started | Verified | Executed:
     """Start, wait if asked to, and remove the limits again if this is the end of it or an interrupt."""
     from kcli.commands.interrupts import interruptible
-    from kcli.commands.output import chosen_format, print_result
+    from kcli.commands.output import chosen_format, print_error, print_result
     from kcli.commands.reassignment_execution import verify_plan
     from kcli.commands.reassignment_wait import wait_for_moves
 
     is_whole = chosen_format(output) is OutputFormat.JSON
     started: Started | None = None
-    failures: list[KcliError] = []
     async with interruptible() as scope:
         try:
             with scope:
@@ -110,17 +109,18 @@ async def _carry_out(
                 if not is_whole:
                     print_result(started, output)
                 await wait_for_moves(client, plan, execution.current, execution.copies)
+            failures: list[KcliError] = []
+            if scope.cancel_called:
+                failures += await execution.release()
+                failures.append(_interrupted(plan, has_started=execution.has_started))
+            if started is None:
+                raise failures[-1]
+            verified = await verify_plan(client, plan, preserve_throttles=scope.cancel_called)
         except KcliError:
-            failures += await execution.release()
+            for failure in await execution.release():
+                print_error(failure)
             raise
-        if scope.cancel_called:
-            failures += [*await execution.release(), _interrupted(plan, has_started=execution.has_started)]
-    if started is None:
-        raise failures[-1]
-    verified = await verify_plan(client, plan, preserve_throttles=scope.cancel_called)
-    if not scope.cancel_called:
-        failures += verified.failures
-    failures += started.failures
+    failures += [*started.failures, *([] if scope.cancel_called else verified.failures)]
     verified = verified._replace(failures=failures)
     return Executed(started, verified, failures) if is_whole else verified
 

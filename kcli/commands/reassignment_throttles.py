@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
+import trio
+
+from kcli.client import admin
 from kcli.client.admin import ConfigAlteration, ConfigOperation, ConfigResource, ConfigResourceType
 from kcli.client.admin.types import ConfigEntry
 from kcli.commands.reassignment_moves import follower_throttles, leader_throttles, moving_brokers
+from kcli.commands.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.config_kinds import ConfigSource
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
@@ -19,6 +25,11 @@ if TYPE_CHECKING:
 BROKER_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"
 TOPIC_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+PATIENCE_SECONDS = 15.0
+"""How long a broker that cannot be reached may take to come back."""
+
+RETRY_SECONDS = 0.5
 
 WHOLE_TOPIC = "*"
 """Replicas that are throttled for good: nobody sets that for a move."""
@@ -71,8 +82,6 @@ async def find_throttles(client: Client) -> Throttled:
 
     Where a whole topic is throttled for good, the rates of brokers are meant to stay as well.
     """
-    from kcli.client import admin
-
     nodes = (await admin.describe_cluster(client)).nodes
     brokers = [_broker(node.node_id) for node in nodes]
     topics = [_topic(listing.name) for listing in await admin.list_topics(client)]
@@ -107,17 +116,64 @@ def _dynamic(entries: tuple[ConfigEntry, ...] | KcliError) -> list[str]:
 
 
 async def _alter(
-    client: Client, alterations: dict[ConfigResource, list[ConfigAlteration]]
+    client: Client, alterations: Mapping[ConfigResource, list[ConfigAlteration]]
 ) -> list[KcliError]:
-    from kcli.client import admin
-    from kcli.commands.session import failure
-
-    results = await admin.incremental_alter_configs(client, alterations)
+    """Change what can be changed, and return what could not; a broker that is away is asked again."""
+    failed: dict[ConfigResource, KcliError] = {}
+    pending = dict(alterations)
+    with trio.move_on_after(PATIENCE_SECONDS):
+        while pending:
+            async with trio.open_nursery() as nursery:
+                for group in _groups(pending):
+                    nursery.start_soon(_alter_group, client, group, failed)
+            pending = {
+                resource: pending[resource]
+                for resource, error in failed.items()
+                if resource in pending and _is_away(error)
+            }
+            if pending:
+                await trio.sleep(RETRY_SECONDS)
+                with suppress(KcliError):
+                    await client.metadata(())
     return [
         failure(f"cannot change the throttles of {resource.type.name.lower()} `{resource.name}`", error)
-        for resource, error in results.items()
-        if error is not None
+        for resource, error in failed.items()
     ]
+
+
+def _is_away(error: KcliError) -> bool:
+    """Tell whether nobody has answered."""
+    return not isinstance(error, KafkaError) or error.code == ErrorCode.BROKER_NOT_AVAILABLE
+
+
+def _groups(
+    alterations: Mapping[ConfigResource, list[ConfigAlteration]],
+) -> list[dict[ConfigResource, list[ConfigAlteration]]]:
+    """Return the requests that are made: each broker is asked for itself, topics go together."""
+    topics = {
+        resource: changes
+        for resource, changes in alterations.items()
+        if resource.type == ConfigResourceType.TOPIC
+    }
+    brokers = [{resource: changes} for resource, changes in alterations.items() if resource not in topics]
+    return [*brokers, *([topics] if topics else [])]
+
+
+async def _alter_group(
+    client: Client,
+    alterations: Mapping[ConfigResource, list[ConfigAlteration]],
+    failed: dict[ConfigResource, KcliError],
+) -> None:
+    try:
+        results: Mapping[ConfigResource, KcliError | None] = await admin.incremental_alter_configs(
+            client, alterations
+        )
+    except KcliError as error:
+        results = dict.fromkeys(alterations, error)
+    for resource, answer in results.items():
+        failed.pop(resource, None)
+        if answer is not None:
+            failed[resource] = answer
 
 
 def _topic(name: str) -> ConfigResource:
