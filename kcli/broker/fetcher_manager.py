@@ -42,10 +42,6 @@ class FetcherManager:
         self._link_to = link_to
         self._nursery: trio.Nursery | None = None
 
-    def fetcher_of(self, key: PartitionId) -> ReplicaFetcher | None:
-        """Return who copies a partition, None if nobody does."""
-        return self._owners.get(key)
-
     def follow(self, partition: Partition) -> None:
         """Copy a partition from its leader, beginning anew if that has been done already."""
         self.stop(partition.key)

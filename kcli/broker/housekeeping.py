@@ -153,8 +153,9 @@ class Housekeeping:
         count = apply_retention(self._log_manager, self._wall_ms())
         if count:
             _log.info("retention deleted %d segments", count)
-            for key in self._replica_manager.partitions:
+            for key, partition in self._replica_manager.partitions.items():
                 self._replica_manager.purgatory.touch(key)
+                partition.tell_offsets()
 
     async def _expire_producers(self) -> None:
         expire_producers(self._log_manager, self._wall_ms())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kcli.broker.housekeeping import Housekeeping
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.delete_records import (
     DeleteRecordsPartition,
@@ -11,7 +12,7 @@ from kcli.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from tests.broker.node import Client
-from tests.broker.replication.clusters import append, create, cut, fence, leader_of, replicas_of, until
+from tests.broker.replication.clusters import append, create, cut, fence, leader_of, node, replicas_of, until
 from tests.broker.replication.test_nearest_replica import connected
 from tests.support.running_cluster import running_cluster
 
@@ -48,3 +49,23 @@ async def test_who_does_not_follow_is_waited_for_unless_it_is_dead(tmp_path: Pat
             assert leader.log.log_start_offset == 4
             fence(cluster, 3)
             assert await delete(client, 6) == (ErrorCode.NONE, 6)
+
+
+async def test_what_retention_takes_from_the_leader_its_followers_drop(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=3, replica_fetch_wait_max_ms="20") as cluster:
+        create(cluster, "t", on=(1, 2, 3), internal_segment_bytes="300", retention_bytes="400")
+        leader, broker = leader_of(cluster), node(cluster, 1)
+        for number in range(20):
+            append(leader, b"v%d" % number)
+        await until(lambda: leader.log.high_watermark == 20)
+        housekeeping = Housekeeping(
+            broker.log_manager,
+            broker.replica_manager,
+            broker.config,
+            wall_ms=broker.wall_ms,
+            gate=broker.gate,
+        )
+        await housekeeping.tick(10**9)
+        start = leader.log.log_start_offset
+        assert start > 0
+        await until(lambda: {each.log.log_start_offset for each in replicas_of(cluster).values()} == {start})
