@@ -64,13 +64,12 @@ def list_partition_reassignments(
     """Answer with the moves of the partitions that are asked about, or with all."""
     image = context.broker.image
     if request.topics is None:
-        wanted = [(topic, range(len(topic.partitions))) for topic in image.topics.values()]
-        return _listed(wanted)
-    return _listed(
-        (image.topics[topic.name], dict.fromkeys(topic.partition_indexes))
-        for topic in request.topics
-        if topic.name in image.topics
-    )
+        return _listed((topic, range(len(topic.partitions))) for topic in image.topics.values())
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        # What is asked for twice is answered once.
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return _listed((image.topics[name], indexes) for name, indexes in asked.items() if name in image.topics)
 
 
 def failed_list_partition_reassignments(

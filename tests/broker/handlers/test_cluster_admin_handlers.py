@@ -144,6 +144,7 @@ async def test_moves_begin_are_listed_and_stop(tmp_path: Path) -> None:
         asked = [
             ListPartitionReassignmentsTopics(name="a", partition_indexes=[0, 1, 1, 9, -1]),
             ListPartitionReassignmentsTopics(name="b", partition_indexes=[0]),
+            ListPartitionReassignmentsTopics(name="a", partition_indexes=[1]),
         ]
         some = await client.ask(ListPartitionReassignmentsRequest(topics=asked), 0)
         assert some.topics == everything.topics
