@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from random import Random
 
 NODES = (1, 2, 3)
+START_SECONDS = 2.0
+"""How long a node may take to be there again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,25 @@ def make_schedule(seed: int, *, lives: int = 2, harms: int = 6, seconds: float =
 
 
 def _life(random: Random, *, harms: int, seconds: float) -> Life:
-    events: list[Event] = []
-    for _ in range(harms):
-        events += _harm(random, seconds)
+    chosen = [_harm(random, seconds) for _ in range(harms)]
+    events = [event for harm in chosen if not _may_be_the_end(harm, chosen) for event in harm]
     events.sort(key=lambda event: event.at)
     return Life(tuple(events), seconds, random.random() < 0.5)
+
+
+def _may_be_the_end(harm: list[Event], others: list[list[Event]]) -> bool:
+    """Whether a full disk could meet the last node that is there: that ends a process, as it should."""
+    down = [each for each in others if each[-1].action == "start"]
+    return (
+        harm[-1].action == "start"
+        and harm[0].action == "fault"
+        and any(
+            each is not harm
+            and each[0].at < harm[-1].at + START_SECONDS
+            and harm[0].at < each[-1].at + START_SECONDS
+            for each in down
+        )
+    )
 
 
 WEIGHTS = {

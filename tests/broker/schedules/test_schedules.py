@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     pass
 
 FIRST_SEED = int(os.environ.get("KCLI_SCHEDULE_SEED", "0"))
-COUNT = int(os.environ.get("KCLI_SCHEDULES", "400"))
+COUNT = int(os.environ.get("KCLI_SCHEDULES", "300"))
 CHUNK = 10
 
 
