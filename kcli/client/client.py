@@ -315,8 +315,10 @@ class Client:
         """Try the bootstrap addresses, each a little after the one before, until one is ready."""
         give_up_at = trio.current_time() + REFUSED_SECONDS
         errors: dict[int, KcliError] = {}
+        reached = False
 
         async def attempt(index: int, node: Node, scope: trio.CancelScope) -> None:
+            nonlocal reached
             await trio.sleep(index * STAGGER_SECONDS)
             link = self._link(node)
             while True:
@@ -328,13 +330,15 @@ class Client:
                     if hopeless or trio.current_time() >= give_up_at:
                         return
                 else:
+                    # It may be lost again by now: whoever asks it something connects anew.
+                    reached = True
                     scope.cancel()
                     return
 
         async with trio.open_nursery() as nursery:
             for index, node in enumerate(self._bootstrap):
                 nursery.start_soon(attempt, index, node, nursery.cancel_scope)
-        if not any(self._link(node).is_ready for node in self._bootstrap):
+        if not reached:
             raise nobody_answers(self._bootstrap, errors)
 
     async def _keep_fresh(self) -> None:

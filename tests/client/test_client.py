@@ -9,8 +9,10 @@ from kcli.client import admin
 from kcli.client.bootstrap import Unreachable, parse_bootstrap
 from kcli.client.client import connect
 from kcli.client.config import ClientConfig
+from kcli.client.connection import Connection
 from kcli.client.metadata import ClusterMetadata, Node, PartitionMetadata, TopicMetadata, TopicPartition
 from kcli.client.metadata_cache import MetadataCache
+from kcli.client.node_link import NodeLink
 from kcli.client.routing import ANY, CONTROLLER
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -86,6 +88,23 @@ async def test_an_exception_in_the_block_comes_out_as_it_is() -> None:
         with pytest.raises(KcliError, match="mine"):
             async with connect("broker-1", open_stream=brokers.open_stream):
                 raise KcliError("mine")
+
+
+async def test_a_broker_that_is_lost_as_soon_as_it_was_found_is_looked_for_again(
+    autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = NodeLink.ready
+
+    async def found_and_lost(self: NodeLink) -> Connection:
+        monkeypatch.setattr(NodeLink, "ready", found)
+        connection = await found(self)
+        connection.close()
+        return connection
+
+    monkeypatch.setattr(NodeLink, "ready", found_and_lost)
+    async with fake_cluster() as (_, client):
+        response = await client.request(ANY, REQUEST)
+        assert response.producer_id == 1000
 
 
 async def test_disconnects_are_retried(autojump_clock: trio.testing.MockClock) -> None:
