@@ -31,20 +31,24 @@ async def run_scenario(cluster: Cluster, scenario: Scenario) -> None:
         for step in scenario.steps:
             await trio.sleep_until(started + step.at_seconds)
             if step.action in KINDS or step.action == "clear":
-                _do_fault(cluster, step, numbers, nursery)
+                _do_fault(cluster, scenario, step, numbers=numbers, nursery=nursery)
             else:
                 # A stop may take its time; the next step does not wait for it.
                 nursery.start_soon(_do, cluster, scenario, step)
     _log.info("scenario `%s` is over", scenario.path)
 
 
-def _do_fault(cluster: Cluster, step: Step, numbers: dict[str, int], nursery: trio.Nursery) -> None:
+def _do_fault(
+    cluster: Cluster, scenario: Scenario, step: Step, *, numbers: dict[str, int], nursery: trio.Nursery
+) -> None:
     _log.info("scenario, %g s: %s", step.at_seconds, step)
     try:
         if step.action == "clear" and step.name is None:
             cluster.faults.clear_all()
         elif step.action == "clear":
             assert step.name is not None
+            if step.name not in numbers:
+                raise KcliError(f"`{step.name}` has not begun")
             cluster.faults.clear(numbers[step.name])
         else:
             number = cluster.faults.add(step.action, **step.options).number
@@ -53,7 +57,7 @@ def _do_fault(cluster: Cluster, step: Step, numbers: dict[str, int], nursery: tr
             if step.for_seconds is not None:
                 nursery.start_soon(_clear_later, cluster, number, step.for_seconds)
     except KcliError as error:
-        _log.warning("scenario, line %d: %s", step.line, error.message)
+        _log.warning("%s:%d: %s", scenario.path, step.line, error.message)
 
 
 async def _clear_later(cluster: Cluster, number: int, seconds: float) -> None:
