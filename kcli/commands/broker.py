@@ -111,8 +111,8 @@ async def start(
     One line on standard output says that it is ready, and where. Ctrl-C or SIGTERM stops it in order: a
     second one ends it at once.
 
-    A scenario lists steps under `steps:`, each with `at:` (seconds after the start) or `after:` (seconds after
-    the step before), `do:` and what that needs: kill, stop, start, pause, resume (`node:`), move-leader
+    A scenario lists steps under `steps:`, each with `at:` (seconds after the start) or `after:` (seconds
+    after the step before), `do:` and what that needs: kill, stop, start, pause, resume (`node:`), move-leader
     (`topic:`, `partition:`, `to:`), move-coordinator (`group:`, `to:`), move-controller (`to:`), clear, or a
     fault with the words of `kcli broker fault add` and perhaps `for:` (seconds).
     """
