@@ -61,27 +61,19 @@ def register_broker(
             records.extend(_lose_records(decisions, node_id))
         elif not former.fenced:
             records.extend(leave_partitions(decisions, node_id))
-    epoch = image.offset + len(records) + 1
-    records.append(
-        RegisterBrokerRecord(
-            broker_id=node_id,
-            incarnation_id=incarnation,
-            broker_epoch=epoch,
-            end_points=[
-                BrokerEndpoint(
-                    name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
-                )
-                for each in endpoints
-            ],
-            features=[
-                BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
-                for name, (lowest, highest) in sorted(features.items())
-            ],
-            rack=rack,
-            log_dirs=list(directories),
-        )
+    registration = RegisterBrokerRecord(
+        broker_id=node_id,
+        incarnation_id=incarnation,
+        broker_epoch=image.offset + len(records) + 1,
+        end_points=_end_points(endpoints),
+        features=[
+            BrokerFeature(name=name, min_supported_version=lowest, max_supported_version=highest)
+            for name, (lowest, highest) in sorted(features.items())
+        ],
+        rack=rack,
+        log_dirs=list(directories),
     )
-    return ControllerResult(tuple(records), epoch)
+    return ControllerResult((*records, registration), registration.broker_epoch)
 
 
 def unfence_broker(decisions: PartitionDecisions, *, node_id: int, epoch: int) -> ControllerResult[None]:
@@ -168,6 +160,15 @@ def current_broker(image: MetadataImage, node_id: int, epoch: int) -> BrokerRegi
             ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} is at epoch {broker.epoch}, not at {epoch}"
         )
     return broker
+
+
+def _end_points(endpoints: Sequence[Endpoint]) -> list[BrokerEndpoint]:
+    return [
+        BrokerEndpoint(
+            name=each.name, host=each.host, port=each.port, security_protocol=each.security_protocol
+        )
+        for each in endpoints
+    ]
 
 
 def _check_features(image: MetadataImage, node_id: int, features: Mapping[str, tuple[int, int]]) -> None:

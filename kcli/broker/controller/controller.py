@@ -191,9 +191,8 @@ class Controller:
         """
         self._now_ms = max(self._now_ms, now_ms)
         is_level = applied_offset >= self.image.offset
-        broker = self.image.brokers.get(node_id)
-        if broker is not None and broker.directories and set(broker.directories) <= {*offline_dirs}:
-            want_fence = True  # It can serve nothing.
+        # Without any directory it can serve nothing.
+        want_fence = want_fence or self._has_lost_all(node_id, offline_dirs)
         heartbeat = Heartbeat(node_id, epoch, applied_offset, want_fence, want_shutdown)
         state = self.commit(heartbeat_control.decide(self._sessions, self._decisions(), heartbeat))
         self._sessions.heard(node_id, applied_offset=applied_offset, is_level=is_level, now_ms=now_ms)
@@ -261,6 +260,10 @@ class Controller:
     @property
     def _static_min_isr(self) -> int:
         return int(self._topic_defaults.get(MIN_ISR, 1))
+
+    def _has_lost_all(self, node_id: int, offline_dirs: Collection[bytes]) -> bool:
+        broker = self.image.brokers.get(node_id)
+        return broker is not None and bool(broker.directories) and {*broker.directories} <= {*offline_dirs}
 
     def _is_alive(self, node_id: int, now_ms: int) -> bool:
         timeout_ms = self.settings.broker_session_timeout_ms

@@ -104,11 +104,7 @@ def next_state(
         change.leader = leader
     if state is not partition.recovery_state:
         change.leader_recovery_state = state
-    if wished != partition.isr:
-        change.isr = list(wished)
-    if elr != partition.elr:
-        change.eligible_leader_replicas = list(elr)
-    _note_last_leader(change, partition, leader, wished)
+    _note_in_sync(change, partition, leader, wished, elr)
     _assign(change, partition, target, directory_of)
     unchanged = PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id)
     return None if change == unchanged else change
@@ -159,9 +155,18 @@ def _eligible(
     return tuple(sorted(known & set(target.replicas)))
 
 
-def _note_last_leader(
-    change: PartitionChangeRecord, partition: PartitionRegistration, leader: int, isr: tuple[int, ...]
+def _note_in_sync(
+    change: PartitionChangeRecord,
+    partition: PartitionRegistration,
+    leader: int,
+    isr: tuple[int, ...],
+    elr: tuple[int, ...],
 ) -> None:
+    """Note who is in sync, who is eligible, and who led last if that is nobody."""
+    if isr != partition.isr:
+        change.isr = list(isr)
+    if elr != partition.elr:
+        change.eligible_leader_replicas = list(elr)
     if leader != NO_LEADER:
         if partition.last_known_elr:
             change.last_known_elr = []
