@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
 BLOCK_ENTRIES = 4096
+MOST_POSITIONS = 4_000_000
+"""How many entries are held in memory; a search behind them takes longer."""
 NO_TIMESTAMP = -1
 NOT_FOUND = -1
 
@@ -153,7 +155,7 @@ class IndexDump:
 class Positions:
     """The entries of an offset index, to begin a search in the log at. Raises `OSError`.
 
-    What it says is only believed as far as it is in order.
+    What it says is only believed as far as it is in order, and as far as `MOST_POSITIONS`.
     """
 
     def __init__(self, path: str) -> None:
@@ -161,7 +163,7 @@ class Positions:
 
         self._offsets, self._positions = array("i"), array("i")
         for number, (relative, position) in enumerate(entries_of(path, OFFSET_ENTRY)):
-            if number and relative <= self._offsets[-1]:
+            if number == MOST_POSITIONS or (number and relative <= self._offsets[-1]):
                 break
             self._offsets.append(relative)
             self._positions.append(position)

@@ -14,12 +14,9 @@ from kcli.commands.dump_indexes import entries_of
 from kcli.commands.dump_view import OptionalLong, Row
 from kcli.errors import ChecksFailed, KcliError
 from kcli.protocol.uuids import uuid_from_text, uuid_to_text
-from kcli.storage.checkpoints import CheckpointError, decode_checkpoint
+from kcli.storage.checkpoints import CheckpointError, decode_checkpoint, read_small_file
 from kcli.storage.log_directory import MetaProperties
-from kcli.storage.producer_snapshot import CorruptSnapshot, decode_snapshot
-
-MAX_BYTES = 48 * 1024 * 1024
-"""What a producer snapshot of a million producers takes; nothing else here comes near."""
+from kcli.storage.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_snapshot
 
 _ABORTED = Struct(">hqqqq")
 _TRANSACTION_FIELDS = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
@@ -33,7 +30,9 @@ def rows_of(file: DumpFile) -> Iterator[Row]:
     """Yield the entries of a small file. Raises `DamagedFile`, possibly after some of them, and `OSError`."""
     try:
         yield from _READERS[file.kind](file.path)
-    except (CheckpointError, CorruptSnapshot) as error:
+    except CheckpointError as error:
+        raise DamagedFile(error.message) from error
+    except CorruptSnapshot as error:
         raise DamagedFile(f"{error.message} (in `{file.path}`)") from error
 
 
@@ -50,7 +49,7 @@ def aborted_transactions(path: str) -> Iterator[Row]:
 
 def producers(path: str) -> Iterator[Row]:
     """Yield the producers of a snapshot."""
-    for entry in decode_snapshot(_read(path)):
+    for entry in decode_snapshot(read_small_file(path, MAX_BYTES)):
         fields: dict[str, object] = {
             "producerId": entry.producer_id,
             "producerEpoch": entry.producer_epoch,
@@ -71,14 +70,14 @@ def producers(path: str) -> Iterator[Row]:
 
 def leader_epochs(path: str) -> Iterator[Row]:
     """Yield the entries of a leader epoch checkpoint."""
-    for entry in decode_checkpoint(_read(path), path):
+    for entry in decode_checkpoint(read_small_file(path), path):
         epoch, start_offset = _numbers(path, entry, entry, 2)
         yield Row("leader_epoch", {"epoch": epoch, "startOffset": start_offset})
 
 
 def offsets(path: str) -> Iterator[Row]:
     """Yield the entries of an offset checkpoint."""
-    for entry in decode_checkpoint(_read(path), path):
+    for entry in decode_checkpoint(read_small_file(path), path):
         partition, offset = _numbers(path, entry, entry[1:], 2)
         yield Row("offset", {"topic": entry[0], "partition": partition, "offset": offset})
 
@@ -101,7 +100,7 @@ def partition_metadata(path: str) -> Iterator[Row]:
 def meta_properties(path: str) -> Iterator[Row]:
     """Yield whose a log directory is."""
     try:
-        found = MetaProperties.decode(_read(path), path)
+        found = MetaProperties.decode(read_small_file(path), path)
     except KcliError as error:
         raise DamagedFile(error.message) from error
     fields: dict[str, object] = {"version": found.version}
@@ -134,13 +133,5 @@ def _numbers(path: str, entry: list[str], words: list[str], count: int) -> list[
     return numbers
 
 
-def _read(path: str) -> bytes:
-    with open(path, "rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise DamagedFile(f"more than {MAX_BYTES} bytes cannot be right: `{path}`")
-    return data
-
-
 def _read_text(path: str) -> str:
-    return _read(path).decode(errors="replace")
+    return read_small_file(path).decode(errors="replace")

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from kcli.commands.output import OutputFormat
 
 _SWITCHES = {
-    "dump-log": ("--print-data-log", "--deep-iteration"),
+    "dump-log": ("--print-data-log", "--deep-iteration", "--continue"),
     "verify-index": ("--deep", "--verify-index-only", "--index-sanity-check"),
 }
 _COMPLETE_VARIABLE = "_KCLI_COMPLETE"
@@ -71,7 +71,13 @@ def dump_log(line: Line) -> int:
     from kcli.commands.dump_run import dump
 
     prints = "--print-data-log" in line.switches
-    options = DumpOptions(PlainDecoder(), Filter(), prints_contents=prints, deep=bool(line.switches))
+    options = DumpOptions(
+        PlainDecoder(),
+        Filter(),
+        prints_contents=prints,
+        deep=prints or "--deep-iteration" in line.switches,
+        continues="--continue" in line.switches,
+    )
     dump(line.paths, Selection(), options, line.output)
     return 0
 

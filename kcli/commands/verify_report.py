@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
@@ -85,6 +84,8 @@ class Printer:
     def finish(self) -> None:
         """Print the summary, in a table's case after all findings."""
         if self._output is OutputFormat.JSON:
+            import json
+
             print(json.dumps(plain(self._summary)))
             return
         if self._kept:
@@ -100,6 +101,8 @@ def print_explanations(output: OutputFormat | None) -> None:
     listed = explanations()
     match chosen_format(output):
         case OutputFormat.JSON:
+            import json
+
             for row in listed.rows:
                 print(json.dumps(dict(zip(listed.columns, row, strict=True))))
         case OutputFormat.TABLE:

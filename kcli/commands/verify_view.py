@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -137,6 +136,8 @@ def advice_lines(findings: Iterable[Finding]) -> Iterator[str]:
 
 def json_line(finding: Finding) -> str:
     """Return a finding as a JSON object."""
+    import json
+
     return json.dumps(
         {
             "file": finding.path,

@@ -90,6 +90,10 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     return entries
 
 
+MAX_BYTES = 48 * 1024 * 1024
+"""What the snapshot of a million producers takes."""
+
+
 class ProducerSnapshots:
     """The snapshot files of one replica directory."""
 

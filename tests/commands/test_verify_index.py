@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +20,11 @@ from kcli.storage.verification.log_dir_checkpoints import PartitionOffsets
 from kcli.storage.verification.options import VerificationOptions
 from tests.conftest import Finished
 from tests.storage.log_harness import LogHarness
+from tests.support import peak
+
+HUGE_BYTES = 512 * 1024**2
+MOST_MEMORY_BYTES = 300 * 1024**2
+TIMEOUT_SECONDS = 60
 
 Run = Callable[..., Finished]
 Golden = Callable[[str, str], None]
@@ -182,3 +189,31 @@ def test_processes_report_what_one_alone_does(directory: Path) -> None:
     assert [each.directory for each in together] == [each.directory for each in alone]
     assert [each.findings for each in together] == [each.findings for each in alone]
     assert sum(told) == sum(each.size_bytes for each in alone)
+
+
+HUGE_FILES = {
+    f"{0:020d}.index": "index_size",
+    f"{0:020d}.timeindex": "index_size",
+    f"{0:020d}.txnindex": "index_size",
+    f"{0:020d}.snapshot": "snapshot_damaged",
+    "leader-epoch-checkpoint": "leader_epochs_damaged",
+    "partition.metadata": "partition_metadata_damaged",
+}
+
+
+@pytest.mark.parametrize("name", HUGE_FILES)
+def test_a_huge_file_is_told_and_not_held_in_memory(directory: Path, name: str) -> None:
+    with open(directory / "orders-0" / name, "ab") as file:
+        file.truncate(HUGE_BYTES)
+        os.pwrite(file.fileno(), b"\x01", HUGE_BYTES - 1)
+    command = [sys.executable, "-m", "kcli", "verify-index", "-o", "json", "orders-0"]
+    finished = subprocess.run(
+        [sys.executable, "-IS", peak.SCRIPT, "peak", *command],
+        stdout=subprocess.PIPE,
+        check=False,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert finished.returncode == 3
+    told = [json.loads(line) for line in finished.stdout.splitlines()]
+    assert HUGE_FILES[name] in {each["kind"] for each in told if each.get("file") == f"orders-0/{name}"}
+    assert int(Path("peak").read_text()) < MOST_MEMORY_BYTES

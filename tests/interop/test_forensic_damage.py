@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from kcli.cli import main
+from kcli.commands.shortcut import run_shortcut
 from tests.support.harms import (
     Harm,
     entries_of_log,
@@ -104,7 +104,7 @@ class Verified(NamedTuple):
 
 def verify(directory: Path, capfd: pytest.CaptureFixture[str], *options: str) -> Verified:
     capfd.readouterr()
-    exit_code = main(["verify-index", "-o", "json", *options, str(directory)])
+    exit_code = run_shortcut(["verify-index", "-o", "json", *options, str(directory)])
     captured = capfd.readouterr()
     objects = [json.loads(line) for line in captured.out.splitlines()]
     return Verified(exit_code, [each for each in objects if "kind" in each], captured.err)
@@ -112,7 +112,7 @@ def verify(directory: Path, capfd: pytest.CaptureFixture[str], *options: str) ->
 
 def dump(path: Path, capfd: pytest.CaptureFixture[str]) -> Dumped:
     capfd.readouterr()
-    exit_code = main(["dump-log", "--continue", "-o", "json", str(path)])
+    exit_code = run_shortcut(["dump-log", "--continue", "-o", "json", str(path)])
     captured = capfd.readouterr()
     return Dumped(exit_code, [json.loads(line) for line in captured.out.splitlines()], captured.err)
 

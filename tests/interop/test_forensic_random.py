@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from kcli.cli import main
+from kcli.commands.shortcut import run_shortcut
 from kcli.protocol.checksums import crc32c
 from kcli.protocol.compression import Codec
 from tests.support import peak
@@ -85,7 +86,10 @@ def is_sound(data: bytes) -> bool:
 def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     """Run kcli in this process; its exit code and the objects that it printed."""
     capfd.readouterr()
-    exit_code = main([*arguments, "-o", "json"])
+    line = [*arguments, "-o", "json"]
+    exit_code = run_shortcut(line)
+    if exit_code is None:
+        exit_code = main(line)
     captured = capfd.readouterr()
     assert exit_code in (0, 3), captured.err
     return exit_code, [json.loads(line) for line in captured.out.splitlines()]

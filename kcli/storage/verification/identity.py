@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
 from kcli.protocol.uuids import uuid_to_text
-from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
+from kcli.storage.checkpoints import CheckpointError, read_partition_metadata, read_small_file
 from kcli.storage.log_directory import META_PROPERTIES, MetaProperties
 from kcli.storage.log_paths import PARTITION_METADATA
 from kcli.storage.verification.finding_kinds import FindingKind
@@ -50,8 +50,7 @@ def check_meta_properties(directories: Iterable[str], report: Callable[[Finding]
     for directory in directories:
         path = f"{directory}/{META_PROPERTIES}"
         try:
-            with open(path, "rb") as file:
-                found = MetaProperties.decode(file.read(), path)
+            found = MetaProperties.decode(read_small_file(path), path)
         except FileNotFoundError:
             continue
         except KcliError as error:

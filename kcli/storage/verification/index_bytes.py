@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from array import array
 from itertools import islice
@@ -18,12 +19,13 @@ MAX_INDEX_BYTES = 32 * 1024 * 1024
 """What is looked at of an index, three times what Kafka lets one grow to by default."""
 
 _CHUNK_BYTES = 1024 * 1024
+_NOT_ZERO = re.compile(rb"[^\0]")
 
 
 class IndexBytes(NamedTuple):
     """Whole entries of `entry_size` bytes, and how many zeros and stray bytes follow them in the file.
 
-    Of a file `is_cut` there is more, which is not looked at.
+    One that `is_too_large` is taken for empty.
     """
 
     path: str
@@ -31,7 +33,7 @@ class IndexBytes(NamedTuple):
     entry_size: int
     zero_bytes: int
     stray_bytes: int
-    is_cut: bool = False
+    is_too_large: bool = False
 
     @property
     def entries(self) -> int:
@@ -42,47 +44,52 @@ class IndexBytes(NamedTuple):
         """Return all there is as signed numbers of four bytes."""
         return _in_order(array("i", self.data))
 
+    def too_large(self) -> Finding:
+        """Say that it is."""
+        message = f"over {MAX_INDEX_BYTES} bytes, too many to be right: the entries are not checked"
+        return Finding(self.path, FindingKind.INDEX_SIZE, message)
+
     def report_form(self, report: Callable[[Finding], None], *, is_active: bool, keeps_zeros: bool) -> None:
         """Report a size that cannot be, zeros at the end of a closed segment's file and zeros elsewhere.
 
         With `keeps_zeros` the first entry may be one of zeros.
         """
         end = len(self.data)
-        if self.is_cut:
-            message = f"over {MAX_INDEX_BYTES} bytes: only the first {self.entries} entries are checked"
-            report(Finding(self.path, FindingKind.INDEX_SIZE, message, end))
+        if self.is_too_large:
+            report(self.too_large())
         if self.stray_bytes:
             message = f"{end + self.zero_bytes + self.stray_bytes} bytes, not a multiple of {self.entry_size}"
             report(Finding(self.path, FindingKind.INDEX_SIZE, message, end + self.zero_bytes))
         if self.zero_bytes and not is_active:
             message = f"{self.zero_bytes} bytes of zeros behind {self.entries} entries"
             report(Finding(self.path, FindingKind.INDEX_ZERO_TAIL, message, end))
-        zeros = bytes(self.entry_size)
-        at = self.data.find(zeros)
+        self._report_zeros(report, self.entry_size if keeps_zeros else 0)
+
+    def _report_zeros(self, report: Callable[[Finding], None], start: int) -> None:
+        """Report entries of zeros from a place on, those that follow each other together."""
+        zeros, size = bytes(self.entry_size), self.entry_size
+        at = self.data.find(zeros, start)
         while at >= 0:
-            slot, inside = divmod(at, self.entry_size)
-            if inside:
-                at = self.data.find(zeros, (slot + 1) * self.entry_size)
-                continue
-            if slot or not keeps_zeros:
-                message = f"entry {slot} is zeros, and {self.entries - slot - 1} entries follow"
-                report(Finding(self.path, FindingKind.INDEX_ZEROS, message, at))
-            at = self.data.find(zeros, at + self.entry_size)
+            slot = -(-at // size)
+            found = _NOT_ZERO.search(self.data, at)
+            stop = len(self.data) if found is None else found.start()
+            behind = stop // size
+            if behind > slot:
+                what = f"entry {slot} is" if behind == slot + 1 else f"entries {slot} to {behind - 1} are"
+                message = f"{what} zeros, and {self.entries - behind} entries follow"
+                report(Finding(self.path, FindingKind.INDEX_ZEROS, message, slot * size))
+            at = self.data.find(zeros, stop)
 
 
 def read_index(path: str, entry_size: int) -> IndexBytes:
-    """Read an index file, `MAX_INDEX_BYTES` of it at most but for zeros at its end. Raises `OSError`."""
+    """Read an index file of at most `MAX_INDEX_BYTES`, not counting zeros at its end. Raises `OSError`."""
     kept = bytearray()
     size = 0
     with open(path, "rb", buffering=0) as file:
         while chunk := file.read(_CHUNK_BYTES):
             filled = len(chunk.rstrip(b"\0"))
-            if size + filled > MAX_INDEX_BYTES and filled:
-                kept += bytes(max(min(size, MAX_INDEX_BYTES) - len(kept), 0))
-                kept += chunk[: MAX_INDEX_BYTES - len(kept)]
-                return IndexBytes(
-                    path, bytes(kept[: len(kept) - len(kept) % entry_size]), entry_size, 0, 0, True
-                )
+            if filled and size + filled > MAX_INDEX_BYTES:
+                return IndexBytes(path, b"", entry_size, 0, 0, is_too_large=True)
             if filled:
                 kept.extend(bytes(size - len(kept)))
                 kept += chunk[:filled]

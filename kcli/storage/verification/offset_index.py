@@ -45,6 +45,7 @@ class OffsetIndexCheck:
         self._most_bytes = NEVER if most_bytes is None else most_bytes
         words = index.words()
         self._relatives, self._positions = words[0::2], words[1::2]
+        self._rises = always_rises(self._positions)
         self._order = self._by_position()
         self._at = 0
         self._bad: set[int] = set()
@@ -124,7 +125,7 @@ class OffsetIndexCheck:
 
     def _by_position(self) -> Sequence[int]:
         """Return the slots by ascending position: as they stand, if nothing is wrong."""
-        if never_falls(self._positions):
+        if self._rises or never_falls(self._positions):
             return range(self._index.entries)
         return array("i", sorted(range(self._index.entries), key=self._positions.__getitem__))
 
@@ -174,7 +175,7 @@ class OffsetIndexCheck:
         self._report(Finding(self._index.path, kind, message, slot * ENTRY_SIZE, key, pair))
 
     def _check_order(self) -> None:
-        if not self._bad and always_rises(self._relatives) and always_rises(self._positions):
+        if not self._bad and self._rises and always_rises(self._relatives):
             return
         previous = (-1, -1)
         for slot in range(self._index.entries):

@@ -36,6 +36,8 @@ def sanity_problem(path: str, suffix: str) -> tuple[Finding | None, bool]:
     Raises `OSError`.
     """
     index = read_index(path, ENTRY_SIZES[suffix])
+    if index.is_too_large:
+        return index.too_large(), False
     if index.stray_bytes:
         size = len(index.data) + index.zero_bytes + index.stray_bytes
         message = f"{size} bytes, not a multiple of {index.entry_size}"

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.record import NO_PRODUCER_ID
 from kcli.protocol.record_batch_header import next_sequence
+from kcli.storage.checkpoints import CheckpointError, read_small_file
 from kcli.storage.log_paths import SNAPSHOT_SUFFIX
-from kcli.storage.producer_snapshot import CorruptSnapshot, decode_snapshot
+from kcli.storage.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_snapshot
 from kcli.storage.verification.finding_kinds import FindingKind
 from kcli.storage.verification.findings import Finding
 from kcli.storage.verification.offset_index import NEVER
@@ -119,9 +120,8 @@ class SnapshotCheck:
     def _check(self, offset: int) -> None:
         path = self._listing.path(offset, SNAPSHOT_SUFFIX)
         try:
-            with open(path, "rb") as file:
-                producers = decode_snapshot(file.read())
-        except CorruptSnapshot as error:
+            producers = decode_snapshot(read_small_file(path, MAX_BYTES))
+        except (CorruptSnapshot, CheckpointError) as error:
             self._report(Finding(path, FindingKind.SNAPSHOT_DAMAGED, error.message, 0, offset))
             return
         except FileNotFoundError:

@@ -41,6 +41,7 @@ class TimeIndexCheck:
         words = index.words()
         self._timestamps = joined_words(words[0::3], words[1::3])
         self._relatives = words[2::3]
+        self._rises = always_rises(self._relatives)
         self._order = self._by_offset()
         self._at = 0
         self._bad: set[int] = set()
@@ -108,7 +109,7 @@ class TimeIndexCheck:
             self._bad_entry(slot, _NOT_FOUND, message, offset, (offset, -1))
         last = self._check_order()
         if (
-            not (is_active or self._index.is_cut or self._index.entries - 1 in self._bad)
+            not (is_active or self._index.is_too_large or self._index.entries - 1 in self._bad)
             and last < self.largest
             and (self.largest, self._offset_of_largest)
             != (
@@ -129,7 +130,7 @@ class TimeIndexCheck:
 
     def _by_offset(self) -> Sequence[int]:
         """Return the slots by ascending offset: as they stand, if nothing is wrong."""
-        if never_falls(self._relatives):
+        if self._rises or never_falls(self._relatives):
             return range(self._index.entries)
         return array("i", sorted(range(self._index.entries), key=self._relatives.__getitem__))
 
@@ -167,7 +168,7 @@ class TimeIndexCheck:
 
     def _check_order(self) -> int:
         """Report the entries out of order among the others; return the last timestamp, -1 without one."""
-        if not self._bad and always_rises(self._timestamps) and always_rises(self._relatives):
+        if not self._bad and self._rises and always_rises(self._timestamps):
             last = self._timestamps[-1] if self._timestamps else NO_TIMESTAMP
             if not self._timestamps or self._timestamps[0] > NO_TIMESTAMP:
                 return last

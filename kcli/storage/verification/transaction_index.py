@@ -92,7 +92,7 @@ class TransactionIndexCheck:
         """Report what is left when the log has ended; `reread` the index if it may grow."""
         for indexed in self._entries[self._at :]:
             self._no_marker(indexed)
-        if not self._pending or self._index.is_cut:
+        if not self._pending or self._index.is_too_large:
             return
         present = set()
         if reread is not None:
