@@ -54,7 +54,7 @@ class _Alarm(TimerTask):
         self._fetcher = fetcher
 
     def fall_due(self) -> None:
-        self._fetcher.wake()
+        self._fetcher.delay_is_over()
 
 
 class FetchState:
@@ -99,6 +99,11 @@ class ReplicaFetcher:
     def __repr__(self) -> str:
         return f"ReplicaFetcher(leader={self.leader_id}, number={self.number}, {len(self.states)} partitions)"
 
+    @property
+    def delayed(self) -> list[PartitionId]:
+        """The partitions that are left alone for a while."""
+        return [state.partition.key for state in self._delayed]
+
     # --- what it copies --------------------------------------------------------------------------
 
     def add(self, partition: Partition) -> None:
@@ -130,6 +135,11 @@ class ReplicaFetcher:
         self._work.set()
         if self._session is not None:
             self._session.wake()
+
+    def delay_is_over(self) -> None:
+        """Have the task look which partitions have been left alone for long enough."""
+        self._alarm = None
+        self.wake()
 
     def _let_go(self, state: FetchState) -> None:
         self._moved.pop(state, None)
@@ -188,6 +198,7 @@ class ReplicaFetcher:
 
     def _take_moved(self) -> list[FetchPartition]:
         """Return the rows of what has moved, for a call that gets to the leader now."""
+        self._end_delays()  # Those that ended while the call was on its way woke nobody.
         for state in list(self._moved):
             if not state.has_begun:
                 self._begin(state)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import trio
 
 from kcli.broker.controller.configuration_control import ConfigChange, ConfigOperation
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.fetcher_manager import fetcher_number
+from kcli.broker.timer import TimerTask, monotonic_ms
 from tests.broker.replication.clusters import append, create, leader_of, node, replicas_of, until
 from tests.support.running_cluster import running_cluster
 
@@ -59,3 +61,41 @@ async def test_a_corrupt_partition_stops_no_other(tmp_path: Path) -> None:
         path.write_bytes(whole)
         await until(lambda: leaders[0].log.high_watermark == 1)
         assert node(cluster, follower).replica_manager.partition("t", 0).log.log_end_offset == 1
+
+
+class Bell(TimerTask):
+    """Rings when its time has come."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rang = trio.Event()
+
+    def fall_due(self) -> None:
+        self.rang.set()
+
+
+async def test_a_partition_that_was_given_up_while_it_was_delayed_is_copied_when_it_comes_back(
+    tmp_path: Path,
+) -> None:
+    """A delay that ended while nobody was delayed any more must not be taken for one that is still to end."""
+    async with running_cluster(tmp_path, nodes=2, replica_fetch_backoff_ms="10") as cluster:
+        create(cluster, "t", on=(1, 2), follower_replication_throttled_replicas="*")
+        broker, link = node(cluster, 2), cluster.peers.between(2, 1)
+        rate = ConfigChange("follower.replication.throttled.rate", ConfigOperation.SET, "100000")
+        defaults = TopicDefaults(1, 1, broker.config.topic_defaults)
+        assert broker.controller.incremental_alter_configs([((4, ""), [rate])], defaults=defaults) == [None]
+        leader, follower = leader_of(cluster), replicas_of(cluster)[2]
+        manager = broker.replica_manager
+        (fetcher,) = manager.fetchers.fetchers.values()
+        link.is_cut = True
+        await until(lambda: fetcher.delayed)
+        fetcher.remove(follower.key)
+        bell = Bell()
+        broker.timer.add(bell, 50, monotonic_ms())
+        await bell.rang.wait()
+        link.is_cut = False
+        manager.follower_throttle.record(120_000, monotonic_ms())
+        fetcher.add(follower)
+        await until(lambda: fetcher.delayed)
+        end = append(leader, b"v", acks=1)
+        await until(lambda: follower.log.log_end_offset == end)
