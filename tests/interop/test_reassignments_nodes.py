@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,13 +13,13 @@ import pytest
 from kcli.control_socket import ask
 from tests.support.group_tool import eventually
 from tests.support.kcli_broker import BOOTSTRAP, KcliBroker
+from tests.support.processes import ChildProcess
 from tests.support.producing import read_partition
 from tests.support.reassigning import SLOW, Sides, write_plan
 from tests.support.steady_load import SteadyLoad
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from tests.conftest import Finished
     from tests.support.apache_kafka import KafkaTools
@@ -233,6 +235,31 @@ def test_log_dirs_and_the_quorum_are_told(sides: Sides, nodes: Nodes) -> None:
     head, *rows = sides.theirs("kafka-metadata-quorum", "describe", "--replication")
     assert head.split("\t")[0].strip() == "NodeId"
     assert sorted(row.split("\t")[0].strip() for row in rows) == [str(node) for node in range(1, NODES + 1)]
+
+
+def test_waiting_outlives_the_destination_and_the_controller(
+    sides: Sides, nodes: Nodes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = write_plan(tmp_path / "plan.json", "moved-through", [4, 5])
+    sides.create("moved-through", "2:3")
+    sides.fill("moved-through", 1, 4.0)
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    words = ("reassign-partitions", "execute", plan, "--throttle", "1000000", "--wait")
+    process = ChildProcess([sys.executable, "-m", "kcli", *words], stderr=tmp_path / "stderr")
+    process.wait_for_line(lambda line: "Successfully" in line, timeout=30, what="start")
+    nodes.act("kill", 5)
+    nodes.act("kill", 1)
+    eventually(lambda: "(id: 1 " not in "".join(sides.ours("cluster", "nodes")), "the node is missed")
+    nodes.act("start", 5)
+    nodes.act("start", 1)
+    process.wait_for_line(lambda line: line.endswith("is completed."), timeout=60, what="end")
+    code = process.process.wait(timeout=30)
+    process.kill()
+    assert code == 0, process.errors
+    assert sides.replicas("moved-through") == ["4,5"]
+    eventually(lambda: len(sides.ours("cluster", "nodes")) == NODES, "all nodes are back")
+    assert sides.throttles() == []
+    assert len(read_partition(nodes.bootstrap, "moved-through", 0)) == 400
 
 
 def test_replicas_move_between_log_directories(
