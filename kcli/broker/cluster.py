@@ -167,7 +167,8 @@ class Cluster:
             with trio.CancelScope(shield=True):
                 for node in self.nodes.values():
                     await self._end(node)
-            self.faults.clear_all()  # A full disk would outlive the cluster.
+            if self._faults is not None:
+                self._faults.clear_all()  # A full disk would outlive the cluster.
             self.stopped.set()
         if self._fatal is not None:
             raise self._fatal

@@ -122,7 +122,6 @@ async def start(
         start_daemon(data_dir)
         return
     from kcli.broker.cluster import ClusterOptions
-    from kcli.broker.faults.scenario import read_scenario
     from kcli.broker.process import serve
 
     properties = {**read_properties(config), **parse_properties(override, "--override")}
@@ -135,7 +134,12 @@ async def start(
         adopt=adopt,
         racks=rack_names(rack),
     )
-    await serve(options, verbose=verbose, scenario=None if scenario is None else read_scenario(scenario))
+    steps = None
+    if scenario is not None:
+        from kcli.broker.faults.scenario import read_scenario
+
+        steps = read_scenario(scenario)
+    await serve(options, verbose=verbose, scenario=steps)
 
 
 @command(app, "stop", example="kcli broker stop --data-dir kcli-data")

@@ -249,8 +249,8 @@ def test_an_unclean_election_leads_on_with_what_is_left(sides: Sides, cluster: A
         *("--add-config", "follower.replication.throttled.replicas=0:2"),
     )
     cluster.nodes[2].stop()
-    # The throttle lets one fetch of a megabyte through.
-    sides.fill("moved-lost", 1, 3.0)
+    # The throttle lets a megabyte through each time its window of eleven seconds has passed.
+    sides.fill("moved-lost", 1, 16.0)
     cluster.nodes[2].start()
     cluster.nodes[3].stop()
     eventually(lambda: "Leader: none" in sides.describe("moved-lost")[1], "nobody leads")
