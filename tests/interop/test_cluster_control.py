@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.control_socket import ask
-from tests.support.group_tool import eventually
 from tests.support.kcli_broker import BOOTSTRAP, KcliBroker
 from tests.support.producing import read_partition
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -38,6 +38,7 @@ from tests.support.durable_clients import ConfluentClient, JavaClient, Ledger, w
 from tests.support.kcli_broker import KcliBroker
 from tests.support.processes import free_ports
 from tests.support.toolchain import need
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -96,6 +97,7 @@ class Durable:
         started = time.monotonic()
         threads = []
         for event in life.events:
+            # The schedule is in real time: other people's clients run along it.
             time.sleep(max(0.0, started + event.at - time.monotonic()))
             # A stop takes its time, and the next harm does not wait for it.
             threads.append(threading.Thread(target=self._do, args=(event,)))
@@ -142,15 +144,18 @@ class Durable:
 
     def wait_until_in_sync(self) -> None:
         """Return when every replica is in sync and nothing moves."""
-        deadline = time.monotonic() + RECOVERY_SECONDS
-        while True:
-            topic = self.admin(lambda client: describe_topics(client, [TOPIC]))[TOPIC]
-            if all(
-                each.leader is not None and set(each.isr) == set(each.replicas) for each in topic.partitions
-            ):
-                return
-            assert time.monotonic() < deadline, topic
-            time.sleep(0.2)
+
+        def topic() -> Any:
+            return self.admin(lambda client: describe_topics(client, [TOPIC]))[TOPIC]
+
+        eventually(
+            lambda: all(
+                each.leader is not None and set(each.isr) == set(each.replicas) for each in topic().partitions
+            ),
+            "all replicas are in sync",
+            seconds=RECOVERY_SECONDS,
+            seen=topic,
+        )
 
     def copies(self, partition: int) -> dict[int, bytes]:
         """The bytes of a partition's log, by node."""

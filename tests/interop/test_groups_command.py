@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.group_ledger import Ledger
-from tests.support.group_tool import GroupTool, eventually
+from tests.support.group_tool import GroupTool
 from tests.support.processes import ChildProcess
 from tests.support.producing import create_topic
 from tests.support.steady_load import SteadyLoad
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.support.apache_kafka import ApacheKafka
-from tests.support.group_tool import GroupTool, eventually
+from tests.support.group_tool import GroupTool
 from tests.support.producing import create_topic, produce
 from tests.support.records import TestRecord
 from tests.support.steady_load import SteadyLoad
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

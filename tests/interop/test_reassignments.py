@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.apache_cluster import ApacheCluster
-from tests.support.group_tool import eventually
 from tests.support.processes import ChildProcess
 from tests.support.reassigning import SLOW, Sides, write_plan
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.control_socket import ask
-from tests.support.group_tool import eventually
 from tests.support.kcli_broker import BOOTSTRAP, KcliBroker
 from tests.support.processes import ChildProcess
 from tests.support.producing import read_partition
 from tests.support.reassigning import SLOW, Sides, write_plan
 from tests.support.steady_load import SteadyLoad
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

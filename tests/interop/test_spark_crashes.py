@@ -25,7 +25,8 @@ from kcli.spark.job.verification import verify_export
 from tests.spark.job.exporting import offsets_in, temporary_files
 from tests.support.kcli_broker import KcliBroker
 from tests.support.producing import create_topic, delete_topic, end_offsets
-from tests.support.spark_exports import ExportProcess, command_line, descendants, kill, wait_until
+from tests.support.spark_exports import ExportProcess, command_line, descendants, kill
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.interop
 
@@ -182,7 +183,7 @@ def test_an_export_may_be_killed_whenever_new_records_are_exported(
         trial.produce(BY_RUN)
         trial.flush()
         process = trial.export()
-        time.sleep(spread(chance, usual))
+        time.sleep(spread(chance, usual))  # The moment of the kill is what is drawn.
         if victim == "worker":
             process.has_workers()
         trial.kill(victim, process)
@@ -207,7 +208,7 @@ def test_a_following_export_may_be_killed_at_any_moment(trial: Trial, show: Call
         deadline = time.monotonic() + spread(chance, 2.0)
         while time.monotonic() < deadline:
             trial.produce(20)
-            time.sleep(0.02)
+            time.sleep(0.02)  # As a topic grows that is followed.
         trial.kill(victim, process)
         if victim == "driver":
             process.wait()
@@ -216,7 +217,7 @@ def test_a_following_export_may_be_killed_at_any_moment(trial: Trial, show: Call
         else:
             assert process.is_running(), trial.log.read_text()[-3000:]
     trial.flush()
-    wait_until(lambda: committed(trial.target) == [trial.sent] * PARTITIONS, "the last records")
+    eventually(lambda: committed(trial.target) == [trial.sent] * PARTITIONS, "the last records")
     process.terminate()
     code, _ = process.wait()
     assert code == 0, process.errors[-3000:]
@@ -239,8 +240,8 @@ def test_an_export_on_spark_may_be_killed(trial: Trial, turn: int) -> None:
     trial.produce(BY_RUN * 8)
     trial.flush()
     process = trial.export(engine="spark")
-    wait_until(lambda: any((trial.target / "_kcli" / "log").rglob("split-*.json")), "the first receipt")
-    time.sleep(chance.uniform(0, 1))
+    eventually(lambda: any((trial.target / "_kcli" / "log").rglob("split-*.json")), "the first receipt")
+    time.sleep(chance.uniform(0, 1))  # The moment of the kill is what is drawn.
     if victim == "driver":
         process.kill()
     else:
@@ -296,7 +297,7 @@ def let_retention_remove(trial: Trial) -> dict[int, int]:
     """Let the broker remove what it has; return where each partition begins then."""
     set_retention(trial.broker.bootstrap, "1")
     wanted = dict.fromkeys(range(PARTITIONS), (300, 300))
-    wait_until(lambda: end_offsets(trial.broker.bootstrap, TOPIC) == wanted, "retention")
+    eventually(lambda: end_offsets(trial.broker.bootstrap, TOPIC) == wanted, "retention")
     set_retention(trial.broker.bootstrap, "-1")
     return dict.fromkeys(range(PARTITIONS), 300)
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.apache_kafka import java_command
-from tests.support.group_tool import eventually
 from tests.support.kcli_cluster import KcliCluster
 from tests.support.processes import ChildProcess
 from tests.support.producing import read_partition
 from tests.support.toolchain import java_classes
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

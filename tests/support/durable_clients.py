@@ -10,7 +10,6 @@ any sequence from it, as Kafka's does, so that a leader lost before that may cos
 from __future__ import annotations
 
 import threading
-import time
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -20,6 +19,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from tests.support.apache_kafka import java_command
 from tests.support.processes import ChildProcess
 from tests.support.toolchain import java_classes
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -183,8 +183,9 @@ class JavaClient:
 
 def wait_until_read(ledger: Ledger, ends: dict[int, int], *, seconds: float) -> None:
     """Return when a consumer has read everything."""
-    deadline = time.monotonic() + seconds
-    while any(ledger.position(partition) < end for partition, end in ends.items()):
-        positions = {partition: ledger.position(partition) for partition in ends}
-        assert time.monotonic() < deadline, f"{ledger.name} has read {positions} of {ends}; {ledger.failures}"
-        time.sleep(0.05)
+    eventually(
+        lambda: all(ledger.position(partition) >= end for partition, end in ends.items()),
+        f"{ledger.name} has read {ends}",
+        seconds=seconds,
+        seen=lambda: ([ledger.position(partition) for partition in ends], ledger.failures),
+    )

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.apache_kafka import KafkaTools
 
-PATIENCE_SECONDS = 30.0
 _RECORD = re.compile(r"\| offset: (?P<offset>\d+) .*? key: (?P<key>\{.*?\})(?: payload: (?P<payload>.*))?$")
 
 
@@ -83,14 +80,6 @@ class GroupTool:
         """`Classic` or `Consumer`; nothing of a group that is not listed."""
         rows = [line.split() for line in self("--list", "--type")]
         return next((row[1] for row in rows if row[0] == group), "")
-
-
-def eventually(holds: Callable[[], bool], what: str) -> None:
-    """Ask until it is so, for as long as a busy machine may take."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"not in {PATIENCE_SECONDS} s: {what}"
-        threading.Event().wait(0.1)
 
 
 def _partitions(assignment: str) -> frozenset[int]:

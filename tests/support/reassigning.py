@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
-from tests.support.group_tool import eventually
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

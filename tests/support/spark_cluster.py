@@ -13,8 +13,9 @@ import pyspark
 
 from kcli.spark.java import find_java, home_for_spark
 from tests.support.processes import ChildProcess, free_port
-from tests.support.spark_exports import descendants, kill, wait_until
+from tests.support.spark_exports import descendants, kill
 from tests.support.toolchain import INTEROP
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,7 +53,7 @@ class SparkCluster:
         """Start them and wait until the workers are known to the master."""
         port = self.url.rpartition(":")[2]
         master = self._launch("master", "master.Master", "--port", port, "--webui-port", "0")
-        wait_until(lambda: "I have been elected leader" in self._said(master), "the master")
+        eventually(lambda: "I have been elected leader" in self._said(master), "the master")
         for number in range(self._count):
             self._launch(
                 f"worker-{number}",
@@ -61,7 +62,7 @@ class SparkCluster:
                 *("--work-dir", str(self._directory / f"work-{number}"), self.url),
             )
         for worker in self._children[1:]:
-            wait_until(lambda: "Successfully registered" in self._said(worker), "a worker")  # noqa: B023
+            eventually(lambda: "Successfully registered" in self._said(worker), "a worker")  # noqa: B023
         return self
 
     def _launch(self, name: str, program: str, *arguments: str) -> ChildProcess:

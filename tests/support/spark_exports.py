@@ -6,15 +6,15 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.support.toolchain import INTEROP
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 ROOT = INTEROP.parent.parent
 PATIENCE_SECONDS = 60.0
@@ -65,7 +65,7 @@ class ExportProcess:
 
     def orphans_end(self) -> None:
         """Wait until nobody runs whom the driver had started when it was killed."""
-        wait_until(lambda: not any(map(is_alive, self._family)), "the end of a killed export's processes")
+        eventually(lambda: not any(map(is_alive, self._family)), "the end of a killed export's processes")
 
     def terminate(self) -> None:
         """SIGTERM."""
@@ -82,7 +82,7 @@ class ExportProcess:
 
     def has_workers(self) -> None:
         """Wait until it has started somebody, or has ended."""
-        wait_until(lambda: bool(self.workers()) or not self.is_running(), "a worker")
+        eventually(lambda: bool(self.workers()) or not self.is_running(), "a worker")
 
     @property
     def errors(self) -> str:
@@ -123,11 +123,3 @@ def kill(pid: int) -> bool:
     except ProcessLookupError:
         return False
     return True
-
-
-def wait_until(holds: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Look again and again."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.01)
