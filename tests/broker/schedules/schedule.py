@@ -146,13 +146,12 @@ def _link_fault(random: Random, begin: float, end: float, kind: str) -> list[Eve
 
 def _request_fault(random: Random, begin: float, end: float) -> list[Event]:
     kind = random.choice(("drop", "disconnect", "delay", "error"))
-    delay_ms, is_led = random.choice((10, 500)), random.random() < 0.5
     api = random.choice(("Produce", "Produce", "Fetch", "Metadata"))
     # Java's consumer dies of an answer that no broker gives to a fetch.
     passing = "KAFKA_STORAGE_ERROR" if api == "Fetch" else "REQUEST_TIMED_OUT"
     more: dict[str, object] = {
-        "delay": {"delay_ms": delay_ms},
-        "error": {"code": passing if is_led else "NOT_LEADER_OR_FOLLOWER"},
+        "delay": {"delay_ms": random.choice((10, 500))},
+        "error": {"code": random.choice((passing, "NOT_LEADER_OR_FOLLOWER"))},
     }.get(kind, {})
     after = random.random() < 0.7 and api == "Produce"
     return _fault(begin, end, kind, api=api, after=after, probability=0.5, **more)
