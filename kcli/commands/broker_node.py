@@ -7,8 +7,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from kcli.commands.amounts import counted
 from kcli.commands.broker_data_dir import DEFAULT_DATA_DIR, DataDir
-from kcli.commands.export_text import counted
 from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.control_socket import ask

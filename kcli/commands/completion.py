@@ -128,7 +128,7 @@ async def fetch_topic_names(client: Client) -> list[str]:
 
 async def fetch_group_names(client: Client) -> list[str]:
     """Return the names of the cluster's consumer groups."""
-    from kcli.commands.group_lookup import list_consumer_groups
+    from kcli.commands.groups.lookup import list_consumer_groups
 
     groups, _ = await list_consumer_groups(client)
     return [group.group_id for group in groups]

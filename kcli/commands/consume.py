@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from kcli.commands.group_options import complete_group
+from kcli.commands.groups.options import complete_group
 from kcli.commands.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from kcli.commands import (
-    consumer_groups_clone,
-    consumer_groups_delete,
-    consumer_groups_describe,
-    consumer_groups_list,
-    consumer_groups_members,
-    consumer_groups_regex,
-    consumer_groups_reset,
+from kcli.commands.groups import (
+    clone_command,
+    delete_command,
+    describe_command,
+    list_command,
+    members_command,
+    regex_command,
+    reset_command,
 )
-from kcli.commands.group_options import app
+from kcli.commands.groups.options import app
 
 __all__ = [
     "app",
-    "consumer_groups_clone",
-    "consumer_groups_delete",
-    "consumer_groups_describe",
-    "consumer_groups_list",
-    "consumer_groups_members",
-    "consumer_groups_regex",
-    "consumer_groups_reset",
+    "clone_command",
+    "delete_command",
+    "describe_command",
+    "list_command",
+    "members_command",
+    "regex_command",
+    "reset_command",
 ]
 
 VERBS = (

@@ -160,7 +160,7 @@ async def join(
     client: Client, consumer: Consumer, choice: Choice, end: End, tell: Callable[[str], None]
 ) -> Limits:
     """Begin to read as a member of the group."""
-    from kcli.commands.group_reading import GroupReading
+    from kcli.commands.groups.reading import GroupReading
     from kcli.commands.record_printer import Limits
     from kcli.commands.topic_filter import topic_pattern
 
@@ -219,7 +219,7 @@ async def print_records(
 ) -> None:
     """Print what is chosen until it ends, then say on stderr how many records that were."""
     from kcli.client.consumer import Consumer
-    from kcli.commands.group_reading import CLOSE_SECONDS
+    from kcli.commands.groups.reading import CLOSE_SECONDS
     from kcli.commands.interrupts import interruptible
     from kcli.commands.output import note
     from kcli.commands.record_printer import RecordPrinter

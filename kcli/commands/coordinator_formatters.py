@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING
 
-from kcli.commands.java_json import java_json
+from kcli.commands.java.json import java_json
 from kcli.errors import KcliError
 from kcli.protocol.coordinator_records import (
     DecodedRecord,

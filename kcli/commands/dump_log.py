@@ -12,9 +12,9 @@ from kcli.commands.runner import command
 from kcli.errors import MissingArgument, UsageError
 
 if TYPE_CHECKING:
-    from kcli.commands.dump_decoders import Decoder
-    from kcli.commands.dump_files import Selection
-    from kcli.commands.dump_filters import Filter
+    from kcli.commands.dump.decoders import Decoder
+    from kcli.commands.dump.files import Selection
+    from kcli.commands.dump.filters import Filter
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -193,7 +193,7 @@ def dump_log(
       - An unknown file is an error. Checkpoints, partition.metadata,
         meta.properties and files on their way out (.deleted, .swap) are known.
     """
-    from kcli.commands.dump_options import MAX_MESSAGE_SIZE, DumpOptions
+    from kcli.commands.dump.options import MAX_MESSAGE_SIZE, DumpOptions
 
     chosen = [*(paths or ()), *(path for path in (files or "").split(",") if path)]
     if not chosen:
@@ -226,20 +226,20 @@ def dump_log(
     )
     selection = make_selection(topic or (), partition or (), kind or ())
     if repair is None:
-        from kcli.commands.dump_run import dump
+        from kcli.commands.dump.run import dump
 
         dump(chosen, selection, options, output, is_summary=summary)
         return None
     if summary:
         raise UsageError("`--repair` and `--summary` exclude each other")
-    from kcli.commands.dump_repair import repair_logs
+    from kcli.commands.dump.repair import repair_logs
 
     return repair_logs(chosen, repair, selection, carves=continue_, is_deep=deep_iteration)
 
 
 def make_selection(topics: Sequence[str], partitions: Sequence[int], kinds: Sequence[str]) -> Selection:
     """Return which files of directories are wanted."""
-    from kcli.commands.dump_files import FileKind, Selection
+    from kcli.commands.dump.files import FileKind, Selection
 
     try:
         wanted = frozenset(map(FileKind, kinds))
@@ -250,13 +250,13 @@ def make_selection(topics: Sequence[str], partitions: Sequence[int], kinds: Sequ
 
 def choose_decoder(key: str | None, value: str | None, coordinators: dict[str, bool]) -> tuple[Decoder, bool]:
     """Return the decoder that was asked for, and whether one was: then records are printed."""
-    from kcli.commands.dump_decoders import PlainDecoder
+    from kcli.commands.dump.decoders import PlainDecoder
 
     chosen = [name for name, is_chosen in coordinators.items() if is_chosen]
     if len(chosen) > 1 or (chosen and (key is not None or value is not None)):
         raise UsageError("more than one decoder", hint="each log has one kind of records")
     if chosen:
-        from kcli.commands.dump_coordinators import COORDINATOR_DECODERS
+        from kcli.commands.dump.coordinators import COORDINATOR_DECODERS
 
         return COORDINATOR_DECODERS[chosen[0]](), True
     decoder = PlainDecoder(key or "string", value or "string")
@@ -274,7 +274,7 @@ def make_filter(
     transactional_only: bool,
 ) -> Filter:
     """Return what batches and records must be."""
-    from kcli.commands.dump_filters import Filter, parse_key
+    from kcli.commands.dump.filters import Filter, parse_key
 
     if from_time is not None or to_time is not None:
         from kcli.commands.consumption import parse_time

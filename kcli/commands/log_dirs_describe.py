@@ -93,7 +93,7 @@ class LogDirs(NamedTuple):
 
 def log_dir_json(log_dir: LogDir) -> dict[str, object]:
     """Return a directory as Kafka's tool shows it, replicas in the order of its hash map."""
-    from kcli.commands.java_order import hash_map_order, partition_hash
+    from kcli.commands.java.order import hash_map_order, partition_hash
 
     replicas = {(replica.topic, replica.partition): replica for replica in log_dir.replicas}
     return {

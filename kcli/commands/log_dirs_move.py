@@ -75,7 +75,7 @@ async def move(
     """Move replicas to another log directory of their broker; they are served meanwhile."""
     from kcli.client import admin
     from kcli.commands.preferred_replica_election import parse_partition
-    from kcli.commands.reassignment_plan import refuse_twice
+    from kcli.commands.reassignment.plan import refuse_twice
     from kcli.commands.session import open_client
 
     if not targets:
@@ -100,12 +100,12 @@ async def _move(
     *,
     wait: bool,
 ) -> Moved:
-    from kcli.commands.reassignment_cluster import places_of, read_brokers
-    from kcli.commands.reassignment_log_dirs import start_log_dir_moves
-    from kcli.commands.reassignment_moves import compare_log_dirs, copies_of
-    from kcli.commands.reassignment_plan import Plan
-    from kcli.commands.reassignment_view import COMPLETED
-    from kcli.commands.reassignment_wait import wait_for_moves
+    from kcli.commands.reassignment.cluster import places_of, read_brokers
+    from kcli.commands.reassignment.log_dirs import start_log_dir_moves
+    from kcli.commands.reassignment.moves import compare_log_dirs, copies_of
+    from kcli.commands.reassignment.plan import Plan
+    from kcli.commands.reassignment.view import COMPLETED
+    from kcli.commands.reassignment.wait import wait_for_moves
 
     brokers = {replica.broker for replica in moves}
     (await read_brokers(client)).need(brokers)

@@ -11,7 +11,7 @@ import typer
 
 from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
-from kcli.commands.reassignment_options import read_text
+from kcli.commands.reassignment.options import read_text
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
 
@@ -108,7 +108,7 @@ async def preferred_replica_election(
 
 def _wanted(texts: Sequence[str], path: Path | None) -> list[TopicPartition] | None:
     """Return the partitions that were named, None for all."""
-    from kcli.commands.reassignment_plan import parse_election, refuse_twice
+    from kcli.commands.reassignment.plan import parse_election, refuse_twice
 
     if path is None:
         wanted = [parse_partition(text) for text in texts]
@@ -128,7 +128,7 @@ def parse_partition(text: str) -> TopicPartition:
 
 
 def _result(election: Election, results: dict[TopicPartition, KafkaError | None]) -> Elected:
-    from kcli.commands.java_order import hash_map_order, partition_hash
+    from kcli.commands.java.order import hash_map_order, partition_hash
     from kcli.commands.session import failure
     from kcli.protocol.error_codes import ErrorCode
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from kcli.commands import reassign_cancel, reassign_execute, reassign_generate, reassign_verify
-from kcli.commands.reassignment_options import app
+from kcli.commands.reassignment import cancel_command, execute_command, generate_command, verify_command
+from kcli.commands.reassignment.options import app
 
-__all__ = ["app", "reassign_cancel", "reassign_execute", "reassign_generate", "reassign_verify"]
+__all__ = ["app", "cancel_command", "execute_command", "generate_command", "verify_command"]
 
 VERBS = ("generate", "execute", "verify", "list", "cancel")
 

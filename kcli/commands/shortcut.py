@@ -64,11 +64,11 @@ def parse(arguments: Sequence[str]) -> Line | None:
 
 def dump_log(line: Line) -> int:
     """Dump what the paths stand for; return the exit code."""
-    from kcli.commands.dump_decoders import PlainDecoder
-    from kcli.commands.dump_files import Selection
-    from kcli.commands.dump_filters import Filter
-    from kcli.commands.dump_options import DumpOptions
-    from kcli.commands.dump_run import dump
+    from kcli.commands.dump.decoders import PlainDecoder
+    from kcli.commands.dump.files import Selection
+    from kcli.commands.dump.filters import Filter
+    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.dump.run import dump
 
     prints = "--print-data-log" in line.switches
     options = DumpOptions(
@@ -84,7 +84,7 @@ def dump_log(line: Line) -> int:
 
 def verify_index(line: Line) -> int:
     """Verify what the paths stand for; return the exit code."""
-    from kcli.commands.verify_run import Wanted, verify
+    from kcli.commands.verify.run import Wanted, verify
 
     wanted = Wanted(
         line.paths,

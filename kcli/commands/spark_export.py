@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import typer
 
-from kcli.commands import export_options as given
 from kcli.commands.options import CommandConfig, OutputFormat, Property
 from kcli.commands.runner import command
+from kcli.commands.transfer import export_options as given
 
 app = typer.Typer(rich_markup_mode=None)
 
@@ -107,8 +107,8 @@ def spark_export(
     damage, a value that does not fit, a target in use; 2 wrong usage;
     3 --verify found problems; 130 interrupted, and the next run goes on.
     """
-    from kcli.commands import export_choices as choice
-    from kcli.commands.export_actions import perform
+    from kcli.commands.transfer import export_choices as choice
+    from kcli.commands.transfer.export_actions import perform
 
     return perform(
         choice.ExportChoices(

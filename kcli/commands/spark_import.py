@@ -97,8 +97,8 @@ async def spark_import(
     a schema, become the bytes they were. Those of json with a schema and of
     avro cannot: export them as binary.
     """
-    from kcli.commands.import_actions import ImportChoice, import_stored, read_stored
     from kcli.commands.session import client_properties, connect_with
+    from kcli.commands.transfer.import_actions import ImportChoice, import_stored, read_stored
 
     if not topic:
         raise MissingArgument("--topic", what="option")

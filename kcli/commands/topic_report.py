@@ -242,7 +242,7 @@ def topic_row(
 ) -> TopicRow:
     """Return a topic with all its partitions."""
     from kcli.client.admin import ConfigSource
-    from kcli.commands.java_order import hash_map_order
+    from kcli.commands.java.order import hash_map_order
     from kcli.protocol.group_partition import string_hash
     from kcli.protocol.uuids import ZERO_UUID, uuid_to_text
 

@@ -119,8 +119,8 @@ def verify_index(
     Reads every segment once, and only reads. Exit code 0: no problems; 3: problems were found;
     1: something could not be read. Findings of severity `info` are no problems.
     """
-    from kcli.commands.verify_report import print_explanations
-    from kcli.commands.verify_run import Wanted, verify
+    from kcli.commands.verify.report import print_explanations
+    from kcli.commands.verify.run import Wanted, verify
 
     if explain:
         print_explanations(output)

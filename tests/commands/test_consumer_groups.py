@@ -15,8 +15,8 @@ import pytest
 
 from kcli.client import admin
 from kcli.client.admin import TopicPartition
-from kcli.commands import group_inquiry
-from kcli.commands.group_history import GroupHistory
+from kcli.commands.groups import inquiry
+from kcli.commands.groups.history import GroupHistory
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.commands.conftest import Transcript
@@ -361,9 +361,9 @@ def test_explain(groups: FakeGroups, transcript: Transcript, monkeypatch: pytest
         groups.topics["orders"].offsets[1] = (start, end + 10)
 
     moments = iter(range(NOW, NOW + 1_000_000, 1000))
-    monkeypatch.setattr(group_inquiry, "wall_ms", lambda: next(moments))
+    monkeypatch.setattr(inquiry, "wall_ms", lambda: next(moments))
     monkeypatch.setattr("trio.sleep", produce)
-    monkeypatch.setattr(group_inquiry, "read_histories", no_history)
+    monkeypatch.setattr(inquiry, "read_histories", no_history)
     transcript(
         "consumer_groups_explain",
         "consumer-groups describe audit billing --explain",
@@ -371,7 +371,7 @@ def test_explain(groups: FakeGroups, transcript: Transcript, monkeypatch: pytest
         "consumer-groups describe modern --explain -o table",
         "consumer-groups describe nothing --explain",
     )
-    monkeypatch.setattr(group_inquiry, "read_histories", forbidden_history)
+    monkeypatch.setattr(inquiry, "read_histories", forbidden_history)
     transcript("consumer_groups_explain_forbidden", "consumer-groups describe billing --explain")
 
 

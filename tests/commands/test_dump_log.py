@@ -104,7 +104,7 @@ def records(finished: Finished) -> list[int]:
 
 
 def test_a_replica_in_every_form(here: Path, transcript: Transcript, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("kcli.commands.dump_complaints.absolute", lambda path: f"/here/{path}")
+    monkeypatch.setattr("kcli.commands.dump.complaints.absolute", lambda path: f"/here/{path}")
     orders(here)
     shown = [
         f"dump-log orders-0 -o {form}{deep}"
@@ -308,7 +308,7 @@ def damaged(how: str) -> bytes:
 def test_damage_is_explained(
     here: Path, transcript: Transcript, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr("kcli.commands.dump_complaints.absolute", lambda path: f"/here/{path}")
+    monkeypatch.setattr("kcli.commands.dump.complaints.absolute", lambda path: f"/here/{path}")
     segment(here / "x-0", [damaged(how)])
     flags = " --deep-iteration" if how == "records" else ""
     transcript(
@@ -460,7 +460,7 @@ def test_a_file_that_may_not_be_read(here: Path, kcli: Kcli, monkeypatch: pytest
         raise PermissionError(13, "Permission denied", path)
 
     log = segment(here / "x-0", [batch_of(KEYED)])
-    monkeypatch.setattr("kcli.commands.dump_run.SegmentFile", refuse)
+    monkeypatch.setattr("kcli.commands.dump.run.SegmentFile", refuse)
     finished = kcli("dump-log", "x-0")
     assert finished.exit_code == 1
     assert finished.err == f"error: cannot read `x-0/{log.name}`: Permission denied\n"

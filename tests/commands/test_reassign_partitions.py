@@ -11,9 +11,9 @@ import trio
 
 from kcli.client import admin
 from kcli.client.admin import TopicPartition, TopicPartitionReplica
-from kcli.commands.reassignment_moves import Copy
-from kcli.commands.reassignment_plan import Plan, parse_plan
-from kcli.commands.reassignment_wait import wait_for_moves
+from kcli.commands.reassignment.moves import Copy
+from kcli.commands.reassignment.plan import Plan, parse_plan
+from kcli.commands.reassignment.wait import wait_for_moves
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.commands.conftest import Transcript
 from tests.commands.fake_cluster import DEFAULTS, FakeCluster
@@ -126,7 +126,7 @@ def test_an_interrupt_removes_throttles_and_says_what_goes_on(
         signal.raise_signal(signal.SIGINT)
         await trio.sleep_forever()
 
-    monkeypatch.setattr("kcli.commands.reassignment_wait.wait_for_moves", interrupted)
+    monkeypatch.setattr("kcli.commands.reassignment.wait.wait_for_moves", interrupted)
     transcript("reassign_interrupted", "reassign-partitions execute plan.json --throttle 5000 --wait")
     assert moves.broker_configs["1"] == moves.topics["orders"].configs == {}
     assert len(moves.moving) == 2

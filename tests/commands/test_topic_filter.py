@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.commands.java_order import hash_map_order, partition_hash
+from kcli.commands.java.order import hash_map_order, partition_hash
 from kcli.commands.topic_filter import parse_ids, partition_filter, select_topics
 from kcli.errors import UsageError
 from kcli.protocol.group_partition import string_hash

@@ -1,0 +1,1 @@
+"""How `kcli dump-log` finds, reads and prints what log files hold."""

@@ -1,0 +1,264 @@
+"""Decoders of the logs that a cluster keeps for itself, printing what Kafka's dump tool prints.
+
+The topics are `__consumer_offsets`, `__transaction_state`, `__share_group_state`, `__remote_log_metadata` and
+`__cluster_metadata`. A record that is damaged, or of a type from the future, is said to be so in its line; in
+JSON its bytes stand there too.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from kcli.commands.dump.decoders import text_or_base64
+from kcli.commands.java.json import java_json
+from kcli.protocol.coordinator_records import (
+    GROUP_RECORDS,
+    TRANSACTION_RECORDS,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    UnknownRecordType,
+)
+from kcli.protocol.legacy_offset_records import LegacyOffsetCommitValue
+from kcli.protocol.metadata_records import FRAME_VERSION
+from kcli.protocol.record_json import document
+from kcli.protocol.schema import DecodeError, codec, message_info
+from kcli.protocol.share_group_records import SHARE_GROUP_RECORDS
+from kcli.protocol.share_state_records import SHARE_STATE_RECORDS
+from kcli.protocol.streams_group_records import STREAMS_GROUP_RECORDS
+from kcli.protocol.unsigned_varint import decode_unsigned_varint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.commands.dump.decoders import Decoder
+    from kcli.commands.dump.entries import DumpedRecord
+
+_NUMBER = Struct(">h")
+MAX_SHORT = 32_767
+
+Classes = dict[int, tuple[type[Any], type[Any]]]
+
+OFFSETS_RECORDS: Classes = {
+    **GROUP_RECORDS,
+    0: (OffsetCommitKey, LegacyOffsetCommitValue),
+    **SHARE_GROUP_RECORDS,
+    **STREAMS_GROUP_RECORDS,
+}
+
+
+class FromTheFuture(DecodeError):
+    """A record of a type or a version that a newer Kafka wrote: nothing is wrong with it."""
+
+
+class CoordinatorDecoder:
+    """Reads the records of a coordinator's topic by the classes of their types."""
+
+    is_plain = False
+
+    def __init__(self, classes: Classes) -> None:
+        self.failures = 0
+        self._classes = classes
+
+    def texts(self, record: DumpedRecord) -> tuple[str | None, str | None]:
+        """Return key and value as JSON text, or one remark in place of both."""
+        try:
+            key, value = self._documents(record)
+        except UnknownRecordType as error:
+            return f"Unknown record type {error.type} at offset {record.offset}, skipping.", None
+        except DecodeError as error:
+            self.failures += not isinstance(error, FromTheFuture)
+            return f"Error at offset {record.offset}, skipping. {error.message}", None
+        return java_json(key), "<DELETE>" if value is None else java_json(value)
+
+    def values(self, record: DumpedRecord) -> tuple[object, object]:
+        """Return key and value as documents; a tombstone's value is None."""
+        try:
+            return self._documents(record)
+        except DecodeError as error:
+            self.failures += not isinstance(error, FromTheFuture | UnknownRecordType)
+            key = None if record.key is None else text_or_base64(record.key)
+            return {"note": error.message, "raw": key}, raw_value(record)
+
+    def _documents(self, record: DumpedRecord) -> tuple[dict[str, object], dict[str, object] | None]:
+        if record.key is None:
+            raise DecodeError("a record without a key")
+        number = _version_in(record.key, "key")
+        if number not in self._classes:
+            raise UnknownRecordType(number)
+        key_class, value_class = self._classes[number]
+        key = _decode(key_class, 0, record.key, number, "key")
+        shown: dict[str, object] = {"type": str(number), "data": document(key, 0)}
+        if record.value is None:
+            return shown, None
+        version = _version_in(record.value, "value")
+        info = message_info(value_class)
+        if not info.min_version <= version <= info.max_version:
+            raise FromTheFuture(f"Found an unknown record version {version} for {number} type")
+        value = _decode(value_class, version, record.value, version, "value")
+        data = document(value, version)
+        if isinstance(value, GroupMetadataValue):
+            _open_members(value, data)
+        return shown, {"version": str(version), "data": data}
+
+
+def _version_in(data: bytes, name: str) -> int:
+    if len(data) < _NUMBER.size:
+        raise DecodeError(f"Could not read version from {name}'s buffer.")
+    (number,) = _NUMBER.unpack_from(data)
+    return int(number)
+
+
+def _decode(cls: type[Any], version: int, data: bytes, shown_version: int, name: str) -> object:
+    """Return what follows the number that data begins with; raise `DecodeError` in Kafka's words."""
+    try:
+        return codec(cls, version).decode(data, _NUMBER.size)[0]
+    except DecodeError as error:
+        what = f"Could not read record with version {shown_version} from {name}'s buffer"
+        raise DecodeError(f"{what} due to: {error.message}.") from error
+
+
+def raw_value(record: DumpedRecord) -> object:
+    """Return a value that could not be read as it is."""
+    return None if record.value is None else text_or_base64(record.value)
+
+
+def _open_members(value: GroupMetadataValue, data: dict[str, Any]) -> None:
+    """Put what members of a classic group said of themselves in the place of its bytes, where it is that."""
+    from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, assignment_document, subscription_document
+
+    if value.protocol_type != PROTOCOL_TYPE:
+        return
+    for member, shown in zip(value.members, data["members"], strict=True):
+        for name, raw, read in (
+            ("subscription", member.subscription, subscription_document),
+            ("assignment", member.assignment, assignment_document),
+        ):
+            try:
+                shown[name] = read(raw)
+            except DecodeError:
+                continue  # the bytes stay
+
+
+class MetadataDecoder:
+    """Reads the records of the metadata log; they have no keys."""
+
+    is_plain = False
+
+    def __init__(self) -> None:
+        from kcli.protocol.metadata_records import METADATA_RECORDS
+        from kcli.protocol.security_records import SECURITY_RECORDS
+
+        self.failures = 0
+        self._classes = {**METADATA_RECORDS, **SECURITY_RECORDS}
+
+    def texts(self, record: DumpedRecord) -> tuple[str | None, str | None]:
+        """Return the record as JSON text, or a remark in its place."""
+        try:
+            return None, java_json(self._document(record))
+        except DecodeError as error:
+            self.failures += not isinstance(error, FromTheFuture)
+            return None, f"Error at {record.offset}, skipping. {error.message}"
+
+    def values(self, record: DumpedRecord) -> tuple[object, object]:
+        """Return the record as a document."""
+        try:
+            return None, self._document(record)
+        except DecodeError as error:
+            self.failures += not isinstance(error, FromTheFuture)
+            return None, {"note": error.message, "raw": raw_value(record)}
+
+    def _document(self, record: DumpedRecord) -> dict[str, object]:
+        data = record.value or b""
+        frame_version, position = _frame_number(data, 0, "frame version")
+        if frame_version == 0:
+            raise DecodeError(
+                "Could not deserialize metadata record with frame version 0. Note that upgrades from the "
+                "preview release of KRaft in 2.8 to newer versions are not supported."
+            )
+        if frame_version != FRAME_VERSION:
+            raise FromTheFuture(
+                f"Could not deserialize metadata record due to unknown frame version {frame_version}"
+                f"(only frame version {FRAME_VERSION} is supported)"
+            )
+        number, position = _frame_number(data, position, "type")
+        version, position = _frame_number(data, position, "version")
+        cls = self._classes.get(number)
+        if cls is None:
+            raise FromTheFuture(
+                f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {number}"
+            )
+        value, end = _decode_metadata(cls, number, version, data, position)
+        if end != len(data):
+            raise DecodeError(f"Found {len(data) - end} byte(s) of garbage after {number}")
+        return {"type": _enum_name(cls.__name__), "version": version, "data": document(value, version)}
+
+
+def _frame_number(data: bytes, position: int, name: str) -> tuple[int, int]:
+    try:
+        number, position = decode_unsigned_varint(data, position)
+    except (IndexError, ValueError) as error:
+        raise DecodeError(f"Error while reading {name}") from error
+    if number > MAX_SHORT:
+        raise DecodeError(f"Value for {name} was too large.")
+    return number, position
+
+
+def _decode_metadata(
+    cls: type[Any], number: int, version: int, data: bytes, position: int
+) -> tuple[object, int]:
+    info = message_info(cls)
+    failure = f"Failed to deserialize record with type {number}"
+    if not info.min_version <= version <= info.max_version:
+        raise FromTheFuture(failure)
+    try:
+        return codec(cls, version).decode(data, position)
+    except DecodeError as error:
+        raise DecodeError(failure) from error
+
+
+class RemoteLogDecoder:
+    """Reads the records about segments in tiered storage; they have no keys."""
+
+    is_plain = False
+
+    def __init__(self) -> None:
+        self.failures = 0
+
+    def texts(self, record: DumpedRecord) -> tuple[str | None, str | None]:
+        """Return the record in the words of Kafka's class for it."""
+        from kcli.protocol.remote_log_records import decode_remote_log_record, text_of
+
+        try:
+            value, _ = decode_remote_log_record(record.value or b"")
+            return None, text_of(value)
+        except DecodeError as error:
+            self.failures += 1
+            return None, f"Error at offset {record.offset}, skipping. {error.message}"
+
+    def values(self, record: DumpedRecord) -> tuple[object, object]:
+        """Return the record as a document."""
+        from kcli.protocol.remote_log_records import decode_remote_log_record
+
+        try:
+            value, version = decode_remote_log_record(record.value or b"")
+        except DecodeError as error:
+            self.failures += 1
+            return None, {"note": error.message, "raw": raw_value(record)}
+        name = _enum_name(type(value).__name__)
+        return None, {"type": name, "version": version, "data": document(value, version)}
+
+
+def _enum_name(class_name: str) -> str:
+    """Return `TOPIC_RECORD` for `TopicRecord`."""
+    return "".join(f"_{letter}" if letter.isupper() else letter for letter in class_name)[1:].upper()
+
+
+COORDINATOR_DECODERS: dict[str, Callable[[], Decoder]] = {
+    "offsets": lambda: CoordinatorDecoder(OFFSETS_RECORDS),
+    "transaction-log": lambda: CoordinatorDecoder(TRANSACTION_RECORDS),
+    "cluster-metadata": MetadataDecoder,
+    "remote-log-metadata": RemoteLogDecoder,
+    "share-group-state": lambda: CoordinatorDecoder(SHARE_STATE_RECORDS),
+}
+"""By the option `--NAME-decoder`, in the order in which Kafka's tool looks for them."""

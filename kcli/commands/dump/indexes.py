@@ -1,0 +1,190 @@
+"""Dumping indexes: their entries, each held against the log beside it as Kafka's dump tool does.
+
+An offset index entry must point at a batch that ends with its offset, a time index entry must name such a
+batch and its largest timestamp; times must increase. Behind the first entry, one whose offset is that of
+the segment ends an index: it is the space that a running broker keeps free. Kafka's tool complains of an
+index that is nothing else, and fails without any batches; here nothing is wrong with it. A sanity check looks
+at sizes and last entries only, like a broker that starts.
+
+Indexes written before Kafka 4.1 may name the last of several batches that were appended together: their
+entries do not match, and nothing is wrong with them (KAFKA-806).
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import closing
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.commands.dump.log_reader import LogReader
+from kcli.commands.dump.view import Row
+from kcli.protocol.record import CorruptRecord
+from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX
+
+if TYPE_CHECKING:
+    from kcli.commands.dump.complaints import Complaints
+    from kcli.commands.dump.files import DumpFile
+    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.dump.view import DumpView
+
+OFFSET_ENTRY = Struct(">ii")
+TIME_ENTRY = Struct(">qi")
+BLOCK_ENTRIES = 4096
+MOST_POSITIONS = 4_000_000
+"""How many entries are held in memory; a search behind them takes longer."""
+NO_TIMESTAMP = -1
+NOT_FOUND = -1
+
+
+class IndexDump:
+    """Reads one index and tells a view of it; `problems` counts the entries that do not fit."""
+
+    def __init__(self, file: DumpFile, options: DumpOptions, view: DumpView, complaints: Complaints) -> None:
+        assert file.offset is not None
+        self._file = file
+        self._base = file.offset
+        self._options = options
+        self._view = view
+        self._complaints = complaints
+        self.problems = 0
+
+    def offset_index(self) -> None:
+        """Dump an offset index. Raises `OSError`, also without its log."""
+        path, options = self._file.path, self._options
+        with closing(LogReader(beside(self._file, LOG_SUFFIX))) as log:
+            if os.path.getsize(path) < OFFSET_ENTRY.size:
+                self._view.remark("empty", f"{path} is empty.")
+                return
+            if options.index_sanity_check:
+                self._check_sanity(OFFSET_ENTRY)
+                return
+            for number, (relative, position) in enumerate(entries_of(path, OFFSET_ENTRY)):
+                if not relative and (number or not log.size):
+                    return
+                self._check_offset(log, relative, position)
+                offset = self._base + relative
+                if not options.verify_index_only:
+                    self._view.row(Row("index_entry", {"offset": offset, "position": position}))
+
+    def _check_offset(self, log: LogReader, relative: int, position: int) -> None:
+        offset = self._base + relative
+        head = log.head_at(position, self._options.max_message_size)
+        found = NOT_FOUND if head is None else head.last_offset
+        if found != offset:
+            self._complaints.index_mismatch(self._file.path, offset, found)
+            fields: dict[str, object] = {"offset": offset, "position": position, "logOffset": found}
+            self._complain("index_mismatch", fields, is_reserved=not relative and not position)
+
+    def time_index(self) -> None:
+        """Dump a time index. Raises `OSError`, also without its log or its offset index."""
+        path, options = self._file.path, self._options
+        with closing(LogReader(beside(self._file, LOG_SUFFIX))) as log:
+            positions = Positions(beside(self._file, INDEX_SUFFIX))
+            if options.index_sanity_check:
+                self._check_sanity(TIME_ENTRY)
+                return
+            previous = NO_TIMESTAMP
+            for number, (timestamp, relative) in enumerate(entries_of(path, TIME_ENTRY)):
+                if not relative and (number or not log.size):
+                    return
+                self._check_time(log, positions, timestamp, relative, previous)
+                previous = timestamp
+                if not options.verify_index_only:
+                    fields: dict[str, object] = {"timestamp": timestamp, "offset": self._base + relative}
+                    self._view.row(Row("time_index_entry", fields))
+
+    def _check_time(
+        self, log: LogReader, positions: Positions, timestamp: int, relative: int, previous: int
+    ) -> None:
+        path, offset, is_reserved = self._file.path, self._base + relative, not relative and not timestamp
+        head = log.head_of(offset, positions.at_or_below(relative))
+        if head is None or head.last_offset != offset:
+            found = NOT_FOUND if head is None else head.last_offset
+            self._complaints.offset_not_found(path, offset, found)
+            missing: dict[str, object] = {"offset": offset, "logOffset": found}
+            self._complain("indexed_offset_not_found", missing, is_reserved=is_reserved)
+            return
+        try:
+            newest = log.max_timestamp(head)
+        except CorruptRecord as error:
+            self._complain("undecodable_records", {"position": head.position, "message": error.message})
+            return
+        if newest != timestamp:
+            self._complaints.timestamp_mismatch(path, timestamp, newest)
+            differing: dict[str, object] = {"timestamp": timestamp, "logTimestamp": newest}
+            self._complain("timestamp_mismatch", differing, is_reserved=is_reserved)
+        if previous >= timestamp:
+            self._complaints.timestamp_out_of_order(path, timestamp, previous)
+            self._complain("timestamp_out_of_order", {"timestamp": timestamp, "previous": previous})
+
+    def _check_sanity(self, entry: Struct) -> None:
+        """Judge the file like a broker that starts: by its size, its first and its last entry."""
+        path = self._file.path
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            whole = size - size % entry.size
+            first = os.pread(file.fileno(), entry.size, 0)
+            last = os.pread(file.fileno(), entry.size, max(whole - entry.size, 0))
+        reason = None
+        if whole:
+            oldest, newest = entry.unpack(first), entry.unpack(last)
+            if entry is TIME_ENTRY and newest[0] < oldest[0]:
+                reason = f"the last timestamp {newest[0]} is below the first, {oldest[0]}"
+            elif newest[0 if entry is OFFSET_ENTRY else 1] < 0:
+                reason = "the last offset is below that of the segment"
+        if size != whole:
+            reason = reason or f"{size} bytes are no multiple of {entry.size}"
+        if reason is None:
+            self._view.remark("passed_sanity_check", f"{path} passed sanity check.")
+        else:
+            self._complaints.failed_sanity(path, reason)
+            self._complain("failed_sanity_check", {"message": reason})
+
+    def _complain(self, type: str, fields: dict[str, object], *, is_reserved: bool = False) -> None:
+        """Tell what does not fit; an index that begins with nothing is space reserved for entries to come."""
+        if is_reserved:
+            self._view.complaint("reserved_space", {})
+            return
+        self.problems += 1
+        self._view.complaint(type, fields)
+
+
+class Positions:
+    """The entries of an offset index, to begin a search in the log at. Raises `OSError`.
+
+    What it says is only believed as far as it is in order, and as far as `MOST_POSITIONS`.
+    """
+
+    def __init__(self, path: str) -> None:
+        from array import array
+
+        self._offsets, self._positions = array("i"), array("i")
+        for number, (relative, position) in enumerate(entries_of(path, OFFSET_ENTRY)):
+            if number == MOST_POSITIONS or (number and relative <= self._offsets[-1]):
+                break
+            self._offsets.append(relative)
+            self._positions.append(position)
+
+    def at_or_below(self, relative: int) -> int:
+        """Return where the last batch known to begin at or before an offset is."""
+        slot = bisect_right(self._offsets, relative)
+        return self._positions[slot - 1] if slot else 0
+
+
+def entries_of(path: str, entry: Struct) -> Iterator[tuple[int, ...]]:
+    """Yield the whole entries of a file. Raises `OSError`."""
+    with open(path, "rb") as file:
+        while data := file.read(entry.size * BLOCK_ENTRIES):
+            yield from entry.iter_unpack(data[: len(data) - len(data) % entry.size])
+
+
+def beside(file: DumpFile, suffix: str) -> str:
+    """Return the path of another file of the same segment, on its way out or in like this one if it is."""
+    digits, _, ending = file.name.partition(".")
+    path = os.path.join(os.path.dirname(file.path), digits + suffix)
+    _, dot, transient = ending.partition(".")
+    moved = path + dot + transient
+    return moved if os.path.exists(moved) else path

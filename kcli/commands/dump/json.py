@@ -1,0 +1,252 @@
+"""The JSON form of a dump: one object a line, each with its `type`, and nothing left out.
+
+| type | about |
+|---|---|
+| `file` | begins a file: path, kind, and the offset in its name |
+| `batch` | every field of the header, the position, and whether the checksum matches |
+| `record` | offset, timestamp, sizes; with contents: key, value and headers |
+| `index_entry`, `time_index_entry`, `aborted_transaction`, `producer`, … | the entries of the other files |
+| `damage` | what is wrong in a log: kind, position, bytes, expected, found, where the next valid batch is |
+| `index_mismatch`, `timestamp_mismatch`, … | what is wrong in an index |
+| `offset_gap` | offsets that do not follow on each other, which is what compaction leaves |
+
+Keys, values and headers are text where they are UTF-8, else `{"base64": "…"}`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from kcli.commands.dump.batches import CODEC_NAMES
+from kcli.commands.dump.control import control_document
+from kcli.commands.dump.damage import damage_fields
+from kcli.commands.dump.decoders import text_or_base64
+from kcli.commands.dump.entries import records_of
+from kcli.commands.dump.json_lines import record_line
+from kcli.commands.dump.records import TIMESTAMP_NAMES
+from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout, OptionalLong
+from kcli.commands.output import OutputFormat
+from kcli.protocol.record import NO_OFFSET
+from kcli.protocol.record_batch import RecordBatch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.files import DumpFile
+    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.dump.output import DumpOutput
+    from kcli.commands.dump.view import Row
+    from kcli.commands.worker_pool import Piece
+    from kcli.storage.batch_run import BatchRun
+    from kcli.storage.damage import Damage
+    from kcli.storage.scanned_entry import Batch, ScannedEntry
+
+
+LINES_CHARACTERS = 64 * 1024
+
+
+class JsonDump:
+    """Prints a dump as JSON."""
+
+    form = OutputFormat.JSON
+
+    def __init__(self, output: DumpOutput, options: DumpOptions) -> None:
+        self._output = output
+        self._options = options
+        self._file: DumpFile
+        self._last_offset = NO_OFFSET
+        self._on_first: Callable[[int], None] | None = None
+        self._is_plain = options.decoder.is_plain and not options.skips_metadata
+        self._encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+    def _print(self, type: str, fields: dict[str, object]) -> None:
+        self._output.line(self._encode({"type": type, **fields}))
+
+    def file_begins(self, file: DumpFile) -> None:
+        """Print what file it is."""
+        self._file = file
+        self._last_offset = NO_OFFSET
+        fields: dict[str, object] = {"path": file.path, "kind": file.kind.value}
+        if file.offset is not None:
+            fields["offset"] = file.offset
+        if file.epoch is not None:
+            fields["epoch"] = file.epoch
+        self._print("file", fields)
+        self._output.flush()
+
+    def log_begins(self, file: DumpFile) -> None:
+        """Print nothing: the file's object has it all."""
+
+    @property
+    def last_record_offset(self) -> int:
+        """The offset of the record that came last."""
+        return max(self._last_offset, NO_OFFSET)
+
+    def resume(self, file: DumpFile, last_record_offset: int) -> None:
+        """Go on in the middle of a file, behind that record."""
+        self._file = file
+        self._last_offset = last_record_offset
+
+    def begin_ranges(self, file: DumpFile) -> Layout:
+        """Print nothing more."""
+        return Layout()
+
+    def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
+        """Make a part of a file."""
+        self.resume(file, UNKNOWN_OFFSET)
+        self._on_first = on_first
+
+    def follow(self, offset: int) -> None:
+        """Tell of records that are missing before the one that comes next."""
+        last, self._last_offset = self._last_offset, offset
+        if last == UNKNOWN_OFFSET and self._on_first is not None:
+            self._on_first(offset)
+        elif last not in (NO_OFFSET, offset - 1) and self._options.filter.is_empty:
+            self._print("offset_gap", {"after": last, "next": offset})
+
+    def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Print nothing: they stand where they belong."""
+
+    def print(self, piece: Piece) -> None:
+        """Print what another process has made of a part of the file."""
+        self._output.forward(piece)
+
+    def flush(self) -> None:
+        """Write out what was collected."""
+        self._output.flush()
+
+    def batches(self, run: BatchRun) -> None:
+        """Print batches."""
+        for entry in run.entries():
+            self.batch(entry)
+
+    def batch(self, entry: ScannedEntry) -> None:
+        """Print a batch."""
+        self._print("batch", batch_fields(entry))
+
+    def records(self, batch: Batch) -> None:
+        """Print all records."""
+        if self._is_plain and isinstance(batch, RecordBatch) and not batch.is_control:
+            self._print_lines(batch)
+        else:
+            self.some_records(batch, records_of(batch))
+
+    def _print_lines(self, batch: RecordBatch) -> None:
+        """Print the records of a batch that needs no decoding."""
+        kind, with_contents = TIMESTAMP_NAMES[batch.timestamp_type], self._options.prints_contents
+        lines: list[str] = []
+        characters = 0
+        try:
+            for record in batch.records():
+                if record.offset != self._last_offset + 1 or characters > LINES_CHARACTERS:
+                    self._output.write("".join(lines).encode())
+                    lines.clear()
+                    characters = 0
+                    self.follow(record.offset)
+                self._last_offset = record.offset
+                line = record_line(record, kind, with_contents)
+                characters += len(line)
+                lines.append(line)
+        finally:
+            self._output.write("".join(lines).encode())
+
+    def some_records(self, batch: Batch, records: Iterable[DumpedRecord]) -> None:
+        """Print records."""
+        for record in records:
+            self.follow(record.offset)
+            self._print("record", self._record_fields(record, batch))
+
+    def _record_fields(self, record: DumpedRecord, batch: Batch) -> dict[str, object]:
+        fields: dict[str, object] = {"offset": record.offset}
+        if not self._options.skips_metadata:
+            fields |= record_metadata(record, batch)
+        if batch.is_control:
+            return {**fields, "control": control_document(record)}
+        if self._options.prints_contents:
+            key, value = self._options.decoder.values(record)
+            headers = [
+                [name, None if data is None else text_or_base64(data)] for name, data in record.headers
+            ]
+            fields |= {"key": key, "value": value, "headers": headers}
+        return fields
+
+    def row(self, row: Row) -> None:
+        """Print an entry of any other file."""
+        self._print(row.type, {snake_case(name): plain(value) for name, value in row.fields.items()})
+
+    def remark(self, type: str, text: str) -> None:
+        """Print that something is so of the file."""
+        self._print(type, {"path": self._file.path})
+
+    def damage(self, damage: Damage) -> None:
+        """Print a damage."""
+        self._print("damage", {"path": self._file.path, **damage_fields(damage)})
+        self._output.flush()
+
+    def complaint(self, type: str, fields: dict[str, object]) -> None:
+        """Print what does not fit."""
+        named = {snake_case(name): value for name, value in fields.items()}
+        self._print(type, {"path": self._file.path, **named})
+
+    def trailing(self, size_bytes: int) -> None:
+        """Print nothing: the damage tells."""
+
+    def close(self) -> None:
+        """Write out what was collected."""
+        self._output.flush()
+
+
+def batch_fields(entry: ScannedEntry) -> dict[str, object]:
+    """Return a batch's fields; those of batches of magic 2 alone are missing from older entries."""
+    batch = entry.batch
+    fields: dict[str, object] = {
+        "position": entry.position,
+        "size_bytes": entry.size,
+        "magic": batch.magic,
+        "codec": CODEC_NAMES[batch.attributes & 7],
+        "crc": batch.crc,
+        "is_valid": entry.is_valid,
+        "last_offset": batch.last_offset,
+        "timestamp_type": TIMESTAMP_NAMES[batch.timestamp_type],
+        "max_timestamp": batch.max_timestamp,
+    }
+    if isinstance(batch, RecordBatch):
+        fields |= {
+            "base_offset": batch.base_offset,
+            "base_timestamp": batch.base_timestamp,
+            "count": batch.count,
+            "producer_id": batch.producer_id,
+            "producer_epoch": batch.producer_epoch,
+            "base_sequence": batch.base_sequence,
+            "last_sequence": batch.last_sequence,
+            "partition_leader_epoch": batch.partition_leader_epoch,
+            "is_transactional": batch.is_transactional,
+            "is_control": batch.is_control,
+            "delete_horizon_ms": batch.delete_horizon_ms,
+        }
+    return fields
+
+
+def record_metadata(record: DumpedRecord, batch: Batch) -> dict[str, object]:
+    """Return what is known of a record besides its contents."""
+    fields: dict[str, object] = {
+        "timestamp": record.timestamp,
+        "timestamp_type": TIMESTAMP_NAMES[batch.timestamp_type],
+        "key_size": record.key_size,
+        "value_size": record.value_size,
+    }
+    if record.stored is not None:
+        return {**fields, "crc": record.stored.crc, "is_valid": record.stored.is_valid_crc()}
+    return {**fields, "sequence": record.sequence, "header_keys": [name for name, _ in record.headers]}
+
+
+def snake_case(name: str) -> str:
+    """Return `producer_id` for `producerId`."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+
+
+def plain(value: object) -> object:
+    """Return a field as JSON has it."""
+    return value.value if isinstance(value, OptionalLong) else value

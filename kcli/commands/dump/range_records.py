@@ -1,0 +1,138 @@
+"""RangeRecords: dumps a range of a log in a process of its own, with whatever a dump shows of batches.
+
+It ends before the first batch that something is wrong with: that is told where the dump goes on.
+"""
+
+from __future__ import annotations
+
+import io
+from array import array
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from kcli.commands.dump.complaints import MOST_PAIRS, Complaints
+from kcli.commands.dump.output import FLUSH_BYTES, DumpOutput
+from kcli.commands.dump.ranges import FirstRecord, Range
+from kcli.commands.dump.segment import SegmentDump
+from kcli.commands.dump.view import Layout
+from kcli.commands.dump.views import ranged_view
+from kcli.commands.range_queue import RangeEnd
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.record_batch import RecordBatch
+from kcli.storage.batch_scan import ScannedEntry, scan
+from kcli.storage.log_range import RangeStart, begin_of
+from kcli.storage.segment_file import SegmentFile
+
+if TYPE_CHECKING:
+    from kcli.commands.dump.files import DumpFile
+    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.output import OutputFormat
+    from kcli.commands.worker_pool import Send
+
+MOST_HELD_BYTES = 16 * 1024 * 1024
+"""How much a process makes before it gives it back; at the beginning of a file, where someone waits for it,
+less."""
+
+OFFSET_BYTES = 8
+
+
+class RangeRecords:
+    """Dumps a range of a file, and sends what there is to say of it."""
+
+    def __init__(self, file: DumpFile, options: DumpOptions, form: OutputFormat, send: Send) -> None:
+        self._file = file
+        self._options = options
+        self._send = send
+        self._sink = io.BytesIO()
+        self._gaps = GapCollector()
+        self._view = ranged_view(form, options, self._gaps, DumpOutput(self._sink))
+        self._segment = SegmentDump(file, options, self._view)
+        self._first: tuple[int, int] | None = None
+        """How much comes before the first record that is shown, and its offset."""
+
+    def run(self, wanted: Range) -> None:
+        """Dump a range, up to where something is wrong with it."""
+        last_offset, position = -1, wanted.start
+        most_held = MOST_HELD_BYTES if wanted.start else FLUSH_BYTES
+        self._options.decoder.failures = 0
+        self._view.begin_range(self._file, wanted.layout or Layout(), self._note_first)
+        try:
+            with SegmentFile(self._file.path) as segment:
+                begin = begin_of(segment, self._file.offset or 0, wanted.start, wanted.end)
+            for item in scan(self._file.path, start=begin, segment_base=self._file.offset):
+                if not isinstance(item, ScannedEntry) or not item.is_whole or item.damages:
+                    break
+                if item.position >= wanted.end:
+                    break
+                if last_offset < 0:
+                    self._send(self._start_of(item))
+                self._show(item)
+                last_offset, position = item.last_offset, item.end
+                if self._sink.tell() >= most_held:
+                    self._give()
+        except (CorruptRecord, OSError):
+            pass  # who goes on from there meets it too
+        self._give()
+        self._send(self._gaps.pairs)
+        failures, last_record = self._options.decoder.failures, self._view.last_record_offset
+        self._send(RangeEnd(last_offset, position, last_record, failures, position >= wanted.end))
+
+    def _start_of(self, entry: ScannedEntry) -> RangeStart:
+        batch = entry.batch
+        if isinstance(batch, RecordBatch):
+            span = batch.last_offset_delta + 1
+        else:
+            span = 0 if batch.is_compressed else 1
+        with SegmentFile(self._file.path) as segment:
+            following = segment.read(entry.end, OFFSET_BYTES)
+        is_there = len(following) == OFFSET_BYTES
+        offset = int.from_bytes(following, "big") if is_there else None
+        return RangeStart(entry.position, entry.first_offset, span, offset)
+
+    def _show(self, entry: ScannedEntry) -> None:
+        """Show a batch, or nothing of it: its first records are worth nothing without what is wrong then."""
+        self._view.flush()
+        before = self._sink.tell(), self._view.last_record_offset, len(self._gaps.pairs), self._first
+        try:
+            self._segment.show(entry)
+            self._view.flush()
+        except CorruptRecord:
+            self._view.flush()
+            self._sink.seek(before[0])
+            self._sink.truncate()
+            self._view.resume(self._file, before[1])
+            del self._gaps.pairs[before[2] :]
+            self._first = before[3]
+            raise
+
+    def _note_first(self, offset: int) -> None:
+        self._view.flush()
+        self._first = self._sink.tell(), offset
+
+    def _give(self) -> None:
+        """Send what was made."""
+        self._view.flush()
+        data = self._sink.getvalue()
+        self._sink.seek(0)
+        self._sink.truncate()
+        at = 0
+        if self._first is not None:
+            at, offset = self._first
+            self._send(memoryview(data)[:at])
+            self._send(FirstRecord(offset))
+            self._first = None
+        self._send(memoryview(data)[at:])
+
+
+class GapCollector(Complaints):
+    """Keeps the offsets that do not follow on each other as numbers, to be sent elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pairs: array[int] = array("q")
+
+    def gaps(self, path: str, pairs: Iterable[tuple[int, int]]) -> None:
+        """Keep pairs, but not endlessly many."""
+        if len(self.pairs) < 2 * MOST_PAIRS:
+            for pair in pairs:
+                self.pairs.extend(pair)

@@ -1,0 +1,167 @@
+"""Dumping a long log by ranges in several processes: the same output, sooner.
+
+What a range holds is printed only if it begins where the one before it ended: see `kcli.storage.log_range`.
+At the first range that does not, or in which something is wrong, the dump goes on in this process.
+
+What a process says of a range: a `RangeStart`, pieces of output, a `FirstRecord` where in it the first record
+stands, the offsets that do not follow on each other, an array of pairs, and a `RangeEnd`.
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.commands.dump.batches import run_lines
+from kcli.commands.dump.files import DumpFile, FileKind
+from kcli.commands.output import OutputFormat
+from kcli.commands.range_queue import RangeEnd, RangeQueue
+from kcli.commands.worker_pool import MESSAGE_BYTES, Piece, Send, WorkerPool, processors
+from kcli.storage.log_range import RangeReader, RangeStart, stretches
+
+if TYPE_CHECKING:
+    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.dump.view import Layout, RangedView
+    from kcli.commands.progress import Advance
+
+LONG_BYTES = 32 * 1024 * 1024
+"""From how many bytes on a log is worth it."""
+RANGE_BYTES = 4 * 1024 * 1024
+BATCHES_RANGE_BYTES = 32 * 1024 * 1024
+"""Where batches alone are printed, which is little."""
+
+
+class Range(NamedTuple):
+    """The batches of the file with that number that begin in a stretch of it."""
+
+    file: int
+    start: int
+    end: int
+    layout: Layout | None = None
+    """Of a table."""
+
+
+class FirstRecord(NamedTuple):
+    """The offset of the first record that is shown; what is shown before it came before."""
+
+    offset: int
+
+
+def range_pool(files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat) -> WorkerPool | None:
+    """Return processes that dump ranges of these files, None if there is nothing to gain."""
+    if options.max_bytes is not None or options.continues:
+        return None
+    count = processors()
+    if count < 2 or not any(is_long(file) for file in files):
+        return None
+
+    def work(wanted: Range, send: Send) -> None:
+        if has_batch_lines(options, form):
+            dump_batches(files[wanted.file], wanted, send)
+        else:
+            from kcli.commands.dump.range_records import RangeRecords
+
+            RangeRecords(files[wanted.file], options, form, send).run(wanted)
+
+    return WorkerPool(work, count)
+
+
+def has_batch_lines(options: DumpOptions, form: OutputFormat) -> bool:
+    """Whether a dump is one of batches alone, in text."""
+    return options.shows_only_batches and form is OutputFormat.TEXT
+
+
+def is_long(file: DumpFile) -> bool:
+    """Whether a file is a log that takes a while."""
+    try:
+        return file.kind is FileKind.LOG and os.stat(file.path).st_size >= LONG_BYTES
+    except OSError:
+        return False
+
+
+def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
+    """Send the lines of the batches of a range."""
+    assert file.offset is not None
+    reader = RangeReader(file.path, file.offset, wanted.start, wanted.end)
+    text = bytearray()
+    for item in reader.read():
+        if isinstance(item, RangeStart):
+            send(item)
+            continue
+        text += run_lines(item)
+        if len(text) > MESSAGE_BYTES:
+            send(text)
+            text.clear()
+    send(text)
+    send(RangeEnd(reader.last_offset, reader.position, is_sound=reader.is_done))
+
+
+class LongLogs:
+    """The long logs among the files, on their way to a pool: it begins with the first one at once."""
+
+    def __init__(
+        self, pool: WorkerPool, files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat
+    ) -> None:
+        self.queue = RangeQueue(pool)
+        self._count = pool.count
+        self._files = files
+        self._range_bytes = BATCHES_RANGE_BYTES if has_batch_lines(options, form) else RANGE_BYTES
+        first = next((file for file in files if is_long(file)), None)
+        if first is not None and form is not OutputFormat.TABLE:
+            with suppress(OSError):  # who reads the file will tell
+                self.begin(first)
+
+    def begin(self, file: DumpFile, layout: Layout | None = None) -> None:
+        """Let the pool begin with a log, unless it has. Raises `OSError` and `WorkerGone`."""
+        number, size = self._files.index(file), os.stat(file.path).st_size
+        parts = stretches(size, self._range_bytes, self._count)
+        self.queue.begin(number, (Range(number, *part, layout) for part in parts))
+
+
+class RangedDump:
+    """Dumps long logs by way of a pool, as far as they are sound."""
+
+    def __init__(self, logs: LongLogs, view: RangedView, options: DumpOptions) -> None:
+        self._logs = logs
+        self._queue = logs.queue
+        self._view = view
+        self._options = options
+
+    def takes(self, file: DumpFile) -> bool:
+        """Whether a file is worth it."""
+        return is_long(file)
+
+    def run(self, file: DumpFile, advance: Advance) -> RangeEnd:
+        """Print what is sound; return how far that is. Raises `OSError` and `WorkerGone`."""
+        last = RangeEnd(-1, 0)
+        layout = self._view.begin_ranges(file)
+        if layout is None:
+            return last._replace(is_sound=False)
+        self._logs.begin(file, layout if layout.names else None)
+        while last.is_sound and (wanted := self._queue.next()) is not None:
+            before = last.next_position
+            last = self._take(file, Range._make(wanted), last)
+            advance(last.next_position - before)
+        self._queue.discard()
+        return last
+
+    def _take(self, file: DumpFile, wanted: Range, last: RangeEnd) -> RangeEnd:
+        """Print the next range; nothing of it, if it does not follow on the last."""
+        view = self._view
+        for message in self._queue.follow(last, wanted.end):
+            match message:
+                case FirstRecord():
+                    view.follow(message.offset)
+                case Piece():
+                    view.print(message)
+                case array():
+                    view.gaps(zip(message[0::2], message[1::2], strict=True))
+        end = self._queue.end
+        if end.next_position > last.next_position:
+            self._options.decoder.failures += end.failures
+            if end.last_record_offset >= 0:
+                view.resume(file, end.last_record_offset)
+        return end

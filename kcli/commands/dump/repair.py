@@ -1,0 +1,177 @@
+"""`dump-log --repair`: copies of damaged logs that a broker can start on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.commands.dump.damage import counted, damage_fields, describe
+from kcli.commands.dump.files import DumpFile, FileKind, Selection, find_files
+from kcli.commands.output import Table
+from kcli.errors import ChecksFailed, KcliError
+from kcli.storage.log_paths import parse_replica_directory
+from kcli.storage.repair import RepairMode, repair_partition, repair_segment
+
+if TYPE_CHECKING:
+    from kcli.storage.repair import PartitionRepair, SegmentRepair
+
+MOST_SHOWN = 20
+
+
+class Repairs(NamedTuple):
+    """What was copied, and what could not be."""
+
+    repairs: Sequence[PartitionRepair]
+    errors: Sequence[KcliError]
+
+    @property
+    def failures(self) -> list[KcliError]:
+        """Return what ends the command: damage is reported though it was repaired."""
+        count = sum(repair.damage_count for repair in self.repairs)
+        damage = f"damage in {counted(count, 'place')}, which the copy leaves out"
+        found = [ChecksFailed(damage)] if count else []
+        return [*self.errors, *found]
+
+    def lines(self) -> Iterator[str]:
+        """Yield what became of each log."""
+        for repair in self.repairs:
+            yield from repair_lines(repair)
+
+    def tables(self) -> Iterator[Table]:
+        """Yield a table of the segments of each log, and below what else is to be known of the copies."""
+        columns = ("segment", "bytes", "kept", "dropped", "batches", "damage", "offsets")
+        for repair in self.repairs:
+            rows = [row_of(segment) for segment in repair.segments]
+            yield Table(columns, rows, title=f"{repair.source} -> {repair.target}")
+        notes = [(repair.target, note) for repair in self.repairs for note in notes_of(repair)]
+        if notes:
+            yield Table(("copy", "note"), notes)
+
+    def document(self) -> object:
+        """Return all of it."""
+        return [document_of(repair) for repair in self.repairs]
+
+
+def repair_logs(
+    paths: Sequence[str], target: str, selection: Selection, *, carves: bool, is_deep: bool
+) -> Repairs:
+    """Copy the logs that the paths stand for below `target`, each into a directory of its replica's name."""
+    mode = RepairMode.CARVE if carves else RepairMode.CUT
+    repairs: list[PartitionRepair] = []
+    errors: list[KcliError] = []
+    wanted = selection._replace(kinds=frozenset({FileKind.LOG}))
+    for path in paths:
+        for source in sources_of(path, wanted):
+            if isinstance(source, KcliError):
+                errors.append(source)
+                continue
+            repair = repair_segment if os.path.isfile(source) else repair_partition
+            try:
+                repairs.append(repair(source, target_of(source, target), mode=mode, is_deep=is_deep))
+            except OSError as error:
+                errors.append(KcliError(f"cannot copy `{error.filename or source}`: {error.strerror}"))
+            except KcliError as error:
+                errors.append(error)
+    return Repairs(repairs, errors)
+
+
+def sources_of(path: str, selection: Selection) -> Iterator[str | KcliError]:
+    """Yield the log files, or the directories of replicas, that a path stands for."""
+    seen: set[str] = set()
+    for found in find_files([path], selection):
+        if not isinstance(found, DumpFile):
+            yield found
+        elif not os.path.isdir(path):
+            yield found.path
+        elif (directory := os.path.dirname(found.path)) not in seen:
+            seen.add(directory)
+            yield directory
+
+
+def target_of(source: str, target: str) -> str:
+    """Return where the copy goes: a broker knows a replica by the name of its directory."""
+    directory = source if os.path.isdir(source) else os.path.dirname(source)
+    name = os.path.basename(os.path.abspath(directory))
+    return f"{target}/{name}" if parse_replica_directory(name) is not None else target
+
+
+def repair_lines(repair: PartitionRepair) -> Iterator[str]:
+    """Yield what became of a log: nothing is left out but the damages of a segment beyond the first ones."""
+    yield (
+        f"{repair.source} -> {repair.target}: {repair.kept_bytes} bytes kept, "
+        f"{repair.dropped_bytes} dropped, end offset {repair.end_offset}"
+    )
+    for segment in repair.segments:
+        name = os.path.basename(segment.source)
+        if segment.is_behind_cut:
+            yield f"  {name}: {segment.source_bytes} bytes dropped, behind the cut"
+        else:
+            yield (
+                f"  {name}: {counted(segment.kept_entries, 'batch')} of {segment.kept_bytes} bytes kept, "
+                f"{counted(segment.dropped_bytes, 'byte')} dropped"
+            )
+        for damage in segment.damages[:MOST_SHOWN]:
+            for line in describe(segment.source, damage):
+                yield f"    {line}"
+    for note in notes_of(repair):
+        yield f"  {note}"
+
+
+def notes_of(repair: PartitionRepair) -> list[str]:
+    """Return what else is to be known of a copy."""
+    transactions = [
+        f"without an end in the copy: the transaction of producer {each.producer_id} "
+        f"from offset {each.first_offset} on"
+        for each in repair.open_transactions
+    ]
+    return [*repair.notes, *transactions]
+
+
+def row_of(segment: SegmentRepair) -> tuple[object, ...]:
+    """Return the cells of a segment."""
+    return (
+        os.path.basename(segment.source),
+        segment.source_bytes,
+        segment.kept_bytes,
+        segment.dropped_bytes,
+        segment.kept_entries,
+        segment.damage_count,
+        None if segment.first_offset is None else f"{segment.first_offset}…{segment.last_offset}",
+    )
+
+
+def document_of(repair: PartitionRepair) -> dict[str, object]:
+    """Return all that is known of a repair."""
+    return {
+        "source": repair.source,
+        "target": repair.target,
+        "mode": repair.mode.value,
+        "kept_bytes": repair.kept_bytes,
+        "dropped_bytes": repair.dropped_bytes,
+        "end_offset": repair.end_offset,
+        "segments": [
+            {
+                "source": segment.source,
+                "target": segment.target,
+                "base_offset": segment.base_offset,
+                "source_bytes": segment.source_bytes,
+                "kept_bytes": segment.kept_bytes,
+                "kept_batches": segment.kept_entries,
+                "dropped_batches": segment.dropped_entries,
+                "dropped_bytes": segment.dropped_bytes,
+                "reserved_bytes": segment.reserved_bytes,
+                "first_offset": segment.first_offset,
+                "last_offset": segment.last_offset,
+                "is_behind_cut": segment.is_behind_cut,
+                "damage_count": segment.damage_count,
+                "damages": [damage_fields(damage) for damage in segment.damages],
+            }
+            for segment in repair.segments
+        ],
+        "open_transactions": [
+            {"producer_id": each.producer_id, "first_offset": each.first_offset}
+            for each in repair.open_transactions
+        ],
+        "notes": list(repair.notes),
+    }

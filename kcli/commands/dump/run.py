@@ -1,0 +1,207 @@
+"""DumpRun: dumps files one after the other, and counts what was wrong.
+
+The processes that help with a long log are forked first of all: they begin while the modules that only this
+one needs are imported.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from kcli.commands.dump.files import DumpFile, FileKind, find_files
+from kcli.commands.output import chosen_format
+from kcli.errors import ChecksFailed, KcliError
+from kcli.storage.segment_file import SegmentFile
+
+if TYPE_CHECKING:
+    from kcli.commands.dump.complaints import Complaints
+    from kcli.commands.dump.files import Selection
+    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.dump.ranges import RangedDump
+    from kcli.commands.dump.view import DumpView
+    from kcli.commands.output import OutputFormat
+    from kcli.commands.progress import Advance
+    from kcli.commands.worker_pool import WorkerPool
+
+LONG_BYTES = 32 * 1024 * 1024
+"""From how many bytes on there is a progress bar, and more than one process."""
+
+HINT = "kcli verify-index --explain says what to do"
+HINT_TO_GO_ON = "`--continue` goes on behind them; kcli verify-index --explain says what to do"
+
+LOGS = (FileKind.LOG, FileKind.METADATA_SNAPSHOT)
+
+
+def dump(
+    paths: Sequence[str],
+    selection: Selection,
+    options: DumpOptions,
+    output: OutputFormat | None = None,
+    *,
+    is_summary: bool = False,
+) -> None:
+    """Dump what the paths stand for; raise what was wrong when all is done."""
+    found = [*find_files(paths, selection)]
+    files = [file for file in found if isinstance(file, DumpFile)]
+    total, form, pool = total_bytes(files), chosen_format(output), None
+    if total is not None and not is_summary:
+        from kcli.commands.dump.ranges import range_pool
+
+        pool = range_pool(files, options, form)
+    with pool or nullcontext():
+        run = summary_run(options, form) if is_summary else ranged_run(options, form, pool, files)
+        run.run(found, total)
+    failures = run.result()
+    if failures:
+        raise ExceptionGroup("dump-log", failures)
+
+
+def summary_run(options: DumpOptions, form: OutputFormat) -> DumpRun:
+    """Return a run that only says what there is to say about logs as a whole."""
+    from kcli.commands.dump.complaints import Complaints
+    from kcli.commands.dump.output import DumpOutput
+    from kcli.commands.dump.summary_view import SummaryDump
+
+    return DumpRun(options, SummaryDump(DumpOutput(), form), Complaints())
+
+
+def ranged_run(
+    options: DumpOptions, form: OutputFormat, pool: WorkerPool | None, files: Sequence[DumpFile]
+) -> DumpRun:
+    """Return a run of which a pool, if there is one, does what takes long: it begins at once."""
+    logs = None
+    if pool is not None:
+        from kcli.commands.dump.ranges import LongLogs, RangedDump
+
+        logs = LongLogs(pool, files, options, form)
+    from kcli.commands.dump.complaints import Complaints
+    from kcli.commands.dump.output import DumpOutput
+    from kcli.commands.dump.views import ranged_view
+
+    complaints = Complaints()
+    view = ranged_view(form, options, complaints, DumpOutput())
+    ranges = None if logs is None else RangedDump(logs, view, options)
+    return DumpRun(options, view, complaints, ranges)
+
+
+class DumpRun:
+    """Tells a view of files; `failures` are those not read, `problems` what is wrong in the others."""
+
+    def __init__(
+        self,
+        options: DumpOptions,
+        view: DumpView,
+        complaints: Complaints,
+        ranges: RangedDump | None = None,
+    ) -> None:
+        self.failures: list[KcliError] = []
+        self.problems = 0
+        self.damaged_files = 0
+        self._options = options
+        self._view = view
+        self._complaints = complaints
+        self._ranges = ranges
+        self._can_go_on = False
+
+    def run(self, found: Sequence[DumpFile | KcliError], total: int | None) -> None:
+        """Dump what was found, in order; there are `total` bytes. Raises `OSError` when nobody takes it."""
+        from kcli.commands.dump.output import OutputLost
+        from kcli.commands.progress import progress_bar
+
+        try:
+            with progress_bar("dump-log", None if sys.stdout.isatty() else total) as advance:
+                for file in found:
+                    if isinstance(file, KcliError):
+                        self.failures.append(file)
+                    else:
+                        self._dump(file, advance)
+                self._view.close()
+        except OutputLost as lost:
+            raise lost.error from lost
+
+    def _dump(self, file: DumpFile, advance: Advance) -> None:
+        self._view.file_begins(file)
+        try:
+            if not stat.S_ISREG(os.stat(file.path).st_mode):
+                self.failures.append(KcliError(f"not a regular file: `{file.path}`"))
+                return
+            problems = self._read(file, advance)
+        except OSError as error:
+            path = error.filename or file.path
+            self.failures.append(KcliError(f"cannot read `{path}`: {error.strerror}"))
+            return
+        self.problems += problems
+        self.damaged_files += problems > 0
+
+    def _read(self, file: DumpFile, advance: Advance) -> int:
+        """Read a file; return how many problems there are in it. Raises `OSError`."""
+        if file.kind in LOGS:
+            return self._read_log(file, advance)
+        if file.kind in (FileKind.INDEX, FileKind.TIME_INDEX):
+            from kcli.commands.dump.indexes import IndexDump
+
+            index = IndexDump(file, self._options, self._view, self._complaints)
+            if file.kind is FileKind.INDEX:
+                index.offset_index()
+            else:
+                index.time_index()
+            return index.problems
+        return self._read_small_file(file)
+
+    def _read_small_file(self, file: DumpFile) -> int:
+        from kcli.commands.dump.small_files import DamagedFile, rows_of
+
+        try:
+            for row in rows_of(file):
+                self._view.row(row)
+        except DamagedFile as error:
+            self._complaints.damaged_file(error.message)
+            self._view.complaint("damaged_file", {"message": error.message})
+            return 1
+        return 0
+
+    def _read_log(self, file: DumpFile, advance: Advance) -> int:
+        with SegmentFile(file.path):
+            self._view.log_begins(file)
+        end = None
+        if self._ranges is not None and self._ranges.takes(file):
+            end = self._ranges.run(file, advance)
+            if end.is_sound:
+                return 0
+        from kcli.commands.dump.segment import SegmentDump, Shown
+
+        shown = Shown() if end is None else Shown(end.last_offset, end.next_position)
+        segment = SegmentDump(file, self._options, self._view)
+        segment.run(advance, shown)
+        self._can_go_on |= segment.can_go_on
+        return segment.damages
+
+    def result(self) -> list[KcliError]:
+        """Return what ends the command: nothing if all was read and is well."""
+        from kcli.commands.dump.damage import counted
+
+        failures = [*self.failures]
+        if self.problems:
+            places = f"{counted(self.problems, 'problem')} in {counted(self.damaged_files, 'file')}"
+            failures.append(ChecksFailed(places, hint=HINT_TO_GO_ON if self._can_go_on else HINT))
+        if self._options.decoder.failures:
+            values = counted(self._options.decoder.failures, "value")
+            failures.append(KcliError(f"not what the decoder reads: {values}"))
+        return failures
+
+
+def total_bytes(files: Sequence[DumpFile]) -> int | None:
+    """Return how much there is to read, None if that takes no time."""
+    total = 0
+    for file in files:
+        if file.kind in LOGS:
+            try:
+                total += os.stat(file.path).st_size
+            except OSError:
+                continue  # whoever reads it will tell
+    return total if total >= LONG_BYTES else None

@@ -1,0 +1,158 @@
+"""Dumping a log: the batches of a segment or of a metadata snapshot, their records, and what is wrong."""
+
+from __future__ import annotations
+
+import os
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.commands.dump.entries import records_of
+from kcli.commands.dump.files import FileKind
+from kcli.protocol.message_set import MIN_SIZES
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.record_batch_header import LOG_OVERHEAD, MAGIC_POSITION, SIZE_POSITION
+from kcli.storage.batch_scan import BatchRun, scan_runs
+from kcli.storage.damage import Damage, DamageKind
+from kcli.storage.record_checks import check_records
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.files import DumpFile
+    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.dump.view import DumpView
+    from kcli.commands.progress import Advance
+    from kcli.storage.scanned_entry import ScannedEntry
+
+TRUNCATIONS = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
+PROGRESS_BYTES = 1024 * 1024
+
+_LENGTH = Struct(">i")
+
+
+class Shown(NamedTuple):
+    """How far a log was shown: its last offset, if there is a batch, and where the next one begins."""
+
+    last_offset: int = -1
+    next_position: int = 0
+
+
+class SegmentDump:
+    """Reads one log and tells a view of it; `damages` counts what is really wrong."""
+
+    def __init__(self, file: DumpFile, options: DumpOptions, view: DumpView) -> None:
+        self._file = file
+        self._options = options
+        self._view = view
+        self.damages = 0
+        self.can_go_on = False
+        """Whether there are batches behind the damage that ended the dump."""
+
+    def run(self, advance: Advance, shown: Shown) -> None:
+        """Read what is not shown yet to the end, or to where no batch begins any more. Raises `OSError`."""
+        options, path = self._options, self._file.path
+        size = os.stat(path).st_size
+        limit = None if options.max_bytes is None or options.max_bytes >= size else options.max_bytes
+        base = self._file.offset if self._file.kind is FileKind.LOG else None
+        start = reported = shown.next_position
+        items = scan_runs(
+            path,
+            start=start,
+            end=limit,
+            expected=shown.last_offset + 1 if start else -1,
+            resync=options.continues,
+            segment_base=base,
+        )
+        for item in items:
+            if isinstance(item, Damage):
+                self._note(item, is_limited=limit is not None)
+                continue
+            self._show_item(item)
+            if item.end - reported >= PROGRESS_BYTES:
+                advance(item.end - reported)
+                reported = item.end
+        advance(max(size - reported, 0))
+
+    def _show_item(self, item: BatchRun | ScannedEntry) -> None:
+        if not isinstance(item, BatchRun):
+            self._show(item)
+        elif self._options.shows_only_batches:
+            self._view.batches(item)
+        else:
+            for entry in item.entries():
+                self._show(entry)
+
+    def _note(self, damage: Damage, *, is_limited: bool) -> None:
+        if damage.kind in TRUNCATIONS and is_limited:
+            return  # the limit cuts through a batch, nothing is wrong with that
+        if damage.skipped_bytes and not is_limited and not self._options.continues:
+            self.can_go_on = damage.next_position is not None
+            self._note_trailing_bytes(damage.position, damage.position + damage.skipped_bytes)
+        self._view.damage(damage)
+        self.damages += not damage.is_harmless
+
+    def _note_trailing_bytes(self, position: int, end: int) -> None:
+        """Tell of the bytes at the end, if they look like a batch that is not all there."""
+        with open(self._file.path, "rb") as file:
+            head = os.pread(file.fileno(), LOG_OVERHEAD, position)
+        if end - position <= MAGIC_POSITION + 1:
+            self._view.trailing(end - position)
+        elif len(head) == LOG_OVERHEAD:
+            (length,) = _LENGTH.unpack_from(head, SIZE_POSITION)
+            if length >= MIN_SIZES[0] and position + LOG_OVERHEAD + length > end:
+                self._view.trailing(end - position)
+
+    def _show(self, entry: ScannedEntry) -> None:
+        try:
+            self.show(entry)
+        except CorruptRecord as error:
+            self._explain(entry, error)
+
+    def show(self, entry: ScannedEntry) -> None:
+        """Show a batch, if it is wanted. Raises `CorruptRecord`, after what could be read."""
+        if not self._options.filter.is_empty:
+            self._show_filtered(entry)
+            return
+        self._view.batch(entry)
+        if self._options.deep:
+            self._view.records(entry.load())
+
+    def _show_filtered(self, entry: ScannedEntry) -> None:
+        """Show a batch if something in it is wanted, and of its records those that are."""
+        options, view = self._options, self._view
+        if not options.filter.may_hold(entry):
+            return
+        if not (options.deep or options.filter.is_about_records):
+            view.batch(entry)
+            return
+        batch = entry.load()
+        wanted = options.filter.select(records_of(batch), batch)
+        first = next(wanted, None)
+        if first is None and options.filter.is_about_records:
+            return
+        view.batch(entry)
+        if options.deep and first is not None:
+            view.some_records(batch, after(first, wanted))
+
+    def _explain(self, entry: ScannedEntry, error: CorruptRecord) -> None:
+        """Report records that cannot be read, unless the checksum has told so already."""
+        if not entry.is_valid:
+            return
+        found = check_records(entry) or [
+            Damage(
+                kind=DamageKind.BAD_RECORD,
+                position=entry.position,
+                size_bytes=entry.size,
+                offset=entry.first_offset,
+                message=error.message,
+            )
+        ]
+        for damage in found:
+            self._note(damage, is_limited=False)
+
+
+def after(first: DumpedRecord, others: Iterator[DumpedRecord]) -> Iterator[DumpedRecord]:
+    """Yield a record, then others."""
+    yield first
+    yield from others

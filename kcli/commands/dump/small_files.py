@@ -1,0 +1,137 @@
+"""Dumping the small files beside the logs: aborted transactions, producers, checkpoints and properties.
+
+The first two are printed as Kafka's dump tool prints them; it does not know the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from struct import Struct
+
+from kcli.commands.dump.files import DumpFile, FileKind
+from kcli.commands.dump.indexes import entries_of
+from kcli.commands.dump.view import OptionalLong, Row
+from kcli.errors import ChecksFailed, KcliError
+from kcli.protocol.uuids import uuid_from_text, uuid_to_text
+from kcli.storage.checkpoints import CheckpointError, decode_checkpoint, read_small_file
+from kcli.storage.log_directory import MetaProperties
+from kcli.storage.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_snapshot
+
+_ABORTED = Struct(">hqqqq")
+_TRANSACTION_FIELDS = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
+
+
+class DamagedFile(ChecksFailed):
+    """A small file that does not say what it should."""
+
+
+def rows_of(file: DumpFile) -> Iterator[Row]:
+    """Yield the entries of a small file. Raises `DamagedFile`, possibly after some of them, and `OSError`."""
+    try:
+        yield from _READERS[file.kind](file.path)
+    except CheckpointError as error:
+        raise DamagedFile(error.message) from error
+    except CorruptSnapshot as error:
+        raise DamagedFile(f"{error.message} (in `{file.path}`)") from error
+
+
+def aborted_transactions(path: str) -> Iterator[Row]:
+    """Yield the entries of a transaction index."""
+    for fields in entries_of(path, _ABORTED):
+        if fields[0] != 0:
+            raise DamagedFile(f"an aborted transaction of version {fields[0]}: `{path}`")
+        yield Row("aborted_transaction", dict(zip(_TRANSACTION_FIELDS, fields, strict=True)))
+    excess = os.path.getsize(path) % _ABORTED.size
+    if excess:
+        raise DamagedFile(f"the last {excess} bytes are no aborted transaction: `{path}`")
+
+
+def producers(path: str) -> Iterator[Row]:
+    """Yield the producers of a snapshot."""
+    for entry in decode_snapshot(read_small_file(path, MAX_BYTES)):
+        fields: dict[str, object] = {
+            "producerId": entry.producer_id,
+            "producerEpoch": entry.producer_epoch,
+            "coordinatorEpoch": entry.coordinator_epoch,
+            "currentTxnFirstOffset": OptionalLong(entry.current_txn_first_offset),
+            "lastTimestamp": entry.last_timestamp,
+        }
+        for batch in entry.batches:
+            fields |= {
+                "firstSequence": batch.first_sequence,
+                "lastSequence": batch.last_sequence,
+                "lastOffset": batch.last_offset,
+                "offsetDelta": batch.offset_delta,
+                "timestamp": batch.timestamp,
+            }
+        yield Row("producer", fields)
+
+
+def leader_epochs(path: str) -> Iterator[Row]:
+    """Yield the entries of a leader epoch checkpoint."""
+    for entry in decode_checkpoint(read_small_file(path), path):
+        epoch, start_offset = _numbers(path, entry, entry, 2)
+        yield Row("leader_epoch", {"epoch": epoch, "startOffset": start_offset})
+
+
+def offsets(path: str) -> Iterator[Row]:
+    """Yield the entries of an offset checkpoint."""
+    for entry in decode_checkpoint(read_small_file(path), path):
+        partition, offset = _numbers(path, entry, entry[1:], 2)
+        yield Row("offset", {"topic": entry[0], "partition": partition, "offset": offset})
+
+
+def partition_metadata(path: str) -> Iterator[Row]:
+    """Yield what ties a replica to its topic."""
+    fields = {
+        name.strip(): value.strip()
+        for name, colon, value in (line.partition(":") for line in _read_text(path).splitlines())
+        if colon
+    }
+    try:
+        version, topic_id = int(fields["version"]), fields["topic_id"]
+        uuid_from_text(topic_id)
+    except (KeyError, ValueError) as error:
+        raise DamagedFile(f"no version or no topic id: `{path}`") from error
+    yield Row("partition_metadata", {"version": version, "topicId": topic_id})
+
+
+def meta_properties(path: str) -> Iterator[Row]:
+    """Yield whose a log directory is."""
+    try:
+        found = MetaProperties.decode(read_small_file(path), path)
+    except KcliError as error:
+        raise DamagedFile(error.message) from error
+    fields: dict[str, object] = {"version": found.version}
+    if found.cluster_id is not None:
+        fields["clusterId"] = found.cluster_id
+    if found.node_id is not None:
+        fields["nodeId"] = found.node_id
+    if found.directory_id is not None:
+        fields["directoryId"] = uuid_to_text(found.directory_id)
+    yield Row("meta_properties", fields)
+
+
+_READERS: dict[FileKind, Callable[[str], Iterator[Row]]] = {
+    FileKind.TRANSACTION_INDEX: aborted_transactions,
+    FileKind.PRODUCER_SNAPSHOT: producers,
+    FileKind.LEADER_EPOCHS: leader_epochs,
+    FileKind.OFFSETS: offsets,
+    FileKind.PARTITION_METADATA: partition_metadata,
+    FileKind.META_PROPERTIES: meta_properties,
+}
+
+
+def _numbers(path: str, entry: list[str], words: list[str], count: int) -> list[int]:
+    try:
+        numbers = [int(word) for word in words]
+    except ValueError:
+        numbers = []
+    if len(numbers) != count:
+        raise DamagedFile(f"a malformed line, `{' '.join(entry)}`: `{path}`")
+    return numbers
+
+
+def _read_text(path: str) -> str:
+    return read_small_file(path).decode(errors="replace")

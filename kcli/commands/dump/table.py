@@ -1,0 +1,286 @@
+"""The table form of a dump, for people."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from kcli.commands.dump.batches import CODEC_NAMES
+from kcli.commands.dump.columns import GAP, StreamedColumns, contents, moment
+from kcli.commands.dump.control import control_text
+from kcli.commands.dump.damage import describe
+from kcli.commands.dump.entries import records_of
+from kcli.commands.dump.output import DumpOutput
+from kcli.commands.dump.segment import SegmentDump
+from kcli.commands.dump.view import Layout, OptionalLong
+from kcli.commands.java.utf8 import java_utf8
+from kcli.commands.output import OutputFormat, note
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.record_batch import RecordBatch
+from kcli.storage.batch_scan import ScannedEntry, scan
+
+if TYPE_CHECKING:
+    from kcli.commands.dump.complaints import Complaints
+    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.files import DumpFile
+    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.dump.view import Row
+    from kcli.commands.worker_pool import Piece
+    from kcli.storage.batch_run import BatchRun
+    from kcli.storage.damage import Damage
+    from kcli.storage.scanned_entry import Batch
+
+LINES_CHARACTERS = 64 * 1024
+MEASURED_BYTES = 4 * 1024 * 1024
+"""How much of a log is read at most to find out how wide its columns are."""
+
+BATCH_COLUMNS = (
+    "offsets",
+    "count",
+    "position",
+    "size",
+    "codec",
+    "newest (UTC)",
+    "producer",
+    "sequence",
+    "what",
+    "checksum",
+)
+RECORD_COLUMNS = ("offset", "time (UTC)", "headers", "key", "value")
+SIZE_COLUMNS = ("offset", "time (UTC)", "key size", "value size", "sequence", "headers")
+
+
+class TableDump:
+    """Prints a dump in columns."""
+
+    form = OutputFormat.TABLE
+    last_record_offset = -1
+    """No offset: a table does not tell of those that are missing."""
+
+    def __init__(self, output: DumpOutput, options: DumpOptions, complaints: Complaints) -> None:
+        self._output = output
+        self._options = options
+        self._complaints = complaints
+        self._file: DumpFile
+        self._columns: StreamedColumns | None = None
+        self._is_first = True
+        self._is_plain = options.decoder.is_plain and options.prints_contents
+
+    def file_begins(self, file: DumpFile) -> None:
+        """Print the file's name."""
+        self._end_columns()
+        self._file = file
+        self._output.line(file.path if self._is_first else f"\n{file.path}")
+        self._is_first = False
+
+    def log_begins(self, file: DumpFile) -> None:
+        """Print nothing: the name says it."""
+
+    def batches(self, run: BatchRun) -> None:
+        """Print batches."""
+        for entry in run.entries():
+            self.batch(entry)
+
+    def resume(self, file: DumpFile, last_record_offset: int) -> None:
+        """Go on in the middle of a file."""
+        self._file = file
+
+    def begin_ranges(self, file: DumpFile) -> Layout | None:
+        """Print the head of the columns, if the beginning of the file tells what they are."""
+        layout = layout_of(file, self._options, self._complaints)
+        if layout is not None:
+            self._columns = StreamedColumns(self._output, layout.names)
+            self._columns.begin(layout)
+        return layout
+
+    def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
+        """Make rows of a file."""
+        self._file = file
+        self._columns = StreamedColumns(self._output, layout.names, layout)
+
+    def follow(self, offset: int) -> None:
+        """Print nothing."""
+
+    def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Print nothing."""
+
+    def print(self, piece: Piece) -> None:
+        """Print rows that another process has made."""
+        self._output.forward(piece)
+
+    def flush(self) -> None:
+        """Write out what was collected."""
+        self._output.flush()
+
+    @property
+    def layout(self) -> Layout | None:
+        """What the columns look like, if that is settled."""
+        return None if self._columns is None else self._columns.layout
+
+    def batch(self, entry: ScannedEntry) -> None:
+        """Print a batch, unless its records are."""
+        if not self._options.deep:
+            self._row(BATCH_COLUMNS, batch_cells(entry))
+
+    def records(self, batch: Batch) -> None:
+        """Print all records."""
+        layout = self.layout
+        is_settled = layout is not None and layout.names == RECORD_COLUMNS
+        if (
+            layout
+            and is_settled
+            and self._is_plain
+            and isinstance(batch, RecordBatch)
+            and not batch.is_control
+        ):
+            self._print_rows(batch, layout.widths)
+        else:
+            self.some_records(batch, records_of(batch))
+
+    def _print_rows(self, batch: RecordBatch, widths: Sequence[int]) -> None:
+        """Print the records of a batch that needs no decoding."""
+        lines: list[str] = []
+        characters = 0
+        form = f"%{widths[0]}d{GAP}%-{widths[1]}s{GAP}%-{widths[2]}s{GAP}%-{widths[3]}s{GAP}%s"
+        try:
+            for record in batch.records():
+                key, value, headers = record.key, record.value, record.headers
+                line = form % (
+                    record.offset,
+                    moment(record.timestamp),
+                    ",".join(name for name, _ in headers) if headers else "-",
+                    "-" if key is None else contents(java_utf8(key)),
+                    "-" if value is None else contents(java_utf8(value)),
+                )
+                lines.append(line.rstrip())
+                characters += len(line)
+                if characters > LINES_CHARACTERS:
+                    self._print_lines(lines)
+                    lines.clear()
+                    characters = 0
+        finally:
+            self._print_lines(lines)
+
+    def _print_lines(self, lines: Sequence[str]) -> None:
+        if lines:
+            self._output.line("\n".join(lines))
+
+    def some_records(self, batch: Batch, records: Iterable[DumpedRecord]) -> None:
+        """Print records."""
+        for record in records:
+            time = moment(record.timestamp)
+            headers = ",".join(name for name, _ in record.headers) or "-"
+            if not self._options.prints_contents:
+                sequence = "-" if record.sequence < 0 else record.sequence
+                sizes = (record.key_size, record.value_size)
+                self._row(SIZE_COLUMNS, (record.offset, time, *map(size_text, sizes), sequence, headers))
+            elif batch.is_control:
+                self._row(RECORD_COLUMNS, (record.offset, time, "-", "-", control_text(record).strip()))
+            else:
+                key, value = self._options.decoder.texts(record)
+                self._row(RECORD_COLUMNS, (record.offset, time, headers, contents(key), contents(value)))
+
+    def row(self, row: Row) -> None:
+        """Print an entry of any other file."""
+        self._row(tuple(row.fields), tuple(map(cell, row.fields.values())))
+
+    def remark(self, type: str, text: str) -> None:
+        """Print a line about the file."""
+        self._output.line(text)
+
+    def damage(self, damage: Damage) -> None:
+        """Explain damage on standard error, after all that came before it."""
+        if self._columns is not None:
+            self._columns.flush()
+        self._output.flush()
+        for line in describe(self._file.path, damage):
+            note(line)
+
+    def complaint(self, type: str, fields: dict[str, object]) -> None:
+        """Print nothing yet."""
+
+    def trailing(self, size_bytes: int) -> None:
+        """Print nothing: the damage tells."""
+
+    def close(self) -> None:
+        """Print the rest, and on standard error what does not fit in indexes."""
+        self._end_columns()
+        self._output.flush()
+        for line in self._complaints.lines():
+            note(line)
+
+    def _row(self, columns: Sequence[str], cells: Sequence[object]) -> None:
+        if self._columns is None or self._columns.names != columns:
+            self._end_columns()
+            self._columns = StreamedColumns(self._output, columns)
+        self._columns.add(cells)
+
+    def _end_columns(self) -> None:
+        if self._columns is not None:
+            self._columns.flush()
+            self._columns = None
+
+
+def layout_of(file: DumpFile, options: DumpOptions, complaints: Complaints) -> Layout | None:
+    """Return what the first rows make of the columns, None if nothing says so far. Raises `OSError`."""
+    view = TableDump(DumpOutput(io.BytesIO()), options, complaints)
+    segment, failures = SegmentDump(file, options, view), options.decoder.failures
+    view.file_begins(file)
+    try:
+        for item in scan(file.path, segment_base=file.offset):
+            if not isinstance(item, ScannedEntry) or item.damages or item.end > MEASURED_BYTES:
+                break
+            segment.show(item)
+            if view.layout is not None:
+                return view.layout
+    except CorruptRecord:
+        return None
+    finally:
+        options.decoder.failures = failures
+    return None
+
+
+def batch_cells(entry: ScannedEntry) -> Sequence[object]:
+    """Return the cells of a batch."""
+    batch = entry.batch
+    valid = "ok" if entry.is_valid else "WRONG"
+    codec = CODEC_NAMES[batch.attributes & 7]
+    newest = moment(batch.max_timestamp)
+    if not isinstance(batch, RecordBatch):
+        what = f"magic {batch.magic}"
+        return (f"…{batch.offset}", "-", entry.position, entry.size, codec, newest, "-", "-", what, valid)
+    producer, sequence = "-", "-"
+    if batch.producer_id >= 0:
+        producer = f"{batch.producer_id}/{batch.producer_epoch}"
+    if batch.base_sequence >= 0:
+        sequence = f"{batch.base_sequence}…{batch.last_sequence}"
+    marks = [
+        *(["control"] if batch.is_control else []),
+        *(["transaction"] if batch.is_transactional else []),
+        *(["cleaned"] if batch.delete_horizon_ms is not None else []),
+    ]
+    return (
+        f"{batch.base_offset}…{batch.last_offset}",
+        batch.count,
+        entry.position,
+        entry.size,
+        codec,
+        newest,
+        producer,
+        sequence,
+        ",".join(marks) or "-",
+        valid,
+    )
+
+
+def size_text(size: int) -> object:
+    """Return a size; that of null is a dash."""
+    return "-" if size < 0 else size
+
+
+def cell(value: object) -> object:
+    """Return a field as a cell."""
+    if isinstance(value, OptionalLong):
+        return "-" if value.value is None else value.value
+    return value

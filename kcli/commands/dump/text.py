@@ -1,0 +1,249 @@
+"""The text form of a dump: what Kafka's own dump tool prints, byte for byte.
+
+The facts are those of Apache Kafka 4.3.1's `DumpLogSegments`; a test runs both over the same files. What is
+not in its output, the explanations of damage, goes to standard error.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.commands.dump.batches import CODEC_NAMES, run_lines
+from kcli.commands.dump.damage import describe
+from kcli.commands.dump.entries import records_of
+from kcli.commands.dump.files import FileKind
+from kcli.commands.dump.records import TIMESTAMP_NAMES, RecordLines
+from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout
+from kcli.commands.java.utf8 import java_utf8
+from kcli.commands.output import OutputFormat, note
+from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.record_batch_header import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    SEQUENCE_MASK,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kcli.commands.dump.complaints import Complaints
+    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.files import DumpFile
+    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.dump.output import DumpOutput
+    from kcli.commands.dump.view import Row
+    from kcli.commands.worker_pool import Piece
+    from kcli.protocol.record import TimestampType
+    from kcli.storage.batch_run import BatchRun
+    from kcli.storage.damage import Damage
+    from kcli.storage.scanned_entry import Batch, ScannedEntry
+
+
+class TextDump:
+    """Prints a dump as Kafka's tool does."""
+
+    form = OutputFormat.TEXT
+
+    def __init__(self, output: DumpOutput, options: DumpOptions, complaints: Complaints) -> None:
+        self._output = output
+        self._options = options
+        self._complaints = complaints
+        self._file: DumpFile
+        self._lines = RecordLines(with_contents=options.prints_contents)
+        self._is_plain = options.decoder.is_plain and not options.skips_metadata
+        self._on_first: Callable[[int], None] | None = None
+
+    def file_begins(self, file: DumpFile) -> None:
+        """Print the file's name."""
+        self._file = file
+        self._lines.last_offset = -1
+        self._output.line(f"Dumping {file.path}")
+
+    def resume(self, file: DumpFile, last_record_offset: int) -> None:
+        """Go on in the middle of a file, behind that record."""
+        self._file = file
+        self._lines.last_offset = last_record_offset
+        self._lines.gaps.clear()
+
+    def begin_ranges(self, file: DumpFile) -> Layout:
+        """Print nothing more."""
+        return Layout()
+
+    def begin_range(self, file: DumpFile, layout: Layout, on_first: Callable[[int], None]) -> None:
+        """Make a part of a file."""
+        self.resume(file, UNKNOWN_OFFSET)
+        self._on_first = on_first
+
+    def follow(self, offset: int) -> None:
+        """Take note of the record that comes next."""
+        last = self._lines.last_offset
+        if offset != last + 1:
+            self.gaps([(last, offset)])
+
+    def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Keep them for the end, unless it is the filter that leaves records out."""
+        if self._options.filter.is_empty:
+            self._complaints.gaps(self._file.path, pairs)
+
+    @property
+    def last_record_offset(self) -> int:
+        """The offset of the record that came last."""
+        return max(self._lines.last_offset, -1)
+
+    def print(self, piece: Piece) -> None:
+        """Print what another process has made of a part of the file."""
+        self._output.forward(piece)
+
+    def flush(self) -> None:
+        """Write out what was collected."""
+        self._output.flush()
+
+    def log_begins(self, file: DumpFile) -> None:
+        """Print what the name says; all at once, however long the first batch lets wait for itself."""
+        if file.kind is FileKind.LOG:
+            self._output.line(f"Log starting offset: {file.offset}")
+        elif file.offset is None:
+            self._output.line("KRaft bootstrap snapshot")
+        else:
+            self._output.line(f"Snapshot end offset: {file.offset}, epoch: {file.epoch}")
+        self._output.flush()
+
+    def batches(self, run: BatchRun) -> None:
+        """Print the lines of batches."""
+        self._output.write(run_lines(run))
+
+    def batch(self, entry: ScannedEntry) -> None:
+        """Print the line of a batch."""
+        self._output.write(batch_line(entry).encode("ascii"))
+
+    def records(self, batch: Batch) -> None:
+        """Print the lines of all records."""
+        if not (self._is_plain and isinstance(batch, RecordBatch)) or batch.is_control:
+            self.some_records(batch, records_of(batch))
+        else:
+            try:
+                for lines in self._lines.of_batch(batch, batch.record_data()):
+                    self._output.write(utf8_lines(lines))
+            finally:
+                self._take_gaps()
+
+    def some_records(self, batch: Batch, records: Iterable[DumpedRecord]) -> None:
+        """Print the lines of records, one by one."""
+        lines = self._lines
+        kind = TIMESTAMP_NAMES[batch.timestamp_type]
+        try:
+            for record in records:
+                if record.offset != lines.last_offset + 1:
+                    lines.gaps.append((lines.last_offset, record.offset))
+                lines.last_offset = record.offset
+                self._output.line(self._record_line(record, batch, kind))
+        finally:
+            self._take_gaps()
+
+    def _take_gaps(self) -> None:
+        gaps = self._lines.gaps
+        if gaps and gaps[0][0] == UNKNOWN_OFFSET and self._on_first is not None:
+            self._on_first(gaps.pop(0)[1])
+        if gaps:
+            self.gaps(gaps)
+            gaps.clear()
+
+    def _record_line(self, record: DumpedRecord, batch: Batch, kind: str) -> str:
+        options = self._options
+        metadata = "" if options.skips_metadata else record_metadata(record, batch, kind)
+        if not options.prints_contents or batch.is_control:
+            return metadata
+        key, value = options.decoder.texts(record)
+        contents = ("" if key is None else f" key: {key}") + ("" if value is None else f" payload: {value}")
+        return metadata + contents if metadata or not contents else "|" + contents
+
+    def row(self, row: Row) -> None:
+        """Print an entry of an index, a snapshot or a checkpoint."""
+        self._output.line(" ".join(f"{name}: {value}" for name, value in row.fields.items()))
+
+    def remark(self, type: str, text: str) -> None:
+        """Print a line about the file."""
+        self._output.line(text)
+
+    def damage(self, damage: Damage) -> None:
+        """Explain damage on standard error, after all that came before it."""
+        self._output.flush()
+        for line in describe(self._file.path, damage):
+            note(line)
+
+    def complaint(self, type: str, fields: dict[str, object]) -> None:
+        """Print nothing yet: Kafka's tool complains when it has read all files."""
+
+    def trailing(self, size_bytes: int) -> None:
+        """Print how many bytes at the end are no batch."""
+        self._output.line(f"Found {size_bytes} invalid bytes at the end of {self._file.name}")
+
+    def close(self) -> None:
+        """Print the complaints about indexes and offsets on standard error."""
+        self._output.flush()
+        for line in self._complaints.lines():
+            note(line)
+
+
+def batch_line(entry: ScannedEntry) -> str:
+    """Return the line of a batch of any format."""
+    batch = entry.batch
+    valid = "true" if entry.is_valid else "false"
+    if not isinstance(batch, RecordBatch):
+        return (
+            f"offset: {batch.offset} position: {entry.position} {timestamp_name(batch.timestamp_type)}: "
+            f"{batch.max_timestamp} size: {entry.size} magic: {batch.magic} "
+            f"compresscodec: {CODEC_NAMES[batch.attributes & 7]} crc: {batch.crc} isvalid: {valid}\n"
+        )
+    attributes, sequence, delta = batch.attributes, batch.base_sequence, batch.last_offset_delta
+    horizon = f"[{batch.base_timestamp}]" if attributes & DELETE_HORIZON_BIT else ".empty"
+    return (
+        f"baseOffset: {batch.base_offset} lastOffset: {batch.base_offset + delta} count: {batch.count} "
+        f"baseSequence: {sequence} "
+        f"lastSequence: {sequence if sequence < 0 else sequence + delta & SEQUENCE_MASK} "
+        f"producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch} "
+        f"partitionLeaderEpoch: {batch.partition_leader_epoch} "
+        f"isTransactional: {'true' if attributes & TRANSACTIONAL_BIT else 'false'} "
+        f"isControl: {'true' if attributes & CONTROL_BIT else 'false'} "
+        f"deleteHorizonMs: OptionalLong{horizon} "
+        f"position: {entry.position} {'LogAppend' if attributes & TIMESTAMP_TYPE_BIT else 'Create'}Time: "
+        f"{batch.max_timestamp} size: {entry.size} magic: 2 compresscodec: {CODEC_NAMES[attributes & 7]} "
+        f"crc: {batch.crc} isvalid: {valid}\n"
+    )
+
+
+def timestamp_name(kind: TimestampType) -> str:
+    """Return a timestamp type as Java names it."""
+    return TIMESTAMP_NAMES[kind]
+
+
+def record_metadata(record: DumpedRecord, batch: Batch, kind: str) -> str:
+    """Return what a record's line begins with."""
+    line = (
+        f"| offset: {record.offset} {kind}: {record.timestamp} "
+        f"keySize: {record.key_size} valueSize: {record.value_size}"
+    )
+    if record.stored is not None:
+        valid = "true" if record.stored.is_valid_crc() else "false"
+        return f"{line} isValid: {valid} crc: {record.stored.crc}"
+    names = ",".join(name for name, _ in record.headers)
+    line = f"{line} sequence: {record.sequence} headerKeys: [{names}]"
+    if not batch.is_control:
+        return line
+    from kcli.commands.dump.control import control_text
+
+    return line + control_text(record)
+
+
+def utf8_lines(lines: list[str]) -> bytes:
+    """Return lines of bytes taken for Latin-1 as what they are, and what is no UTF-8 as Java shows it."""
+    data = "".join(lines).encode("latin-1")
+    if data.isascii():
+        return data
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return "".join(java_utf8(line.encode("latin-1")) for line in lines).encode()
+    return data

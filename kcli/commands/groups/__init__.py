@@ -1,0 +1,1 @@
+"""The actions of `kcli consumer-groups`, and what they read, decide and print."""

@@ -1,0 +1,175 @@
+"""`kcli consumer-groups delete` and `delete-offsets`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from shlex import quote
+from typing import Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.groups.options import (
+    DEFAULT_TIMEOUT_MS,
+    AllGroups,
+    GroupArgument,
+    GroupArguments,
+    GroupOption,
+    TimeoutMs,
+    app,
+    chosen_groups,
+    one_group,
+)
+from kcli.commands.java.order import hash_map_order
+from kcli.commands.java.text import columns, widest
+from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.output import Table
+from kcli.commands.runner import command
+from kcli.errors import KcliError, UsageError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.group_partition import string_hash
+
+
+class DeletedGroups(NamedTuple):
+    """The result of `consumer-groups delete`."""
+
+    deleted: Sequence[str]
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return the line of Kafka's tool about the groups that are gone, in its order."""
+        names = ", ".join(f"'{name}'" for name in hash_map_order(self.deleted, string_hash))
+        if names and self.failures:
+            yield f"These consumer groups were deleted successfully: {names}"
+        elif names:
+            yield f"Deletion of requested consumer groups ({names}) was successful."
+
+
+class PartitionStatus(NamedTuple):
+    """A partition, None for all of a topic that was not found, and what became of its offset."""
+
+    topic: str
+    partition: int | None
+    error: KcliError | None
+
+    def text(self) -> str:
+        """Return the status as Kafka's tool words it, without the name of a Java class."""
+        return "Successful" if self.error is None else f"Error: {self.error.message}"
+
+
+class DeletedOffsets(NamedTuple):
+    """The result of `consumer-groups delete-offsets`."""
+
+    group: str
+    partitions: Sequence[PartitionStatus]
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return the lines of Kafka's tool; its error above the table is on stderr here."""
+        if not self.failures:
+            yield f"Request succeeded for deleting offsets from group {self.group}."
+        widths = [widest(15, (row.topic for row in self.partitions)), 10, 15]
+        yield ""
+        yield columns(widths, ("TOPIC", "PARTITION", "STATUS"))
+        for row in self.partitions:
+            yield columns(widths, (row.topic, row.partition, row.text()))
+
+    def tables(self) -> Iterator[Table]:
+        """Return one table."""
+        rows = [(row.topic, row.partition, row.text()) for row in self.partitions]
+        yield Table(("Topic", "Partition", "Status"), rows, self.group)
+
+
+@command(app, "delete", example="kcli consumer-groups delete billing")
+async def delete(
+    groups: GroupArguments = None,
+    group: GroupOption = None,
+    all_groups: AllGroups = False,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> DeletedGroups:
+    """Delete consumer groups that have no members, with their offsets."""
+    from kcli.client import admin
+    from kcli.commands.groups.lookup import every_name
+    from kcli.commands.session import open_client
+
+    names = chosen_groups(groups, group, all_groups=all_groups)
+    failures: list[KcliError] = []
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        if all_groups:
+            names, failures = await every_name(client, timeout_ms)
+        results = await admin.delete_groups(client, names, timeout_ms=timeout_ms)
+    failures += [not_deleted(name, error) for name, error in results.items() if error is not None]
+    return DeletedGroups([name for name, error in results.items() if error is None], failures)
+
+
+def not_deleted(name: str, error: KafkaError) -> KcliError:
+    """Return the error for a group that is still there."""
+    from kcli.commands.session import failure
+
+    refused = failure(f"cannot delete consumer group `{name}`", error)
+    if error.code is ErrorCode.NON_EMPTY_GROUP:
+        refused.hint = f"`kcli consumer-groups members {quote(name)}` shows who is in it"
+    return refused
+
+
+@command(app, "delete-offsets", example="kcli consumer-groups delete-offsets billing --topic orders:0,1")
+async def delete_offsets(
+    group: GroupArgument = None,
+    group_option: GroupOption = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC[:PARTITIONS]", help="orders, or orders:0,2 (repeatable)"),
+    ] = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> DeletedOffsets:
+    """Delete the offsets of a group in topics that none of its members reads."""
+    from kcli.client import admin
+    from kcli.client.admin import TopicPartition
+    from kcli.commands.groups.reset_plan import parse_scope
+    from kcli.commands.session import failure, open_client
+
+    name = one_group(group, group_option)
+    if not topic:
+        raise UsageError("`--topic` is missing", hint="it names what the group shall forget")
+    scope = parse_scope(topic)
+    rows: list[PartitionStatus] = []
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        partitions = [TopicPartition(*partition) for partition in scope.partitions]
+        described = await admin.describe_topics(client, scope.topics, timeout_ms=timeout_ms)
+        for found, description in described.items():
+            if isinstance(description, KcliError):
+                rows.append(PartitionStatus(found, None, description))
+            else:
+                partitions += [TopicPartition(found, entry.partition) for entry in description.partitions]
+        try:
+            results = await admin.delete_group_offsets(client, name, partitions, timeout_ms=timeout_ms)
+        except KcliError as error:
+            raise failure(f"cannot delete offsets of consumer group `{name}`", error) from error
+    rows += [PartitionStatus(*partition, error) for partition, error in results.items()]
+    rows.sort(key=lambda row: f"{row.topic}{-1 if row.partition is None else row.partition}")
+    return DeletedOffsets(name, rows, refusals(name, rows))
+
+
+def refusals(name: str, rows: Sequence[PartitionStatus]) -> list[KcliError]:
+    """Return one error for all partitions that were refused for the same reason."""
+    from kcli.commands.groups.findings import listed
+    from kcli.commands.session import failure
+
+    causes: dict[str, list[PartitionStatus]] = {}
+    for row in rows:
+        if row.error is not None:
+            causes.setdefault(row.error.message, []).append(row)
+    found = []
+    for refused in causes.values():
+        where = listed(
+            row.topic if row.partition is None else f"{row.topic}-{row.partition}" for row in refused
+        )
+        offsets = "offset" if len(refused) == 1 else "offsets"
+        assert refused[0].error is not None
+        found.append(failure(f"cannot delete the {offsets} of `{name}` in {where}", refused[0].error))
+    return found

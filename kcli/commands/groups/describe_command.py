@@ -1,0 +1,127 @@
+"""`kcli consumer-groups describe`: offsets and lag, members, states, history, and why all that is so."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kcli.commands.groups.options import (
+    DEFAULT_TIMEOUT_MS,
+    AllGroups,
+    GroupArguments,
+    GroupOption,
+    LogDir,
+    TimeoutMs,
+    app,
+    chosen_groups,
+    refuse_broker_options,
+)
+from kcli.commands.groups.view import View, chosen_view
+from kcli.commands.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    CommandConfig,
+    OutputFormat,
+    Property,
+)
+from kcli.commands.output import chosen_format, note
+from kcli.commands.runner import command
+
+if TYPE_CHECKING:
+    from kcli.commands.groups.description import Description
+
+DEFAULT_INTERVAL_S = 6.0
+"""Consumers commit every five seconds, unless they are told otherwise."""
+
+
+@command(app, "describe", example="kcli consumer-groups describe billing --time-lag")
+async def describe(
+    context: typer.Context,
+    groups: GroupArguments = None,
+    group: GroupOption = None,
+    all_groups: AllGroups = False,
+    offsets: Annotated[
+        bool, typer.Option("--offsets", help="Show partitions, offsets and lag: the default")
+    ] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show members and what they have")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show state, coordinator and assignor")] = False,
+    total_lag: Annotated[
+        bool, typer.Option("--total-lag", help="Show the lag of each group, and of all together")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say why a group rebalances, is empty, stuck or behind")
+    ] = False,
+    history: Annotated[
+        bool, typer.Option("--history", help="Show past commits and generations, as far as they are left")
+    ] = False,
+    time_lag: Annotated[
+        bool, typer.Option("--time-lag", help="Show how long the first unread record has been waiting")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="Show epochs and assignments, and the traceback of an error")
+    ] = False,
+    watch: Annotated[
+        float | None,
+        typer.Option(min=0.1, metavar="SECONDS", help="Show it again and again", show_default=False),
+    ] = None,
+    interval: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="Time between the two looks of --explain")
+    ] = DEFAULT_INTERVAL_S,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    log_dir: LogDir = None,
+    output: OutputFormat | None = None,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> object:
+    """Describe consumer groups: their partitions and lag, members or state.
+
+    With --log-dir it reads the files of a broker instead of asking one.
+    """
+    from kcli.commands.groups.description import describe_files, describe_live
+    from kcli.commands.session import open_client
+
+    names = chosen_groups(groups, group, all_groups=all_groups)
+    view = chosen_view(
+        {
+            View.OFFSETS: offsets,
+            View.MEMBERS: members,
+            View.STATE: state,
+            View.TOTAL_LAG: total_lag,
+            View.EXPLAIN: explain,
+            View.HISTORY: history,
+        }
+    )
+    view.check(time_lag=time_lag, watch=watch is not None, offline=bool(log_dir))
+    if log_dir:
+        refuse_broker_options(context)
+        return with_notes(describe_files(log_dir, names, view, verbose=verbose), output)
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        take = functools.partial(
+            describe_live,
+            client,
+            names,
+            view,
+            verbose=verbose,
+            time_lag=time_lag,
+            apart_ms=round(interval * 1000),
+            timeout_ms=timeout_ms,
+        )
+        if watch is None:
+            return with_notes(await take(), output)
+        from kcli.commands.groups.watch import watch as watch_result
+
+        await watch_result(take, watch, output)
+        return None
+
+
+def with_notes(description: Description, output: OutputFormat | None) -> Description:
+    """Print the notes about a description on stderr, and return it; JSON has the same facts in its fields."""
+    from kcli.commands.groups.description import notes
+
+    if chosen_format(output) is not OutputFormat.JSON:
+        for line in notes(description):
+            note(line)
+    return description

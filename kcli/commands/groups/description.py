@@ -1,0 +1,135 @@
+"""Taking a view of groups for `describe`, from a cluster or from files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kcli.assignors.members import java_order
+from kcli.commands.groups.explain_view import ExplainView
+from kcli.commands.groups.head import GroupHead, StatesView
+from kcli.commands.groups.history import GroupHistory
+from kcli.commands.groups.history_view import GroupEvents, HistoryView, history_row
+from kcli.commands.groups.members_view import MembersView
+from kcli.commands.groups.offsets_view import OffsetsView, TotalsView
+from kcli.commands.groups.view import View
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from kcli.client.client import Client
+
+Description = OffsetsView | TotalsView | MembersView | StatesView | ExplainView | HistoryView
+
+
+def notes(description: Description) -> Iterator[str]:
+    """Yield what Kafka's tool says on stderr about the states of groups."""
+    heads: list[GroupHead] = []
+    match description:
+        case StatesView():
+            heads = list(description.groups)
+        case OffsetsView() | MembersView():
+            heads = [group.head for group in description.groups]
+    for head in heads:
+        note = head.note()
+        if note is not None:
+            yield note
+
+
+async def describe_live(
+    client: Client,
+    names: Sequence[str],
+    view: View,
+    *,
+    verbose: bool = False,
+    time_lag: bool = False,
+    apart_ms: int = 0,
+    timeout_ms: int | None = None,
+) -> Description:
+    """Ask the cluster for groups, all of them if none is named."""
+    from kcli.commands.groups import lookup
+
+    unlisted: list[KcliError] = []
+    if not names:
+        names, unlisted = await lookup.every_name(client, timeout_ms)
+    if view is View.EXPLAIN:
+        from kcli.commands.groups.inquiry import explain_groups
+
+        explained = await explain_groups(client, names, apart_ms, timeout_ms)
+        return explained._replace(failures=[*unlisted, *explained.failures])
+    if view is View.HISTORY:
+        from kcli.commands.groups.records import read_histories
+
+        histories, damaged = await read_histories(client, names, with_commits=True, timeout_ms=timeout_ms)
+        return history_view(histories, names, [*unlisted, *damaged])
+    found = await lookup.describe(client, names, timeout_ms)
+    failures = [*unlisted, *found.failures]
+    if view is View.STATE:
+        return StatesView([lookup.head_of(group) for group in found.groups], verbose, failures)
+    if view is View.MEMBERS:
+        return MembersView([lookup.members_of(group) for group in found.groups], verbose, failures)
+    groups, unknown = await lookup.offsets_of(client, found.groups, timeout_ms)
+    failures += unknown
+    if time_lag:
+        now_ms = time.time_ns() // 1_000_000
+        groups, refused = await lookup.add_time_lag(client, groups, now_ms, timeout_ms)
+        failures += refused
+    if view is View.TOTAL_LAG:
+        return TotalsView(groups, time_lag, failures)
+    return OffsetsView(groups, verbose, time_lag, failures)
+
+
+def describe_files(
+    directories: Sequence[Path], names: Sequence[str], view: View, *, verbose: bool = False
+) -> Description:
+    """Read groups, all of them if none is named, from the files of a broker."""
+    from kcli.commands.groups import offline
+    from kcli.commands.groups.files import GroupFiles
+    from kcli.commands.groups.lookup import CONSUMER_PROTOCOL_TYPES, unknown_group
+
+    files = GroupFiles(directories)
+    wanted = set(names)
+    every = files.groups(with_events=lambda name: view is View.HISTORY and (not wanted or name in wanted))
+    if view is View.HISTORY:
+        return history_view(every, names or every, files.failures, " --log-dir DIR")
+    failures = files.failures + [
+        unknown_group(name, " --log-dir DIR") for name in names if name not in every or not every[name].exists
+    ]
+    groups = [
+        every[name]
+        for name in sorted(wanted or every, key=java_order)
+        if name in every
+        and every[name].exists
+        and (wanted or offline.protocol_type(every[name]) in CONSUMER_PROTOCOL_TYPES)
+    ]
+    match view:
+        case View.STATE:
+            return StatesView([offline.head_of(group) for group in groups], verbose, failures)
+        case View.MEMBERS:
+            members = [offline.members_of(group, files.topic_name) for group in groups]
+            return MembersView(members, verbose, failures)
+    ranges = files.ranges(offline.partitions_of(groups, files.topic_name))
+    offsets = [offline.offsets_of(group, files.topic_name, ranges) for group in groups]
+    if view is View.TOTAL_LAG:
+        return TotalsView(offsets, failures=failures)
+    return OffsetsView(offsets, verbose, failures=failures)
+
+
+def history_view(
+    histories: dict[str, GroupHistory],
+    names: Collection[str],
+    failures: Sequence[KcliError],
+    option: str = "",
+) -> HistoryView:
+    """Return the history of groups; one without a record is an error."""
+    from kcli.commands.groups.lookup import unknown_group
+
+    ordered = sorted(names, key=java_order)
+    empty = [name for name in ordered if name not in histories or not histories[name].events]
+    groups = [
+        GroupEvents(name, [history_row(event) for event in histories[name].events])
+        for name in ordered
+        if name not in empty
+    ]
+    return HistoryView(groups, [*failures, *(unknown_group(name, option) for name in empty)])

@@ -1,0 +1,158 @@
+"""`kcli consumer-groups members` and `remove-members`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.groups.options import (
+    DEFAULT_TIMEOUT_MS,
+    GroupArgument,
+    GroupOption,
+    TimeoutMs,
+    app,
+    one_group,
+)
+from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.output import Table
+from kcli.commands.runner import command
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.commands.groups.members_view import GroupMembers
+
+
+class ShortMembers(NamedTuple):
+    """The result of `consumer-groups members`: who is in a group, a line each."""
+
+    group: GroupMembers
+
+    def lines(self) -> Iterator[str]:
+        """Return member id, instance id, client id, host and partitions of each, with tabs between."""
+        from kcli.commands.groups.members_view import assignment_text
+
+        for member in self.group.members:
+            yield "\t".join(
+                (
+                    member.consumer_id,
+                    member.group_instance_id or "-",
+                    member.client_id,
+                    member.host.lstrip("/"),
+                    assignment_text(member.assignment),
+                )
+            )
+
+    def tables(self) -> Iterator[Table]:
+        """Return the table of `describe --members`."""
+        from kcli.commands.groups.members_view import MembersView
+
+        return MembersView([self.group]).tables()
+
+    def document(self) -> object:
+        """Return the group and its members."""
+        return self.group.document()
+
+
+class RemovedMember(NamedTuple):
+    """A member that is gone, by either of its ids."""
+
+    member_id: str | None
+    group_instance_id: str | None
+
+
+class RemovedMembers(NamedTuple):
+    """The result of `consumer-groups remove-members`."""
+
+    group: str
+    removed: Sequence[RemovedMember]
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return a line for each member that was removed."""
+        for member in self.removed:
+            yield f"Removed member {member.group_instance_id or member.member_id} from group {self.group}."
+
+
+@command(app, "members", example="kcli consumer-groups members billing")
+async def members(
+    group: GroupArgument = None,
+    group_option: GroupOption = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> ShortMembers:
+    """List the members of a group: ids, host and partitions."""
+    from kcli.commands.groups.lookup import describe, members_of
+    from kcli.commands.session import open_client
+
+    name = one_group(group, group_option)
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        found = await describe(client, [name], timeout_ms)
+    if found.failures:
+        raise found.failures[0]
+    return ShortMembers(members_of(found.groups[0]))
+
+
+@command(
+    app, "remove-members", example="kcli consumer-groups remove-members billing --group-instance-id billing-1"
+)
+async def remove_members(
+    group: GroupArgument = None,
+    group_option: GroupOption = None,
+    member_id: Annotated[
+        list[str] | None,
+        typer.Option("--member-id", metavar="ID", help="Remove this member (repeatable)", show_default=False),
+    ] = None,
+    group_instance_id: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--group-instance-id",
+            metavar="ID",
+            help="Remove this static member (repeatable)",
+            show_default=False,
+        ),
+    ] = None,
+    all_members: Annotated[bool, typer.Option("--all-members", help="Remove every member")] = False,
+    reason: Annotated[
+        str, typer.Option(metavar="TEXT", help="What the broker's log shall say", show_default=False)
+    ] = "",
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> RemovedMembers:
+    """Remove members from a group; one that still runs joins again."""
+    from kcli.client import admin
+    from kcli.client.admin import MemberToRemove
+    from kcli.commands.groups.lookup import refusal
+    from kcli.commands.session import failure, open_client
+    from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+    name = one_group(group, group_option)
+    chosen = [MemberToRemove(member) for member in member_id or ()]
+    chosen += [MemberToRemove("", instance) for instance in group_instance_id or ()]
+    if all_members == bool(chosen):
+        raise UsageError(
+            "nobody is named" if not chosen else "`--all-members` excludes the names of members",
+            hint="`--member-id`, `--group-instance-id` or `--all-members`",
+        )
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        try:
+            results = await admin.remove_members(
+                client, name, None if all_members else chosen, reason=reason, timeout_ms=timeout_ms
+            )
+        except KafkaError as error:
+            if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
+                raise refusal(name, error) from error
+            raise failure(f"cannot remove members of consumer group `{name}`", error) from error
+    removed, failures = [], []
+    for member, refused in results.items():
+        if refused is None:
+            removed.append(RemovedMember(member.member_id or None, member.instance_id))
+        else:
+            label = member.instance_id or member.member_id
+            failures.append(failure(f"cannot remove member `{label}` of consumer group `{name}`", refused))
+    return RemovedMembers(name, removed, failures)

@@ -1,0 +1,174 @@
+"""`kcli consumer-groups reset-offsets`: a dry run unless `--execute` is given."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kcli.commands.groups.options import (
+    DEFAULT_TIMEOUT_MS,
+    AllGroups,
+    GroupArguments,
+    GroupOption,
+    TimeoutMs,
+    app,
+    chosen_groups,
+)
+from kcli.commands.groups.reset_csv import OffsetsFile, parse_offsets
+from kcli.commands.groups.reset_plan import ResetKind, Scope, parse_scope
+from kcli.commands.groups.reset_times import parse_datetime, parse_duration
+from kcli.commands.groups.reset_view import Exported, ResetView, in_tool_order
+from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.output import note
+from kcli.commands.runner import command
+from kcli.errors import KcliError, UsageError
+
+DRY_RUN_NOTE = "dry run: nothing was changed, `--execute` sets these offsets"
+
+
+@command(
+    app, "reset-offsets", example="kcli consumer-groups reset-offsets billing --to-earliest --topic orders"
+)
+async def reset_offsets(
+    groups: GroupArguments = None,
+    group: GroupOption = None,
+    all_groups: AllGroups = False,
+    to_earliest: Annotated[
+        bool, typer.Option("--to-earliest", help="To the first record of each partition")
+    ] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of each partition")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="To what is committed; the end where nothing is")
+    ] = False,
+    to_offset: Annotated[
+        int | None, typer.Option(metavar="OFFSET", help="To this offset", show_default=False)
+    ] = None,
+    shift_by: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="By so many records on, or back if negative", show_default=False),
+    ] = None,
+    to_datetime: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="To the first record of this time: 2025-12-31T23:59:59.000, UTC unless it says otherwise",
+            show_default=False,
+        ),
+    ] = None,
+    by_duration: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="To the first record since: P1D is a day ago", show_default=False
+        ),
+    ] = None,
+    from_file: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="To the offsets in a CSV file as --export writes them", show_default=False
+        ),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC[:PARTITIONS]", help="In orders, or in orders:0,2 (repeatable)", show_default=False
+        ),
+    ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="In every partition with a committed offset")
+    ] = False,
+    execute: Annotated[bool, typer.Option("--execute", help="Set the offsets")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be: the default")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV")] = False,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> ResetView | Exported:
+    """Set the committed offsets of groups without members; without --execute only show them.
+
+    Tables and JSON compare old and new offsets, and count the records to be read again or skipped.
+    """
+    from kcli.commands.groups.lookup import every_name
+    from kcli.commands.groups.reset import Reset, ResetRequest, reset_groups
+    from kcli.commands.session import open_client
+
+    if execute and dry_run:
+        raise UsageError("`--execute` and `--dry-run` exclude each other")
+    kind = chosen_kind(
+        {
+            ResetKind.EARLIEST: to_earliest,
+            ResetKind.LATEST: to_latest,
+            ResetKind.CURRENT: to_current,
+            ResetKind.OFFSET: to_offset is not None,
+            ResetKind.SHIFT: shift_by is not None,
+            ResetKind.DATETIME: to_datetime is not None,
+            ResetKind.DURATION: by_duration is not None,
+            ResetKind.FILE: from_file is not None,
+        }
+    )
+    scope = chosen_scope(topic or (), kind, all_topics=all_topics)
+    value = to_offset or shift_by or wanted_time(to_datetime, by_duration)
+    named = [*(groups or ()), *(group or ())]
+    planned = OffsetsFile() if from_file is None else read_plan(from_file, named)
+    names = chosen_groups(named or (() if all_groups else list(planned.offsets)), (), all_groups=all_groups)
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        unlisted: list[KcliError] = []
+        if all_groups:
+            names, unlisted = await every_name(client, timeout_ms)
+        request = ResetRequest(kind, value, scope, planned)
+        reset: Reset = await reset_groups(client, names, request, execute=execute, timeout_ms=timeout_ms)
+    for line in reset.notes():
+        note(line)
+    if not (execute or dry_run or export) and any(plan.rows for plan in reset.plans):
+        note(DRY_RUN_NOTE)
+    plans, failures = in_tool_order(reset.plans), [*unlisted, *reset.failures]
+    if export:
+        return Exported(plans, execute, with_groups=all_groups or len(names) != 1, failures=failures)
+    return ResetView(plans, execute, failures)
+
+
+def chosen_scope(topics: Sequence[str], kind: ResetKind, *, all_topics: bool) -> Scope:
+    """Return the partitions that the options name; a file names its own."""
+    has_scope = bool(topics) or all_topics
+    if has_scope and kind is ResetKind.FILE:
+        raise UsageError("`--from-file` excludes `--topic` and `--all-topics`")
+    if not has_scope and kind is not ResetKind.FILE:
+        raise UsageError(
+            "no topics are named", hint="`--topic TOPIC`, or `--all-topics` for those with committed offsets"
+        )
+    return parse_scope(topics, all_topics=all_topics)
+
+
+def wanted_time(to_datetime: str | None, by_duration: str | None) -> int:
+    """Return the moment that one of the options names in ms since 1970, 0 if there is none."""
+    if to_datetime is not None:
+        return parse_datetime(to_datetime)
+    if by_duration is not None:
+        return time.time_ns() // 1_000_000 - parse_duration(by_duration)
+    return 0
+
+
+def chosen_kind(given: dict[ResetKind, bool]) -> ResetKind:
+    """Return the one way to find new offsets that was chosen."""
+    chosen = [kind for kind, is_given in given.items() if is_given]
+    if not chosen:
+        options = ", ".join(kind.value for kind in given)
+        raise UsageError("nothing says where the offsets shall go", hint=options)
+    if len(chosen) > 1:
+        raise UsageError(f"`{chosen[0].value}` and `{chosen[1].value}` exclude each other")
+    return chosen[0]
+
+
+def read_plan(path: Path, groups: list[str]) -> OffsetsFile:
+    """Return what a CSV file says for each group."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"`{path}` is not UTF-8: {error.reason}") from error
+    return parse_offsets(text, str(path), set(groups))

@@ -1,0 +1,1 @@
+"""Texts as a Java program prints them, which the original tools are."""

@@ -1,0 +1,191 @@
+"""A reassignment plan: which replicas partitions shall have, as files that Kafka's own tools read and write.
+
+A plan is `{"version":1,"partitions":[{"topic":…,"partition":…,"replicas":[…],"log_dirs":["any",…]}]}`, and
+a list of topics to plan for is `{"version":1,"topics":[{"topic":…}]}`. A version that is missing is 1, log
+directories that are missing are all "any"; others are absolute paths. The document of `generate -o json`
+stands for the plan in it. Pure: text in, values out, `UsageError` for what cannot be meant.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
+from kcli.client.metadata import TopicPartition
+from kcli.commands.java.json import java_json
+from kcli.errors import UsageError
+
+Assignment: TypeAlias = Mapping[TopicPartition, tuple[int, ...]]
+"""The replicas of partitions, the preferred leader first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The replicas of partitions, and the log directories of those replicas that name one."""
+
+    replicas: Assignment
+    log_dirs: Mapping[TopicPartitionReplica, str] = field(default_factory=dict)
+
+    @property
+    def topics(self) -> list[str]:
+        """Return the topics, in ascending order."""
+        return sorted({partition.topic for partition in self.replicas})
+
+
+PLAN_HINT = '{"version":1,"partitions":[{"topic":"orders","partition":0,"replicas":[1,2,3]}]}'
+TOPICS_HINT = '{"version":1,"topics":[{"topic":"orders"}]}'
+ELECTION_HINT = '{"partitions":[{"topic":"orders","partition":0}]}'
+
+ANY_LOG_DIR = "any"
+
+
+def parse_plan(text: str, source: str) -> Plan:
+    """Return the plan in a document; `source` names it in errors."""
+    plan: dict[TopicPartition, tuple[int, ...]] = {}
+    named: dict[TopicPartitionReplica, str] = {}
+    for entry in _entries(text, source, "partitions", PLAN_HINT):
+        partition, replicas, log_dirs = _planned(entry, source)
+        if partition in plan:
+            raise UsageError(f"`{source}` names a partition twice: {partition}")
+        plan[partition] = replicas
+        for broker, log_dir in zip(replicas, log_dirs, strict=True):
+            if log_dir != ANY_LOG_DIR:
+                named[TopicPartitionReplica(*partition, broker)] = log_dir
+    return Plan(plan, named)
+
+
+def parse_topics(text: str, source: str) -> list[str]:
+    """Return the topics in a document of topics to move."""
+    topics: list[str] = []
+    for entry in _entries(text, source, "topics", TOPICS_HINT):
+        match entry:
+            case {"topic": str(topic)} if topic:
+                topics.append(_named(topic, source))
+            case _:
+                raise UsageError(f"`{source}` holds an entry without a topic", hint=TOPICS_HINT)
+    return topics
+
+
+def parse_election(text: str, source: str) -> list[TopicPartition]:
+    """Return the partitions in a document of partitions to elect leaders of."""
+    partitions = [
+        _partition(entry, source, ELECTION_HINT)
+        for entry in _entries(text, source, "partitions", ELECTION_HINT)
+    ]
+    refuse_twice(partitions, f"`{source}` names a partition twice")
+    return partitions
+
+
+def parse_brokers(text: str, option: str) -> list[int]:
+    """Return the brokers of a list like `1,2,3`; `option` is named in errors."""
+    try:
+        brokers = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise UsageError(f"`{option}` wants ids with commas between them: {text}") from None
+    refuse_twice(brokers, f"`{option}` names a broker twice")
+    return brokers
+
+
+def plan_json(
+    assignment: Assignment, places: Mapping[TopicPartitionReplica, ReplicaPlace] | None = None
+) -> str:
+    """Return a plan as Kafka's tool writes it: on one line, in ascending order, with log directories.
+
+    These are those of `places`, and "any" where it knows none.
+    """
+    known = places or {}
+    partitions = [
+        {
+            "topic": partition.topic,
+            "partition": partition.partition,
+            "replicas": list(replicas),
+            "log_dirs": [
+                known.get(TopicPartitionReplica(*partition, broker), ReplicaPlace()).log_dir or ANY_LOG_DIR
+                for broker in replicas
+            ],
+        }
+        for partition, replicas in sorted(assignment.items())
+    ]
+    return java_json({"version": 1, "partitions": partitions})
+
+
+def refuse_twice(items: Iterable[object], complaint: str) -> None:
+    """Refuse a list that holds something twice."""
+    seen = set()
+    for item in items:
+        if item in seen:
+            raise UsageError(f"{complaint}: {item}")
+        seen.add(item)
+
+
+def _entries(text: str, source: str, field: str, hint: str) -> Iterator[object]:
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise UsageError(f"`{source}` is nested too deeply", hint=hint) from None
+    except ValueError as error:
+        raise UsageError(f"`{source}` is not JSON: {error}", hint=hint) from error
+    if isinstance(document, dict) and document.keys() >= {"current", "proposed"}:
+        document = document["proposed"]
+    version = document.get("version", 1) if isinstance(document, dict) else 1
+    if type(version) is not int or version != 1:
+        raise UsageError(f"`{source}` has a version that is not known: {json.dumps(version)}", hint=hint)
+    entries = document.get(field) if isinstance(document, dict) else None
+    if not isinstance(entries, list):
+        raise UsageError(f"`{source}` holds no list of `{field}`", hint=hint)
+    if not entries:
+        raise UsageError(f"`{source}` holds an empty list of `{field}`", hint=hint)
+    yield from entries
+
+
+def _partition(entry: object, source: str, hint: str) -> TopicPartition:
+    match entry:
+        case {"topic": str(topic), "partition": int(index)} if topic and _is_number(index):
+            return TopicPartition(_named(topic, source), index)
+        case _:
+            raise UsageError(f"`{source}` holds an entry without topic and partition", hint=hint)
+
+
+def _named(topic: str, source: str) -> str:
+    """Return a name that can be sent: not the half of a pair of surrogates."""
+    if not topic.isascii():
+        raise UsageError(f"`{source}` names a topic that cannot exist: {json.dumps(topic)}")
+    return topic
+
+
+def _planned(entry: object, source: str) -> tuple[TopicPartition, tuple[int, ...], Sequence[str]]:
+    partition = _partition(entry, source, PLAN_HINT)
+    match entry:
+        case {"replicas": [*replicas], **others} if all(map(_is_number, replicas)):
+            log_dirs = _log_dirs(others.get("log_dirs"), replicas, partition, source)
+        case _:
+            raise UsageError(f"`{source}` has no replicas for {partition}", hint=PLAN_HINT)
+    if not replicas:
+        raise UsageError(f"`{source}` has an empty list of replicas for {partition}")
+    refuse_twice(replicas, f"`{source}` names a broker twice for {partition}")
+    return partition, tuple(replicas), log_dirs
+
+
+def _log_dirs(
+    log_dirs: object, replicas: Sequence[object], partition: TopicPartition, source: str
+) -> Sequence[str]:
+    """Return the log directory of each replica."""
+    if log_dirs is None:
+        return [ANY_LOG_DIR] * len(replicas)
+    if not isinstance(log_dirs, list) or len(log_dirs) != len(replicas):
+        raise UsageError(f"`{source}` has not as many log directories as replicas for {partition}")
+    for log_dir in log_dirs:
+        if not isinstance(log_dir, str) or (log_dir != ANY_LOG_DIR and not log_dir.startswith("/")):
+            raise UsageError(
+                f"`{source}` has a log directory for {partition} that is none: {json.dumps(log_dir)}",
+                hint=f'an absolute path, or "{ANY_LOG_DIR}"',
+            )
+    return log_dirs
+
+
+def _is_number(value: object) -> bool:
+    """Tell whether a value is an id or an index; True is an int, but no number."""
+    return type(value) is int and 0 <= value < 2**31

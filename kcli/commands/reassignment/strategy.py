@@ -1,0 +1,262 @@
+"""Where partitions shall be: what a plan has to reach, and two ways to get there. Pure.
+
+`spread` places every partition anew, as Kafka's own tool does. `minimal` keeps every replica that may stay.
+It fills gaps with the brokers that hold least, of the topic and then of all; where brokers were given it
+also levels them, with as few moves as it can: each takes a replica from a broker that has at least two more.
+Then leaders are levelled, which moves no data. A replica goes to a rack that the partition is not in yet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from kcli.assignors.replica_placer import Candidate, place_replicas
+from kcli.client.metadata import TopicPartition
+from kcli.commands.reassignment.plan import Assignment
+from kcli.commands.reassignment.view import ids
+from kcli.errors import KcliError
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What a plan has to reach.
+
+    `candidates` are the brokers that may get replicas, `leaving` those that give up theirs, `factors` the
+    number of replicas of each topic; `is_level` asks for candidates that hold equally many.
+    """
+
+    candidates: Sequence[Candidate]
+    factors: Mapping[str, int]
+    leaving: frozenset[int] = frozenset()
+    is_level: bool = False
+
+    def check(self) -> None:
+        """Refuse what cannot be reached."""
+        racks = [candidate.rack for candidate in self.candidates]
+        if None in racks and any(racks):
+            without = ids(candidate.node_id for candidate in self.candidates if candidate.rack is None)
+            raise KcliError(
+                f"not all brokers have a rack: {without}",
+                hint="`--disable-rack-aware` places without racks",
+            )
+        for topic, factor in sorted(self.factors.items()):
+            if factor > len(self.candidates):
+                count = len(self.candidates)
+                raise KcliError(
+                    f"topic `{topic}` needs {factor} brokers for its replicas, "
+                    f"but there {'is' if count == 1 else 'are'} {count}: "
+                    f"{ids(sorted(candidate.node_id for candidate in self.candidates))}"
+                )
+
+
+def spread(
+    current: Assignment, goal: Goal, *, start_index: int, shift: int
+) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return new replicas for every partition, as if the topics were created on the candidates."""
+    topics: dict[str, list[TopicPartition]] = defaultdict(list)
+    for partition in sorted(current):
+        topics[partition.topic].append(partition)
+    proposed: dict[TopicPartition, tuple[int, ...]] = {}
+    for topic, partitions in topics.items():
+        placed = place_replicas(
+            goal.candidates,
+            partitions=len(partitions),
+            replication_factor=goal.factors[topic],
+            start_index=start_index,
+            shift=shift,
+        )
+        proposed.update(zip(partitions, placed, strict=True))
+    return proposed
+
+
+def minimal(current: Assignment, goal: Goal) -> dict[TopicPartition, tuple[int, ...]]:
+    """Return the partitions that have to change, with their new replicas."""
+    placement = _Placement(current, goal)
+    for partition in placement.replicas:
+        placement.shrink(partition)
+    for partition in placement.replicas:
+        placement.fill(partition)
+    if goal.is_level:
+        for partition in placement.replicas:
+            placement.mend_racks(partition)
+        placement.level_topics()
+        # Where racks forbid moves, one makes way for another.
+        while placement.level_all() and placement.level_topics():
+            pass
+    placement.level_leaders(placement.replicas if goal.is_level else placement.changed(current))
+    return placement.changed(current)
+
+
+class _Placement:
+    """Replicas while they are shuffled about, and how many of them each broker holds."""
+
+    def __init__(self, current: Assignment, goal: Goal) -> None:
+        self._goal = goal
+        self._racks = {candidate.node_id: candidate.rack for candidate in goal.candidates}
+        self._candidates = sorted(self._racks)
+        self._rack_count = len({rack for rack in self._racks.values() if rack is not None})
+        self.replicas = {
+            partition: [broker for broker in current[partition] if broker not in goal.leaving]
+            for partition in sorted(current)
+        }
+        self._total: Counter[int] = Counter()
+        # The partitions of a topic on a broker, in an order that is the same in every run.
+        self._on: dict[tuple[str, int], dict[TopicPartition, None]] = defaultdict(dict)
+        for partition, brokers in self.replicas.items():
+            for broker in brokers:
+                self._put(partition, broker)
+
+    def changed(self, current: Assignment) -> dict[TopicPartition, tuple[int, ...]]:
+        """Return the partitions whose replicas, or their order, are others than at first."""
+        return {
+            partition: tuple(brokers)
+            for partition, brokers in self.replicas.items()
+            if tuple(brokers) != tuple(current[partition])
+        }
+
+    def shrink(self, partition: TopicPartition) -> None:
+        """Drop replicas that are too many: one whose rack has another, or the fullest; never the leader."""
+        brokers = self.replicas[partition]
+        while len(brokers) > self._goal.factors[partition.topic]:
+            racks = Counter(map(self._racks.get, brokers))
+            dropped = max(
+                brokers[1:],
+                key=lambda broker: (
+                    racks[self._racks.get(broker)] > 1,
+                    *self._load(partition.topic, broker),
+                    brokers.index(broker),
+                ),
+            )
+            brokers.remove(dropped)
+            self._take(partition, dropped)
+
+    def fill(self, partition: TopicPartition) -> None:
+        """Add the replicas that are missing."""
+        brokers = self.replicas[partition]
+        while len(brokers) < self._goal.factors[partition.topic]:
+            used = self._used_racks(brokers)
+            added = min(
+                (broker for broker in self._candidates if broker not in brokers),
+                key=lambda broker: (
+                    self._racks[broker] in used,
+                    *self._load(partition.topic, broker),
+                ),
+            )
+            brokers.append(added)
+            self._put(partition, added)
+
+    def mend_racks(self, partition: TopicPartition) -> None:
+        """Move replicas that share a rack while there is a rack without any."""
+        brokers = self.replicas[partition]
+        while len(used := self._used_racks(brokers)) < min(len(brokers), self._rack_count):
+            racks = Counter(map(self._racks.get, brokers))
+            moved = [broker for broker in brokers if racks[self._racks.get(broker)] > 1][-1]
+            to = min(
+                (broker for broker in self._candidates if self._racks[broker] not in used),
+                key=lambda broker: self._load(partition.topic, broker),
+            )
+            self._move(partition, moved, to)
+
+    def level_topics(self) -> bool:
+        """Move replicas until no broker has two more of a topic than another, if racks allow; tell if any."""
+        has_moved = False
+        for topic in self._goal.factors:
+            load = partial(self._held, topic)
+            while any(self._move_one(self._on[topic, pair[0]], *pair) for pair in self._pairs(load)):
+                has_moved = True
+        return has_moved
+
+    def level_all(self) -> bool:
+        """Do the same for all topics together, in moves after which each is as level as before."""
+        has_moved = False
+        while any(
+            self._move_one(self._more_often(*pair), *pair) for pair in self._pairs(self._total.__getitem__)
+        ):
+            has_moved = True
+        return has_moved
+
+    def _more_often(self, source: int, target: int) -> Iterator[TopicPartition]:
+        """Yield the partitions on a broker of topics that it has more of than another."""
+        for topic in self._goal.factors:
+            if self._held(topic, source) > self._held(topic, target):
+                yield from self._on[topic, source]
+
+    def level_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Put another replica first where the first one leads two partitions more than it."""
+        chosen = list(partitions)
+        leaders = Counter(brokers[0] for brokers in self.replicas.values())
+        is_level = False
+        while not is_level:
+            is_level = True
+            for partition in chosen:
+                brokers = self.replicas[partition]
+                alive = [broker for broker in brokers if broker in self._racks]
+                idlest = min(alive, key=lambda broker: leaders[broker], default=brokers[0])
+                if leaders[brokers[0]] - leaders[idlest] >= 2:
+                    leaders[brokers[0]] -= 1
+                    leaders[idlest] += 1
+                    brokers.remove(idlest)
+                    brokers.insert(0, idlest)
+                    is_level = False
+
+    def _pairs(self, load: Callable[[int], int]) -> Iterator[tuple[int, int]]:
+        """Yield pairs of brokers of which the first has at least two more; the most unlike is first."""
+        ordered = sorted((load(broker), broker) for broker in self._candidates)
+        for more, source in reversed(ordered):
+            for less, target in ordered:
+                if more - less < 2:
+                    break
+                yield source, target
+
+    def _move_one(self, partitions: Iterable[TopicPartition], source: int, target: int) -> bool:
+        """Move one of these replicas of `source`, preferably no leader; tell whether there was one."""
+        led: TopicPartition | None = None
+        for partition in partitions:
+            brokers = self.replicas[partition]
+            if target in brokers or not self._keeps_racks(brokers, source, target):
+                continue
+            if brokers[0] != source:
+                self._move(partition, source, target)
+                return True
+            led = led or partition
+        if led is None:
+            return False
+        self._move(led, source, target)
+        return True
+
+    def _keeps_racks(self, brokers: Sequence[int], source: int, target: int) -> bool:
+        """Tell whether a partition is in as many racks as before when a replica moves."""
+        old, new = self._racks[source], self._racks[target]
+        if old == new:
+            return True
+        others = {self._racks[broker] for broker in brokers if broker != source}
+        return old in others or new not in others
+
+    def _move(self, partition: TopicPartition, source: int, target: int) -> None:
+        """Replace a replica; the replicas that stay come first, for one of them leads meanwhile."""
+        brokers = self.replicas[partition]
+        index = brokers.index(source)
+        brokers.remove(source)
+        brokers.insert(index or len(brokers), target)
+        self._take(partition, source)
+        self._put(partition, target)
+
+    def _used_racks(self, brokers: Iterable[int]) -> set[str]:
+        return {rack for rack in map(self._racks.get, brokers) if rack is not None}
+
+    def _held(self, topic: str, broker: int) -> int:
+        return len(self._on[topic, broker])
+
+    def _load(self, topic: str, broker: int) -> tuple[int, int]:
+        return self._held(topic, broker), self._total[broker]
+
+    def _put(self, partition: TopicPartition, broker: int) -> None:
+        self._total[broker] += 1
+        self._on[partition.topic, broker][partition] = None
+
+    def _take(self, partition: TopicPartition, broker: int) -> None:
+        self._total[broker] -= 1
+        del self._on[partition.topic, broker][partition]

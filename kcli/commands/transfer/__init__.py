@@ -1,0 +1,1 @@
+"""How `kcli spark-export` and `kcli spark-import` read their options, run the job and print what it did."""

@@ -1,0 +1,100 @@
+"""What a command line says of where records come from, and what does not go together in it."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER
+from kcli.commands.output import note
+from kcli.commands.transfer.export_engines import LOCAL_MASTER
+from kcli.commands.transfer.export_options import EngineName, Via, WriterName
+from kcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from kcli.commands.transfer.export_choices import ExportChoices, SourceChoice
+    from kcli.spark.source import Source
+
+BOOTSTRAP_VARIABLE = "KCLI_BOOTSTRAP_SERVER"
+
+NO_EFFECT = {
+    "isolation.level": "use `--isolation-level`",
+    "auto.offset.reset": "use `--starting-offsets`",
+    "group.id": "no group is joined",
+    "enable.auto.commit": "no offsets are committed to the cluster",
+}
+"""Client properties that mean nothing to an export; files that consumers share have them."""
+
+
+def check_combination(choices: ExportChoices) -> None:
+    """Refuse options that contradict each other."""
+    engine, columns = choices.engine, choices.columns
+    if choices.source.log_dirs and choices.source.bootstrap_server is not None:
+        raise UsageError("`--bootstrap-server` and `--log-dir` exclude each other")
+    if needs_spark_writer(choices) and engine.writer is WriterName.ARROW:
+        raise UsageError("`--select`, `--via connector` and this `--where` need `--writer spark`")
+    if uses_spark_writer(choices) and engine.engine is EngineName.LOCAL:
+        what = "`--writer spark`" if engine.writer is WriterName.SPARK else "what is asked for"
+        raise UsageError(f"{what} needs `--engine spark`", hint="leave `--engine local` out")
+    if engine.via is Via.CONNECTOR and choices.source.log_dirs:
+        raise UsageError("`--via connector` reads from brokers, not from `--log-dir`")
+    if engine.engine is EngineName.LOCAL:
+        if engine.conf:
+            raise UsageError("`--conf` has no meaning with `--engine local`")
+        if engine.master is not None and LOCAL_MASTER.fullmatch(engine.master) is None:
+            raise UsageError(f"`--engine local` cannot run on {engine.master}", hint="--master local[4]")
+    if columns.select is not None and not columns.select.strip():
+        raise UsageError("`--select` names no column")
+
+
+def needs_spark_writer(choices: ExportChoices) -> bool:
+    """Tell whether only Spark SQL can do what is asked for."""
+    from kcli.spark.ranges.conjuncts import is_evaluable, parse_where
+
+    where = choices.columns.where
+    has_opaque = where is not None and not is_evaluable(parse_where(where))
+    return has_opaque or choices.columns.select is not None or choices.engine.via is Via.CONNECTOR
+
+
+def uses_spark_writer(choices: ExportChoices) -> bool:
+    """Tell whether Spark SQL writes the files."""
+    return choices.engine.writer is WriterName.SPARK or needs_spark_writer(choices)
+
+
+def open_source(choice: SourceChoice) -> Source:
+    """Return where records come from; nothing is read yet."""
+    if choice.log_dirs:
+        from kcli.spark.logs.log_dirs_source import LogDirsSource
+
+        return LogDirsSource([str(path) for path in choice.log_dirs], warn)
+    from kcli.spark.cluster.brokers_source import BrokersSource
+
+    return BrokersSource(bootstrap_of(choice), source_properties(choice))
+
+
+def bootstrap_of(choice: SourceChoice) -> str:
+    """Return the brokers to ask first."""
+    if choice.bootstrap_server is not None:
+        return choice.bootstrap_server
+    return os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP_SERVER
+
+
+def source_properties(choice: SourceChoice) -> dict[str, str]:
+    """Return the client's properties; what has no effect is said, and left out."""
+    from kcli.client.config import unknown_properties
+    from kcli.commands.session import client_properties
+
+    properties = client_properties(
+        choice.command_config, choice.command_property, {"client.id": "kcli-spark-export"}
+    )
+    for line in unknown_properties(properties):
+        warn(line)
+    for name, instead in NO_EFFECT.items():
+        if properties.pop(name, None) is not None:
+            warn(f"`{name}` has no effect: {instead}")
+    return properties
+
+
+def warn(text: str) -> None:
+    """Tell the user of something that is not as they may think."""
+    note(f"warning: {text}")

@@ -1,0 +1,98 @@
+"""What `verify-index` does, once it is known what is wanted.
+
+The processes that help are forked first of all: they begin while the modules that only this one needs are
+imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.commands.output import chosen_format
+from kcli.commands.verify.processes import Workforce, size_of
+from kcli.commands.verify.targets import find_targets
+from kcli.errors import ChecksFailed, KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.commands.output import OutputFormat
+    from kcli.commands.verify.report import Printer
+    from kcli.commands.verify.targets import Targets
+
+
+class Wanted(NamedTuple):
+    """What a command line asks for."""
+
+    paths: Sequence[str]
+    topics: Collection[str] = ()
+    partitions: Collection[int] = ()
+    deep: bool = False
+    indexes_only: bool = False
+    sanity_only: bool = False
+    rebuild: str | None = None
+    interval_bytes: int = 4096
+    compare: str | None = None
+    jobs: int | None = None
+    max_message_size: int | None = None
+
+    @property
+    def is_verification(self) -> bool:
+        """Whether logs are held against what lies beside them."""
+        return not self.sanity_only and self.rebuild is None and self.compare is None
+
+    def check(self) -> None:
+        """Raise `UsageError` for options that do not go together."""
+        if self.sanity_only + (self.rebuild is not None) + (self.compare is not None) > 1:
+            raise UsageError("`--index-sanity-check`, `--rebuild` and `--compare` exclude each other")
+        has_details = self.deep or self.indexes_only or self.max_message_size is not None
+        if has_details and not self.is_verification:
+            options = "`--deep`, `--verify-index-only` and `--max-message-size`"
+            raise UsageError(f"{options} are for a verification alone")
+
+
+def verify(wanted: Wanted, output: OutputFormat | None) -> int:
+    """Do what is wanted, print what is found, and return the exit code. Raises `KcliError`."""
+    wanted.check()
+    targets = find_targets(wanted.paths, wanted.topics, wanted.partitions)
+    form = chosen_format(output)
+    sizes = {} if wanted.sanity_only else {replica: size_of(replica) for replica in targets.replicas}
+    with Workforce(sizes, wanted.jobs) as workforce:
+        if wanted.is_verification:
+            workforce.begin(targets.replicas, wanted.deep)
+        from kcli.commands.verify.report import Printer
+
+        printer = Printer(form, targets.files)
+        do(wanted, targets, workforce, printer, sum(sizes.values()))
+    printer.finish()
+    if printer.has_problems:
+        return ChecksFailed.exit_code
+    return KcliError.exit_code if printer.has_failures else 0
+
+
+def do(wanted: Wanted, targets: Targets, workforce: Workforce, printer: Printer, total_bytes: int) -> None:
+    """Do what is wanted with every replica, and print the reports; there are `total_bytes` to read."""
+    from kcli.commands.progress import progress_bar
+
+    if wanted.rebuild is not None or wanted.compare is not None:
+        from kcli.commands.verify.modes import comparisons, rebuildings
+
+        if wanted.compare is not None:
+            what, tasks = "comparing", comparisons(targets, wanted.compare)
+        else:
+            what, tasks = "rebuilding", rebuildings(targets, wanted.rebuild or "", wanted.interval_bytes)
+        with progress_bar(what, total_bytes or None) as advance:
+            for report in workforce.perform(tasks, advance):
+                printer.report(report)
+        return
+    from kcli.commands.verify.plan import VerificationPlan
+    from kcli.storage.verification.options import VerificationOptions
+
+    options = VerificationOptions(
+        wanted.deep, wanted.indexes_only, wanted.sanity_only, max_message_size=wanted.max_message_size
+    )
+    plan = VerificationPlan(targets, options)
+    with progress_bar("verifying", total_bytes or None) as advance:
+        for report in workforce.perform(plan.tasks(printer), advance):
+            printer.report(report)
+            plan.note(report)
+    plan.finish(printer)

@@ -1,0 +1,114 @@
+"""A long log dumped by several processes: the text is that of one process, whatever is in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kcli.protocol.compression import Codec
+from kcli.protocol.record_batch_header import update_crc
+from tests.commands.test_dump_log import KEYED
+from tests.conftest import Finished
+from tests.support.log_files import PAIRS, batch_of, segment
+
+BATCHES = 300
+
+
+def batches(**settings: object) -> list[bytes]:
+    """Many batches; compaction has taken some."""
+    found = [batch_of(PAIRS, 10 * number, **settings) for number in range(BATCHES)]
+    del found[40:50]
+    return found
+
+
+def with_flip(sound: list[bytes], *, fits: bool = False) -> list[bytes]:
+    """A wrong byte in a batch far from the ends; the checksum may fit all the same."""
+    harmed = bytearray(sound[150])
+    harmed[61] ^= 0x3E
+    if fits:
+        update_crc(harmed, 0)
+    return [*sound[:150], bytes(harmed), *sound[151:]]
+
+
+LOGS: dict[str, list[bytes]] = {
+    "sound": batches(),
+    "compressed": batches(codec=Codec.ZSTD),
+    "cut": [*batches(), batches()[0][:30]],
+    "reserved": [*batches(), bytes(3000)],
+    "wrong checksum": with_flip(batches()),
+    "wrong records": with_flip(batches(), fits=True),
+    "garbage": [*batches()[:200], b"garbage" * 20, *batches()[200:]],
+    "going back": [*batches()[:200], *batches()[120:]],
+    "batches in records": [
+        batch_of([(None, b"".join(batches()[:40]))] * 4, 10 * number) for number in range(20)
+    ],
+    "all garbage": [b"no batch at all" * 5000],
+    "headers only": [batch_of([], number) for number in range(500)],
+}
+
+
+@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize("form", ["text", "json", "table"])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "",
+        "--deep-iteration",
+        "--print-data-log",
+        "--from-offset 700 --to-offset 1900 --deep-iteration",
+        "--value-decoder int",
+    ],
+)
+def test_several_processes_print_what_one_does(
+    tmp_path: Path,
+    kcli: Callable[..., Finished],
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    form: str,
+    flags: str,
+) -> None:
+    log = segment(tmp_path / "x-0", LOGS[name])
+    alone = kcli("dump-log", str(log), "-o", form, *flags.split())
+    monkeypatch.setattr("kcli.commands.dump.run.LONG_BYTES", 1)
+    monkeypatch.setattr("kcli.commands.dump.ranges.LONG_BYTES", 1)
+    monkeypatch.setattr("kcli.commands.dump.ranges.RANGE_BYTES", 8192)
+    monkeypatch.setattr("kcli.commands.dump.ranges.BATCHES_RANGE_BYTES", 8192)
+    monkeypatch.setattr("kcli.commands.dump.range_records.MOST_HELD_BYTES", 5000)
+    monkeypatch.setattr("kcli.commands.dump.ranges.processors", lambda: 3)
+    assert kcli("dump-log", str(log), "-o", form, *flags.split()) == alone
+
+
+def test_several_logs_share_the_processes(
+    tmp_path: Path, kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = [
+        str(segment(tmp_path / f"x-{number}", sound))
+        for number, sound in enumerate(
+            (LOGS["sound"], LOGS["garbage"], [batch_of(KEYED)], LOGS["compressed"])
+        )
+    ]
+    alone = kcli("dump-log", *logs, "-o", "text", "--print-data-log")
+    monkeypatch.setattr("kcli.commands.dump.run.LONG_BYTES", 1)
+    monkeypatch.setattr("kcli.commands.dump.ranges.LONG_BYTES", 20_000)
+    monkeypatch.setattr("kcli.commands.dump.ranges.RANGE_BYTES", 8192)
+    monkeypatch.setattr("kcli.commands.dump.ranges.BATCHES_RANGE_BYTES", 8192)
+    monkeypatch.setattr("kcli.commands.dump.ranges.processors", lambda: 2)
+    assert kcli("dump-log", *logs, "-o", "text", "--print-data-log") == alone
+    assert alone.exit_code == 3
+
+
+def test_a_process_that_dies_is_an_error(
+    tmp_path: Path, kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = segment(tmp_path / "x-0", LOGS["sound"])
+    monkeypatch.setattr("kcli.commands.dump.run.LONG_BYTES", 1)
+    monkeypatch.setattr("kcli.commands.dump.ranges.LONG_BYTES", 1)
+    monkeypatch.setattr("kcli.commands.dump.ranges.RANGE_BYTES", 8192)
+    monkeypatch.setattr("kcli.commands.dump.ranges.BATCHES_RANGE_BYTES", 8192)
+    monkeypatch.setattr("kcli.commands.dump.ranges.processors", lambda: 2)
+    monkeypatch.setattr("kcli.commands.dump.range_records.RangeRecords.run", lambda *_: exit(3))
+    finished = kcli("dump-log", str(log), "-o", "text", "--deep-iteration")
+    assert finished.exit_code == 1
+    assert finished.err == "error: a process ended before its work was done\n"

@@ -1,0 +1,260 @@
+"""Explanations of groups: facts in, findings out, as one table; the words are in a golden file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from kcli.commands.groups.explain import explain
+from kcli.commands.groups.facts import GroupFacts, Look, MemberFacts, PartitionFacts
+from kcli.commands.groups.head import GroupHead
+from kcli.commands.groups.history import GenerationEvent, PastMember
+
+NOW = 1_700_000_000_000
+SECOND = 1000
+MINUTE = 60 * SECOND
+
+ONE = MemberFacts("one-1", "one", "/10.0.0.1", frozenset({("orders", 0), ("orders", 1)}), topics=("orders",))
+TWO = MemberFacts("two-2", "two", "/10.0.0.2", frozenset({("orders", 2)}), topics=("orders",))
+
+
+def entry(
+    partition: int,
+    committed: int | None,
+    end: int,
+    *,
+    before: Look | None = None,
+    owner: str | None = "one-1",
+    start: int = 0,
+    last_commit_ms: int | None = None,
+    topic: str = "orders",
+) -> PartitionFacts:
+    """A partition; before both looks were alike unless `before` says otherwise."""
+    now = Look(committed, end)
+    return PartitionFacts((topic, partition), owner, now, before or now, start, last_commit_ms)
+
+
+def group(
+    state: str = "Stable",
+    members: Sequence[MemberFacts] = (ONE, TWO),
+    partitions: Sequence[PartitionFacts] = (),
+    *,
+    type: str = "Classic",
+    epoch: int | None = None,
+    topics: dict[str, int | None] | None = None,
+    generations: Sequence[GenerationEvent] = (),
+    earlier_state: str | None = None,
+    history_error: str | None = None,
+) -> GroupFacts:
+    """A group that was looked at twice, ten seconds apart."""
+    head = GroupHead("billing", type, state, None, "range", epoch, epoch, len(members))
+    return GroupFacts(
+        head,
+        NOW,
+        members,
+        partitions,
+        {"orders": 3} if topics is None else topics,
+        generations,
+        10 * SECOND,
+        earlier_state or state,
+        history_error,
+    )
+
+
+def generation(number: int, at_ms: int, *clients: str) -> GenerationEvent:
+    """A generation; `one/7` is the seventh member id of client `one`."""
+    members = tuple(PastMember(client, None, client.partition("/")[0], "/10.0.0.1") for client in clients)
+    return GenerationEvent(at_ms, number, "range", None, members)
+
+
+HEALTHY = [entry(0, 90, 90), entry(1, 50, 50), entry(2, 7, 7, owner="two-2")]
+EMPTIED = (generation(4, NOW - 9 * MINUTE, "one", "two"), generation(5, NOW - 5 * MINUTE))
+
+TABLE: dict[str, tuple[GroupFacts, list[str]]] = {
+    "all is well": (group(partitions=HEALTHY), ["fine fine"]),
+    "records come and are read": (
+        group(partitions=[entry(0, 190, 190, before=Look(90, 90)), *HEALTHY[1:]]),
+        ["fine caught-up"],
+    ),
+    "nobody was ever in the group": (
+        group("Empty", (), [entry(0, 5, 9, owner=None)]),
+        ["note never-joined"],
+    ),
+    "members have gone and nothing waits": (
+        group("Empty", (), [entry(0, 9, 9, owner=None)], generations=EMPTIED),
+        ["note empty"],
+    ),
+    "members have gone and records wait": (
+        group("Empty", (), [entry(0, 5, 9, owner=None)], generations=EMPTIED),
+        ["warning empty"],
+    ),
+    "members have gone and somebody commits": (
+        group("Empty", (), [entry(0, 5, 9, owner=None, last_commit_ms=NOW - SECOND)], generations=EMPTIED),
+        ["warning empty", "note commits-from-outside"],
+    ),
+    "empty, and the history cannot be read": (
+        group("Empty", (), history_error="not authorized"),
+        ["note empty"],
+    ),
+    "members are to join again": (group("PreparingRebalance"), ["warning waits-for-joins"]),
+    "the leader is to assign": (
+        group("CompletingRebalance", earlier_state="PreparingRebalance"),
+        ["warning waits-for-leader"],
+    ),
+    "the coordinator is to assign": (group("Assigning", epoch=7), ["warning waits-for-assignment"]),
+    "a member keeps what another one waits for": (
+        group(
+            "Reconciling",
+            (
+                replace(ONE, target=frozenset({("orders", 0)}), epoch=7),
+                replace(TWO, target=frozenset({("orders", 1), ("orders", 2)}), epoch=8),
+                MemberFacts("three-3", "three", "/10.0.0.3", frozenset(), target=frozenset(), epoch=7),
+            ),
+            type="Consumer",
+            epoch=8,
+        ),
+        ["warning has-to-give-up", "note waits-for-partitions", "note behind-epoch"],
+    ),
+    "one client comes back again and again": (
+        group(
+            partitions=HEALTHY,
+            generations=[
+                generation(n, NOW - (20 - n) * 10 * SECOND, "two/1", f"one/{n}") for n in range(1, 9)
+            ],
+        ),
+        ["warning rebalances-often"],
+    ),
+    "the same members rebalance again and again": (
+        group(
+            partitions=HEALTHY,
+            generations=[generation(n, NOW - (20 - n) * 10 * SECOND, "two/1", "one/1") for n in range(1, 9)],
+        ),
+        ["warning rebalances-often"],
+    ),
+    "a member has come and another one gone": (
+        group(
+            partitions=HEALTHY,
+            generations=[
+                generation(3, NOW - 50 * MINUTE, "one/1", "two/1"),
+                generation(4, NOW - 2 * MINUTE, "one/1", "three/1"),
+            ],
+        ),
+        ["note last-change", "fine fine"],
+    ),
+    "a rebalance without a change": (
+        group(
+            partitions=HEALTHY,
+            generations=[generation(n, NOW - (9 - n) * MINUTE, "one/1") for n in (3, 4)],
+        ),
+        ["note last-change", "fine fine"],
+    ),
+    "a deployment long ago": (
+        group(
+            partitions=HEALTHY,
+            generations=[generation(n, NOW - 60 * MINUTE, f"one/{n}") for n in range(1, 20)],
+        ),
+        ["fine fine"],
+    ),
+    "more members than partitions": (
+        group(
+            members=(
+                MemberFacts("one-1", "one", "/10.0.0.1", frozenset({("orders", 0)}), "static-one"),
+                MemberFacts("two-2", "two", "/10.0.0.2", frozenset()),
+            ),
+            topics={"orders": 1},
+        ),
+        ["note more-members-than-partitions"],
+    ),
+    "a member has nothing although there is enough": (
+        group(
+            members=(
+                replace(ONE, assignment=ONE.assignment | TWO.assignment),
+                replace(TWO, assignment=frozenset()),
+            )
+        ),
+        ["warning idle-member"],
+    ),
+    "members wait for a topic": (
+        group(partitions=HEALTHY, topics={"orders": 3, "not.there": None}),
+        ["warning missing-topic"],
+    ),
+    "partitions of nobody": (group(members=(ONE,), topics={"orders": 5}), ["problem unowned-partition"]),
+    "offsets of a topic that nobody reads any more": (
+        group(partitions=[*HEALTHY, entry(0, 3, 9, owner=None, topic="old")]),
+        ["note left-over-offsets", "note lag-stays"],
+    ),
+    "both protocols": (
+        group(members=(replace(ONE, upgraded=False), replace(TWO, upgraded=True)), partitions=HEALTHY),
+        ["note migrating"],
+    ),
+    "records were deleted unread": (
+        group(partitions=[entry(0, 5, 30, start=10, before=Look(4, 30)), *HEALTHY[1:]]),
+        ["problem below-log-start", "note lag-shrinks"],
+    ),
+    "the topic was created anew": (
+        group(partitions=[entry(0, 90, 3), *HEALTHY[1:]]),
+        ["problem beyond-log-end"],
+    ),
+    "nothing was committed yet": (
+        group(partitions=[entry(0, None, 9), *HEALTHY[1:]]),
+        ["warning never-committed"],
+    ),
+    "a member hangs while the other one reads": (
+        group(
+            partitions=[
+                entry(0, 10, 90, before=Look(10, 80), last_commit_ms=NOW - 5 * MINUTE),
+                entry(1, 10, 40, last_commit_ms=NOW - 6 * MINUTE),
+                entry(2, 70, 70, before=Look(60, 60), owner="two-2", last_commit_ms=NOW),
+            ]
+        ),
+        ["problem stopped-committing", "warning lag-grows"],
+    ),
+    "a member has been silent for some seconds": (
+        group(partitions=[entry(0, 10, 90), entry(1, 50, 50), HEALTHY[2]]),
+        ["note stopped-committing", "note lag-stays"],
+    ),
+    "one partition is stuck": (
+        group(
+            partitions=[
+                entry(0, 10, 90, last_commit_ms=NOW - 5 * MINUTE),
+                entry(1, 50, 60, before=Look(40, 50)),
+                HEALTHY[2],
+            ]
+        ),
+        ["problem stuck-partition", "note lag-stays"],
+    ),
+    "the lag grows": (
+        group(partitions=[entry(0, 110, 900, before=Look(100, 400)), *HEALTHY[1:]]),
+        ["warning lag-grows"],
+    ),
+    "the lag shrinks": (
+        group(partitions=[entry(0, 500, 1000, before=Look(100, 900)), *HEALTHY[1:]]),
+        ["note lag-shrinks"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("facts", "expected"), TABLE.values(), ids=TABLE)
+def test_findings(facts: GroupFacts, expected: list[str]) -> None:
+    assert [f"{finding.level} {finding.code}" for finding in explain(facts)] == expected
+
+
+def test_the_words(golden: Callable[[str, str], None]) -> None:
+    """Every case of the table in words; one message is one line without a full stop."""
+    lines = []
+    for name, (facts, _) in TABLE.items():
+        lines.append(f"# {name}")
+        for finding in explain(facts):
+            assert "\n" not in finding.message
+            assert not finding.message.endswith(".")
+            lines.append(f"{finding.level}: {finding.message}")
+            lines += [f"  hint: {finding.hint}"] if finding.hint else []
+        lines.append("")
+    golden("cli/consumer_groups_findings.txt", "\n".join(lines))
+
+
+def test_a_group_that_was_looked_at_once_has_no_trend() -> None:
+    facts = replace(group(partitions=[entry(0, 10, 90), *HEALTHY[1:]]), apart_ms=0)
+    assert [finding.code for finding in explain(facts)] == ["fine"]
