@@ -2,14 +2,15 @@
 
 Offset -1 stands for the high watermark; beyond it, or below -1, is OFFSET_OUT_OF_RANGE. A topic that is only
 compacted refuses: its records go by key (POLICY_VIOLATION). The segments wholly below go with the next
-retention run. The answer waits until the replicas that are alive have followed.
+retention run. The answer waits until the replicas that are alive have followed: until then one that became
+leader could show the records again.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.delayed_delete import DelayedDelete, PendingDelete
+from kcli.broker.delayed_response import once_settled
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import INTERNAL_TOPICS
 from kcli.protocol.messages.delete_records import (
@@ -19,15 +20,43 @@ from kcli.protocol.messages.delete_records import (
 )
 
 if TYPE_CHECKING:
+    from kcli.broker.delayed_response import DelayedResponse
+    from kcli.broker.partition import PartitionId
+    from kcli.broker.replica_manager import ReplicaManager
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 
 NO_LOW_WATERMARK = -1
 
 
+class PendingDelete:
+    """One partition: settled when its low watermark is at `required_offset`, or it is not led here."""
+
+    __slots__ = ("key", "required_offset", "result")
+
+    def __init__(self, key: PartitionId, required_offset: int, result: DeleteRecordsPartitionResult) -> None:
+        self.key = key
+        self.required_offset = required_offset
+        self.result = result
+        result.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+    def settle(self, manager: ReplicaManager) -> bool:
+        """Write into the result how far it has come; return whether that is all the way."""
+        result = self.result
+        try:
+            result.low_watermark = manager.leader(*self.key).low_watermark
+        except KafkaError as error:
+            result.error_code, result.low_watermark = error.code, NO_LOW_WATERMARK
+            return True
+        if result.low_watermark < self.required_offset:
+            return False
+        result.error_code = ErrorCode.NONE
+        return True
+
+
 def delete_records(
     request: DeleteRecordsRequest, context: RequestContext
-) -> DeleteRecordsResponse | DelayedDelete:
+) -> DeleteRecordsResponse | DelayedResponse[DeleteRecordsResponse]:
     """Answer each partition on its own, with its new low watermark."""
     pending: list[PendingDelete] = []
     response = DeleteRecordsResponse(
@@ -39,12 +68,7 @@ def delete_records(
             for topic in request.topics
         ]
     )
-    operation = DelayedDelete(context.broker.replica_manager, response, pending)
-    if operation.settle():
-        return response
-    keys = [each.key for each in pending]
-    context.broker.purgatory.park(operation, keys, max(0, request.timeout_ms))
-    return operation
+    return once_settled(context.broker.replica_manager, response, pending, request.timeout_ms)
 
 
 def failed(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:

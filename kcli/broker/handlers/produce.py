@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from trio.lowlevel import checkpoint
 
-from kcli.broker.delayed_produce import DelayedProduce, PendingWrite
+from kcli.broker.delayed_response import DelayedResponse, once_settled
+from kcli.broker.handlers.pending_write import PendingWrite
 from kcli.broker.handlers.produce_reading import LOOP_DECOMPRESSED_BYTES, LongReading
 from kcli.broker.handlers.produce_wire import TOPIC_IDS_FROM, encode_rows
 from kcli.broker.handlers.produce_writing import WRITTEN_ON_LOOP_BYTES, LongWriting, OtherWriting
@@ -72,7 +73,7 @@ LEADERS_FROM = 10
 """From this version on an answer may say who leads (KIP-951)."""
 
 SlowWork = LongReading | LongWriting | OtherWriting
-Produced = ProduceResponse | DelayedProduce | bytes | None
+Produced = ProduceResponse | DelayedResponse[ProduceResponse] | bytes | None
 
 
 def produce(request: ProduceData, context: RequestContext) -> Produced | Coroutine[Any, Any, Produced]:
@@ -265,19 +266,11 @@ class _Append:
         if not self._errors and not self._pending:
             return encode_rows(self._rows, self._version)
         response = self._response()
-        if self._pending:
-            writes = [
-                PendingWrite(
-                    partition.key, offset, response.responses[topic_number].partition_responses[number]
-                )
-                for topic_number, number, partition, offset in self._pending
-            ]
-            operation = DelayedProduce(self._replica_manager, response, writes)
-            if not operation.settle():
-                keys = [write.key for write in writes]
-                self._context.broker.purgatory.park(operation, keys, max(0, self._request.timeout_ms))
-                return operation
-        return response
+        writes = [
+            PendingWrite(partition.key, offset, response.responses[topic_number].partition_responses[number])
+            for topic_number, number, partition, offset in self._pending
+        ]
+        return once_settled(self._replica_manager, response, writes, self._request.timeout_ms)
 
     def _response(self) -> ProduceResponse:
         topics = [

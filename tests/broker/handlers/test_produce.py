@@ -8,7 +8,6 @@ import pytest
 import trio
 import trio.testing
 
-from kcli.broker.delayed_produce import DelayedProduce
 from kcli.broker.metadata_image import PartitionRegistration
 from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode
@@ -277,12 +276,6 @@ async def test_acks_all_needs_enough_replicas_in_sync(tmp_path: Path) -> None:
         # With acks=1 it is written, but stays invisible (KIP-966).
         row = produced(await client.ask(produce_request("t", batch(b"a"), acks=1), 9))
         assert (row.error_code, partition.log.high_watermark) == (0, 0)
-
-
-async def test_a_dropped_operation_is_settled_once(tmp_path: Path) -> None:
-    async with running_node(tmp_path) as node:
-        operation = DelayedProduce(node.replica_manager, None, [])  # type: ignore[arg-type]
-        assert operation.settle()
 
 
 async def test_a_large_request_lets_others_in_between(tmp_path: Path) -> None:
