@@ -19,7 +19,7 @@ from kcli.client.rebalance_listener import RebalanceListener
 from tests.client.fake_brokers import fake_cluster
 from tests.client.fake_consumer_group import FakeConsumerGroup
 from tests.client.fake_group import FakeGroup
-from tests.client.test_consumer import batch
+from tests.client.fetched_batches import batch
 
 PARTITIONS = 5
 
