@@ -23,6 +23,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import Any
 
+from kcli.protocol.generated_source import GeneratedSource
 from kcli.protocol.schema_fields import Field, Fresh, fields_of, has_records
 from kcli.protocol.unsigned_varint import decode_unsigned_varint
 
@@ -84,35 +85,21 @@ class _DecoderWriter:
         self.flexible = flexible
         self.has_records = has_records
         self.is_counting = max_elements is not None
-        self.lines: list[str] = []
-        self.depth = 1
-        self.serial = 0
         self.pending: list[tuple[str, str]] = []
         self.pending_array: tuple[str, str, str] | None = None
-        self.names: dict[str, Any] = {
-            "new": object.__new__,
-            "repeat": repeat,
-            "varint": decode_unsigned_varint,
-            "StructError": StructError,
-        }
-        self._constants: dict[tuple[str, ...], str] = {}
+        self.source = GeneratedSource(
+            {
+                "new": object.__new__,
+                "repeat": repeat,
+                "varint": decode_unsigned_varint,
+                "StructError": StructError,
+            }
+        )
+        self.emit = self.source.emit
+        self.fresh_name = self.source.fresh_name
+        self.constant = self.source.constant
 
     # --- writing ---
-
-    def emit(self, line: str) -> None:
-        self.lines.append("    " * self.depth + line)
-
-    def fresh_name(self, prefix: str) -> str:
-        self.serial += 1
-        return f"{prefix}{self.serial}"
-
-    def constant(self, key: tuple[str, ...], value: Callable[[], object]) -> str:
-        """Return the global name of a value, made once per key."""
-        name = self._constants.get(key)
-        if name is None:
-            name = self._constants[key] = f"_{key[0]}{len(self._constants)}"
-            self.names[name] = value()
-        return name
 
     def class_name(self, struct: type[Any]) -> str:
         return self.constant((struct.__name__, "class"), lambda: struct)
@@ -132,10 +119,10 @@ class _DecoderWriter:
         self.emit(f"    *{array}{targets} = {family}[{length}](b, p)")
         self.emit(f"    p += {Struct('>' + item).size} * {length} + {Struct('>' + letters).size}")
         self.emit("else:")
-        self.depth += 1
+        self.source.depth += 1
         self.emit(f"{array} = []")
         self.read_fixed()
-        self.depth -= 1
+        self.source.depth -= 1
 
     def read_fixed(self) -> None:
         letters = "".join(letter for letter, _ in self.pending)
@@ -184,11 +171,11 @@ class _DecoderWriter:
         self.pending.append(("B", count))
         self.flush()
         self.emit(f"if {count}:")
-        self.depth += 1
+        self.source.depth += 1
         self.emit(f"if {count} > 127: {count}, p = varint(b, p - 1)")
         self.count_down(count)
         self.emit(f"for _ in repeat(None, {count}):")
-        self.depth += 1
+        self.source.depth += 1
         number, stop = self.fresh_name("tag"), self.fresh_name("e")
         self.emit(f"{number}, p = varint(b, p)")
         self.emit(f"{stop}, p = varint(b, p)")
@@ -197,14 +184,14 @@ class _DecoderWriter:
         for field in tagged:
             assert field.tag is not None
             self.emit(f"if {number} == {field.tag.number}:")
-            self.depth += 1
+            self.source.depth += 1
             self.field(field, f"{variable}.{field.name}")
             self.flush()
             self.emit(f"if p != {stop}: raise ValueError('{field.name}: not as long as its tag says')")
             self.emit("continue")
-            self.depth -= 1
+            self.source.depth -= 1
         self.emit(f"p = {stop}")
-        self.depth -= 2
+        self.source.depth -= 2
 
     # --- fields ---
 
@@ -232,11 +219,11 @@ class _DecoderWriter:
         self.emit(f"if {present} {'<=' if field.is_tagged(self.version) else '<'} 0:")
         self.emit(f"    {target} = None")
         self.emit("else:")
-        self.depth += 1
+        self.source.depth += 1
         self.emit(f"{target} = {inner} = new({self.class_name(struct)})")
         self.struct(struct, inner)
         self.flush()
-        self.depth -= 1
+        self.source.depth -= 1
 
     def length(self, letter: str, *, is_text: bool = False) -> str:
         """Write the reading of a length or count, and return the variable: -1 for null."""
@@ -262,14 +249,14 @@ class _DecoderWriter:
             self.emit(f"    if {length} < -1: raise ValueError('{field.name}: a negative length')")
             self.emit(f"    {target} = None")
             self.emit("else:")
-            self.depth += 1
+            self.source.depth += 1
         else:
             self.emit(f"    raise ValueError('{field.name}: a negative length, or null')")
         self.emit(f"{stop} = p + {length}")
         self.emit(f"{target} = {self.slice(kind, stop)}")
         self.emit(f"p = {stop}")
         if self.version in field.nullable:
-            self.depth -= 1
+            self.source.depth -= 1
 
     def slice(self, kind: str, stop: str) -> str:
         match kind:
@@ -288,7 +275,7 @@ class _DecoderWriter:
             self.emit(f"if {length} == -1:")
             self.emit(f"    {target} = None")
             self.emit("else:")
-            self.depth += 1
+            self.source.depth += 1
         wire = field.wire
         if wire is not None and len(wire.format) == 1:
             self.pending_array = (wire.format, target, length)
@@ -300,7 +287,7 @@ class _DecoderWriter:
         else:
             self.rows(field, length, target)
         if self.version in field.nullable:
-            self.depth -= 1
+            self.source.depth -= 1
 
     def check_count(self, field: Field, length: str, size: int) -> None:
         limit = "end - p" if size == 1 else f"(end - p) // {size}"
@@ -319,13 +306,13 @@ class _DecoderWriter:
         items, item = self.fresh_name("x"), self.fresh_name("s")
         self.emit(f"{target} = {items} = []")
         self.emit(f"for _ in repeat(None, {length}):")
-        self.depth += 1
+        self.source.depth += 1
         one = Field(field.name)
         one.wire = field.wire
         self.field(one, item)
         self.flush()
         self.emit(f"{items}.append({item})")
-        self.depth -= 1
+        self.source.depth -= 1
 
     def rows(self, field: Field, length: str, target: str) -> None:
         """Write the reading of an array of structs."""
@@ -337,15 +324,15 @@ class _DecoderWriter:
         is_fixed = self.fixed_rows(struct, f"{target} = {rows}", row, length, size)
         if is_fixed:
             self.emit("else:")
-            self.depth += 1
+            self.source.depth += 1
         self.emit(f"{target} = {rows} = []")
         self.emit(f"for _ in repeat(None, {length}):")
-        self.depth += 1
+        self.source.depth += 1
         self.emit(f"{row} = new({self.class_name(struct)})")
         self.emit(f"{rows}.append({row})")
         self.struct(struct, row)
         self.flush()
-        self.depth -= 2 if is_fixed else 1
+        self.source.depth -= 2 if is_fixed else 1
 
     def fixed_rows(self, struct: type[Any], target: str, row: str, length: str, size: int) -> bool:
         """Write the quick way for many rows of fixed size, if these are: all by one `iter_unpack`.
@@ -373,18 +360,18 @@ class _DecoderWriter:
         unpack = self.constant(("rows", letters), lambda: Struct(">" + letters).iter_unpack)
         comma = "," if len(values) == 1 else ""
         self.emit(f"if {condition}:")
-        self.depth += 1
+        self.source.depth += 1
         self.emit(f"{stop} = p + {size} * {length}")
         self.emit(f"{target} = list(map(new, repeat({self.class_name(struct)}, {length})))")
         self.emit(f"for {row}, ({', '.join(values)}{comma}) in zip({rows}, {unpack}(b[p:{stop}])):")
-        self.depth += 1
+        self.source.depth += 1
         for field in others:
             self.set_default(field, f"{row}.{field.name}")
         if not others:
             self.emit("pass")
-        self.depth -= 1
+        self.source.depth -= 1
         self.emit(f"p = {stop}")
-        self.depth -= 1
+        self.source.depth -= 1
         return True
 
 
@@ -403,7 +390,4 @@ def generate_decoder(
     writer.struct(struct, "o")
     writer.flush()
     writer.emit("return o, p")
-    source = "def decode(b, p, end):\n" + "\n".join(writer.lines)
-    exec(compile(source, f"<decoder of {struct.__name__} version {version}>", "exec"), writer.names)
-    decoder: Callable[..., tuple[Any, int]] = writer.names["decode"]
-    return decoder
+    return writer.source.compile("decode(b, p, end)", f"decoder of {struct.__name__} version {version}")

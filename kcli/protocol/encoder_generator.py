@@ -16,6 +16,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
+from kcli.protocol.generated_source import GeneratedSource
 from kcli.protocol.schema_fields import Field, Fresh, fields_of
 from kcli.protocol.unsigned_varint import encode_unsigned_varint
 
@@ -63,31 +64,15 @@ class _EncoderWriter:
     def __init__(self, version: int, flexible: bool) -> None:
         self.version = version
         self.flexible = flexible
-        self.lines: list[str] = []
-        self.depth = 1
-        self.serial = 0
         self.add = "add"
         self.pending: list[tuple[str, str]] = []
         self.pending_lengths: list[str] = []
-        self.names: dict[str, Any] = {"varint": encode_unsigned_varint}
-        self._constants: dict[tuple[str, ...], str] = {}
+        self.source = GeneratedSource({"varint": encode_unsigned_varint})
+        self.emit = self.source.emit
+        self.fresh_name = self.source.fresh_name
+        self.constant = self.source.constant
 
     # --- writing ---
-
-    def emit(self, line: str) -> None:
-        self.lines.append("    " * self.depth + line)
-
-    def fresh_name(self, prefix: str) -> str:
-        self.serial += 1
-        return f"{prefix}{self.serial}"
-
-    def constant(self, key: tuple[str, ...], value: Callable[[], object]) -> str:
-        """Return the global name of a value, made once per key."""
-        name = self._constants.get(key)
-        if name is None:
-            name = self._constants[key] = f"_{key[0]}{len(self._constants)}"
-            self.names[name] = value()
-        return name
 
     def flush(self) -> None:
         """Write the one pack of all that is pending."""
@@ -154,9 +139,9 @@ class _EncoderWriter:
         self.flush()
         for field in tagged:
             self.emit(f"if {present[field.name]}:")
-            self.depth += 1
+            self.source.depth += 1
             self.tagged_field(field, f"{variable}.{field.name}")
-            self.depth -= 1
+            self.source.depth -= 1
 
     def tagged_field(self, field: Field, value: str) -> None:
         assert field.tag is not None
@@ -204,11 +189,11 @@ class _EncoderWriter:
         self.emit(f"if {inner} is None:")
         self.emit(f"    {self.add}({null})")
         self.emit("else:")
-        self.depth += 1
+        self.source.depth += 1
         self.pending.append(("b", "1"))
         self.struct(struct, inner)
         self.flush()
-        self.depth -= 1
+        self.source.depth -= 1
 
     def length(self, letter: str, length: str, *, is_text: bool = False) -> None:
         """Write a length or count; `length` is -1 for null."""
@@ -234,11 +219,11 @@ class _EncoderWriter:
             self.emit(f"    {content} = b''")
             self.emit(f"    {length} = -1")
             self.emit("else:")
-            self.depth += 1
+            self.source.depth += 1
         self.emit(f"{content} = {encoded}")
         self.emit(f"{length} = len({content})")
         if self.version in field.nullable:
-            self.depth -= 1
+            self.source.depth -= 1
         self.length("h" if kind == "string" else "i", length, is_text=kind == "string")
         self.emit(f"{self.add}({content})")
 
@@ -262,7 +247,7 @@ class _EncoderWriter:
         self.length("i", length)
         item = self.fresh_name("o")
         self.emit(f"for {item} in {items}:")
-        self.depth += 1
+        self.source.depth += 1
         if wire is not None:
             one = Field(field.name)
             one.wire = wire
@@ -271,7 +256,7 @@ class _EncoderWriter:
             assert field.struct is not None
             self.struct(field.struct, item)
         self.flush()
-        self.depth -= 1
+        self.source.depth -= 1
 
     def integers(self, letter: str, items: str, length: str) -> None:
         if self.flexible:
@@ -294,7 +279,4 @@ def generate_encoder(struct: type[Any], version: int, flexible: bool) -> Callabl
     writer.struct(struct, "o")
     writer.flush()
     writer.emit("return out")
-    source = "def encode(o):\n" + "\n".join(writer.lines)
-    exec(compile(source, f"<encoder of {struct.__name__} version {version}>", "exec"), writer.names)
-    encoder: Callable[[Any], list[Any]] = writer.names["encode"]
-    return encoder
+    return writer.source.compile("encode(o)", f"encoder of {struct.__name__} version {version}")
