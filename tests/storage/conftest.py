@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.storage.log_harness import LogHarness
 from tests.storage.node_logs import NodeLogs
+from tests.storage.sound_partition import write_partition
 
 
 @pytest.fixture
@@ -30,3 +32,23 @@ def pair(tmp_path: Path) -> NodeLogs:
     made = NodeLogs(tmp_path, 2)
     made.start()
     return made
+
+
+@pytest.fixture
+def filled(log: LogHarness) -> LogHarness:
+    """A log of 40 records in three segments, nothing of it flushed."""
+    log.fill(40)
+    assert len(log.bases) == 3
+    return log
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A partition that nothing is wrong with."""
+    return write_partition(tmp_path_factory.mktemp("sound")).directory
+
+
+@pytest.fixture
+def harmed(sound: Path, tmp_path: Path) -> Path:
+    """A copy that harm may be done to."""
+    return Path(shutil.copytree(sound, tmp_path / sound.name))
