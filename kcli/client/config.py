@@ -3,12 +3,11 @@
 A field `request_timeout_ms` is the property `request.timeout.ms`, of the type and default it shows;
 defaults are those of the Java clients 4.x but where a comment says so. Properties come from `-X name=value`
 options and from Java properties files. The three classes each take their own names from
-one mapping and leave the others alone; `unknown_properties` says which names belong to none of them.
+one mapping and leave the others alone; `property_warnings` tells of names that belong to none of them.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -101,7 +100,6 @@ class ProducerConfig:
     compression_zstd_level: int = _number(3, -131_072, 22)
     partitioner: str = _text("murmur2", "murmur2", "consistent_random", "fnv1a", "sticky", "roundrobin")
     partitioner_adaptive_partitioning_enable: bool = _flag(True)
-    partitioner_availability_timeout_ms: int = _number(0)
     partitioner_ignore_keys: bool = _flag(False)
     metadata_max_idle_ms: int = _number(300_000, 5_000)
 
@@ -257,35 +255,6 @@ def duration_ms(strategy: str) -> int:
         )
     days, hours, minutes, seconds = (float(part or 0) for part in match.groups())
     return round((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1000)
-
-
-_OTHER_NAMES = frozenset(
-    {
-        "allow.auto.create.topics", "auto.include.jmx.reporter", "bootstrap.controllers",
-        "bootstrap.resolve.timeout.ms", "bootstrap.servers", "client.dns.lookup", "config.providers",
-        "enable.metrics.push", "interceptor.classes", "key.deserializer",
-        "key.serializer", "metadata.recovery.rebootstrap.trigger.ms", "metric.reporters",
-        "metrics.num.samples", "metrics.recording.level", "metrics.sample.window.ms", "partitioner.class",
-        "security.providers", "transaction.timeout.ms", "transaction.two.phase.commit.enable",
-        "transactional.id", "value.deserializer", "value.serializer",
-    }
-)  # fmt: skip
-"""Names that Java clients know and these classes do not act on."""
-
-_OTHER_PREFIXES = ("ssl.", "sasl.", "config.providers.")
-
-
-def unknown_properties(properties: Mapping[str, str]) -> list[str]:
-    """Return one warning line for each name that no Kafka client knows, with the nearest known name."""
-    known = _OTHER_NAMES.union(*(_names(cls) for cls in (ClientConfig, ProducerConfig, ConsumerConfig)))
-    warnings = []
-    for name in properties:
-        if name in known or name.startswith(_OTHER_PREFIXES):
-            continue
-        nearest = difflib.get_close_matches(name, known, 1)
-        suffix = f", did you mean `{nearest[0]}`?" if nearest else ""
-        warnings.append(f"unknown property `{name}`{suffix}")
-    return warnings
 
 
 def _names(cls: type[Any]) -> dict[str, Any]:

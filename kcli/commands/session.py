@@ -53,12 +53,13 @@ def open_client(
 
 
 def connect_with(bootstrap_server: str, properties: Mapping[str, str]) -> AbstractAsyncContextManager[Client]:
-    """Return a context manager that connects with client properties, and warns of those nobody knows."""
+    """Return a context manager that connects with client properties, and warns of those without effect."""
     from kcli.client.client import connect
-    from kcli.client.config import ClientConfig, unknown_properties
+    from kcli.client.config import ClientConfig
+    from kcli.client.property_warnings import property_warnings
     from kcli.commands.output import note
 
-    for warning in unknown_properties(properties):
+    for warning in property_warnings(properties):
         note(f"warning: {warning}")
     return connect(bootstrap_server, ClientConfig.from_properties(properties))
 

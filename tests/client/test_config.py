@@ -9,7 +9,6 @@ from kcli.client.config import (
     ConsumerConfig,
     ProducerConfig,
     duration_ms,
-    unknown_properties,
 )
 from kcli.errors import UsageError
 
@@ -51,14 +50,6 @@ def test_bad_values_are_usage_errors_that_name_the_property(
     with pytest.raises(UsageError, match=name) as raised:
         cls.from_properties({name: value})
     assert raised.value.hint
-
-
-def test_unknown_names_are_warned_of_with_the_nearest_known() -> None:
-    properties = {"lingr.ms": "1", "ssl.keystore.location": "x", "group.id": "g", "xyzzy": "1", "acks": "1"}
-    assert unknown_properties(properties) == [
-        "unknown property `lingr.ms`, did you mean `linger.ms`?",
-        "unknown property `xyzzy`",
-    ]
 
 
 @pytest.mark.parametrize(

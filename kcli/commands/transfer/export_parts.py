@@ -81,13 +81,13 @@ def bootstrap_of(choice: SourceChoice) -> str:
 
 def source_properties(choice: SourceChoice) -> dict[str, str]:
     """Return the client's properties; what has no effect is said, and left out."""
-    from kcli.client.config import unknown_properties
+    from kcli.client.property_warnings import property_warnings
     from kcli.commands.session import client_properties
 
     properties = client_properties(
         choice.command_config, choice.command_property, {"client.id": "kcli-spark-export"}
     )
-    for line in unknown_properties(properties):
+    for line in property_warnings(properties):
         warn(line)
     for name, instead in NO_EFFECT.items():
         if properties.pop(name, None) is not None:
