@@ -205,3 +205,14 @@ def delete_offsets(partitions: Mapping[str, Sequence[int]], group: str = GROUP) 
             for name, indexes in partitions.items()
         ],
     )
+
+
+def codes(value: object) -> set[int]:
+    """All error codes anywhere in a response."""
+    if isinstance(value, list):
+        return set().union(*map(codes, value)) if value else set()
+    found = set()
+    for name in getattr(type(value), "__slots__", ()):
+        field = getattr(value, name)
+        found |= {field} if name == "error_code" else codes(field)
+    return found
