@@ -27,8 +27,3 @@ def time_text(seconds: float) -> str:
     if whole < 3600:
         return f"{whole // 60}m{whole % 60:02}s"
     return f"{whole // 3600}h{whole % 3600 // 60:02}m"
-
-
-def counted(count: int, noun: str, plural: str | None = None) -> str:
-    """Return a number and what it is of."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {plural or noun + 's'}"

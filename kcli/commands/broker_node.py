@@ -7,10 +7,10 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from kcli.commands.amounts import counted
 from kcli.commands.broker_data_dir import DEFAULT_DATA_DIR, DataDir
 from kcli.commands.output import Table
 from kcli.commands.runner import command
+from kcli.commands.words import counted
 from kcli.control_socket import ask
 from kcli.errors import KcliError
 
@@ -71,7 +71,10 @@ class NodeRow(NamedTuple):
 
     def address(self) -> str:
         """Return where clients reach it, a dash if nothing is known."""
-        return "-" if self.host is None else f"{self.host}:{self.port}"
+        if self.host is None:
+            return "-"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
     def line(self) -> str:
         """Return the node in one line."""

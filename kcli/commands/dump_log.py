@@ -256,7 +256,7 @@ def choose_decoder(key: str | None, value: str | None, coordinators: dict[str, b
     if len(chosen) > 1 or (chosen and (key is not None or value is not None)):
         raise UsageError("more than one decoder", hint="each log has one kind of records")
     if chosen:
-        from kcli.commands.dump.coordinators import COORDINATOR_DECODERS
+        from kcli.commands.dump.coordinator_decoders import COORDINATOR_DECODERS
 
         return COORDINATOR_DECODERS[chosen[0]](), True
     decoder = PlainDecoder(key or "string", value or "string")

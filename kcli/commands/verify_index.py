@@ -119,7 +119,7 @@ def verify_index(
     Reads every segment once, and only reads. Exit code 0: no problems; 3: problems were found;
     1: something could not be read. Findings of severity `info` are no problems.
     """
-    from kcli.commands.verify.report import print_explanations
+    from kcli.commands.verify.printer import print_explanations
     from kcli.commands.verify.run import Wanted, verify
 
     if explain:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from kcli.commands.verify.processes import Workforce
 from kcli.commands.verify.targets import Replica
 from kcli.commands.verify.tasks import Verification
+from kcli.commands.verify.workforce import Workforce
 from kcli.storage.log_directory import MetaProperties
 from kcli.storage.verification.log_dir_checkpoints import PartitionOffsets
 from kcli.storage.verification.options import VerificationOptions

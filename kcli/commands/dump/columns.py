@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kcli.commands.dump.view import Layout
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.output import DumpOutput
+    from kcli.commands.dump.stdout import DumpOutput
 
 MEASURED_ROWS = 100
 WIDEST_COLUMN = 40

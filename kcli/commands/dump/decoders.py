@@ -1,6 +1,6 @@
 """Decoders: keys and values of a dump as text, and as values for JSON.
 
-Here are those that read a key or a value by itself; `coordinators` has those that need both. What
+Here are those that read a key or a value by itself; `coordinator_decoders` has those that need both. What
 cannot be decoded is shown as it is, with a note; how often that happened is counted.
 """
 
@@ -16,7 +16,7 @@ from kcli.commands.java.utf8 import java_utf8
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.dumped_record import DumpedRecord
 
 Decode = Callable[[bytes], object]
 

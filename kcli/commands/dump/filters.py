@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.dumped_record import DumpedRecord
     from kcli.storage.scanned_entry import Batch, ScannedEntry
 
 

@@ -19,7 +19,7 @@ from contextlib import closing
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.log_reader import LogReader
+from kcli.commands.dump.batch_lookup import BatchLookup
 from kcli.commands.dump.view import Row
 from kcli.protocol.record import CorruptRecord
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX
@@ -54,7 +54,7 @@ class IndexDump:
     def offset_index(self) -> None:
         """Dump an offset index. Raises `OSError`, also without its log."""
         path, options = self._file.path, self._options
-        with closing(LogReader(beside(self._file, LOG_SUFFIX))) as log:
+        with closing(BatchLookup(beside(self._file, LOG_SUFFIX))) as log:
             if os.path.getsize(path) < OFFSET_ENTRY.size:
                 self._view.remark("empty", f"{path} is empty.")
                 return
@@ -69,7 +69,7 @@ class IndexDump:
                 if not options.verify_index_only:
                     self._view.row(Row("index_entry", {"offset": offset, "position": position}))
 
-    def _check_offset(self, log: LogReader, relative: int, position: int) -> None:
+    def _check_offset(self, log: BatchLookup, relative: int, position: int) -> None:
         offset = self._base + relative
         head = log.head_at(position, self._options.max_message_size)
         found = NOT_FOUND if head is None else head.last_offset
@@ -81,7 +81,7 @@ class IndexDump:
     def time_index(self) -> None:
         """Dump a time index. Raises `OSError`, also without its log or its offset index."""
         path, options = self._file.path, self._options
-        with closing(LogReader(beside(self._file, LOG_SUFFIX))) as log:
+        with closing(BatchLookup(beside(self._file, LOG_SUFFIX))) as log:
             positions = Positions(beside(self._file, INDEX_SUFFIX))
             if options.index_sanity_check:
                 self._check_sanity(TIME_ENTRY)
@@ -97,7 +97,7 @@ class IndexDump:
                     self._view.row(Row("time_index_entry", fields))
 
     def _check_time(
-        self, log: LogReader, positions: Positions, timestamp: int, relative: int, previous: int
+        self, log: BatchLookup, positions: Positions, timestamp: int, relative: int, previous: int
     ) -> None:
         path, offset, is_reserved = self._file.path, self._base + relative, not relative and not timestamp
         head = log.head_of(offset, positions.at_or_below(relative))

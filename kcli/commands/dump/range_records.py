@@ -11,11 +11,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kcli.commands.dump.complaints import MOST_PAIRS, Complaints
-from kcli.commands.dump.output import FLUSH_BYTES, DumpOutput
 from kcli.commands.dump.ranges import FirstRecord, Range
 from kcli.commands.dump.segment import SegmentDump
-from kcli.commands.dump.view import Layout
-from kcli.commands.dump.views import ranged_view
+from kcli.commands.dump.stdout import FLUSH_BYTES, DumpOutput
+from kcli.commands.dump.view import Layout, ranged_view
 from kcli.commands.range_queue import RangeEnd
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import RecordBatch

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.dump.batches import run_lines
 from kcli.commands.dump.files import DumpFile, FileKind
+from kcli.commands.dump.text_batches import run_lines
 from kcli.commands.output import OutputFormat
 from kcli.commands.range_queue import RangeEnd, RangeQueue
 from kcli.commands.worker_pool import MESSAGE_BYTES, Piece, Send, WorkerPool, processors

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.dump.damage import counted, damage_fields, describe
+from kcli.commands.dump.damage_text import damage_fields, describe
 from kcli.commands.dump.files import DumpFile, FileKind, Selection, find_files
 from kcli.commands.output import Table
+from kcli.commands.words import counted
 from kcli.errors import ChecksFailed, KcliError
 from kcli.storage.log_paths import parse_replica_directory
 from kcli.storage.repair import RepairMode, repair_partition, repair_segment
@@ -99,18 +100,16 @@ def target_of(source: str, target: str) -> str:
 def repair_lines(repair: PartitionRepair) -> Iterator[str]:
     """Yield what became of a log: nothing is left out but the damages of a segment beyond the first ones."""
     yield (
-        f"{repair.source} -> {repair.target}: {repair.kept_bytes} bytes kept, "
-        f"{repair.dropped_bytes} dropped, end offset {repair.end_offset}"
+        f"{repair.source} -> {repair.target}: {counted(repair.kept_bytes, 'byte')} kept, "
+        f"{repair.dropped_bytes:,} dropped, end offset {repair.end_offset}"
     )
     for segment in repair.segments:
         name = os.path.basename(segment.source)
         if segment.is_behind_cut:
-            yield f"  {name}: {segment.source_bytes} bytes dropped, behind the cut"
+            yield f"  {name}: {counted(segment.source_bytes, 'byte')} dropped, behind the cut"
         else:
-            yield (
-                f"  {name}: {counted(segment.kept_entries, 'batch')} of {segment.kept_bytes} bytes kept, "
-                f"{counted(segment.dropped_bytes, 'byte')} dropped"
-            )
+            kept = f"{counted(segment.kept_entries, 'batch')} of {counted(segment.kept_bytes, 'byte')} kept"
+            yield f"  {name}: {kept}, {counted(segment.dropped_bytes, 'byte')} dropped"
         for damage in segment.damages[:MOST_SHOWN]:
             for line in describe(segment.source, damage):
                 yield f"    {line}"

@@ -64,7 +64,7 @@ def dump(
 def summary_run(options: DumpOptions, form: OutputFormat) -> DumpRun:
     """Return a run that only says what there is to say about logs as a whole."""
     from kcli.commands.dump.complaints import Complaints
-    from kcli.commands.dump.output import DumpOutput
+    from kcli.commands.dump.stdout import DumpOutput
     from kcli.commands.dump.summary_view import SummaryDump
 
     return DumpRun(options, SummaryDump(DumpOutput(), form), Complaints())
@@ -80,8 +80,8 @@ def ranged_run(
 
         logs = LongLogs(pool, files, options, form)
     from kcli.commands.dump.complaints import Complaints
-    from kcli.commands.dump.output import DumpOutput
-    from kcli.commands.dump.views import ranged_view
+    from kcli.commands.dump.stdout import DumpOutput
+    from kcli.commands.dump.view import ranged_view
 
     complaints = Complaints()
     view = ranged_view(form, options, complaints, DumpOutput())
@@ -110,7 +110,7 @@ class DumpRun:
 
     def run(self, found: Sequence[DumpFile | KcliError], total: int | None) -> None:
         """Dump what was found, in order; there are `total` bytes. Raises `OSError` when nobody takes it."""
-        from kcli.commands.dump.output import OutputLost
+        from kcli.commands.dump.stdout import OutputLost
         from kcli.commands.progress import progress_bar
 
         try:
@@ -183,7 +183,7 @@ class DumpRun:
 
     def result(self) -> list[KcliError]:
         """Return what ends the command: nothing if all was read and is well."""
-        from kcli.commands.dump.damage import counted
+        from kcli.commands.words import counted
 
         failures = [*self.failures]
         if self.problems:

@@ -6,7 +6,7 @@ import os
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.dump.entries import records_of
+from kcli.commands.dump.dumped_record import records_of
 from kcli.commands.dump.files import FileKind
 from kcli.protocol.message_set import MIN_SIZES
 from kcli.protocol.record import CorruptRecord
@@ -18,7 +18,7 @@ from kcli.storage.record_checks import check_records
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.dumped_record import DumpedRecord
     from kcli.commands.dump.files import DumpFile
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import DumpView

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.batches import CODEC_NAMES
 from kcli.commands.dump.distinct import DistinctCounter
+from kcli.commands.dump.text_batches import CODEC_NAMES
 from kcli.protocol.control_records import ControlRecordType, parse_control_key
 from kcli.protocol.message_set import LegacyEntry
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.dumped_record import DumpedRecord
     from kcli.protocol.record import Record
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import Batch, ScannedEntry

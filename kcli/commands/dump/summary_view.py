@@ -7,19 +7,19 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.commands.dump.columns import StreamedColumns
-from kcli.commands.dump.damage import damage_fields, describe
-from kcli.commands.dump.entries import records_of
-from kcli.commands.dump.facts import cells, document, facts
+from kcli.commands.dump.damage_text import damage_fields, describe
+from kcli.commands.dump.dumped_record import records_of
 from kcli.commands.dump.summary import LogSummary
+from kcli.commands.dump.summary_facts import cells, document, facts
 from kcli.commands.output import OutputFormat, note
 from kcli.protocol.message_set import LegacyEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.dumped_record import DumpedRecord
     from kcli.commands.dump.files import DumpFile
-    from kcli.commands.dump.output import DumpOutput
+    from kcli.commands.dump.stdout import DumpOutput
     from kcli.commands.dump.view import Row
     from kcli.protocol.record import Record
     from kcli.storage.batch_run import BatchRun

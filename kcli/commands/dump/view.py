@@ -1,15 +1,22 @@
-"""DumpView: what the forms of a dump have in common. A dump tells a view what it reads, in file order."""
+"""DumpView: what the forms of a dump have in common. A dump tells a view what it reads, in file order.
+
+The view of a form is made here, and only its modules are imported.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from kcli.commands.output import OutputFormat
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.complaints import Complaints
+    from kcli.commands.dump.dumped_record import DumpedRecord
     from kcli.commands.dump.files import DumpFile
-    from kcli.commands.output import OutputFormat
+    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.dump.stdout import DumpOutput
     from kcli.commands.worker_pool import Piece
     from kcli.storage.batch_run import BatchRun
     from kcli.storage.damage import Damage
@@ -138,3 +145,20 @@ class RangedView(DumpView, Protocol):
     def flush(self) -> None:
         """Write out what was collected."""
         ...
+
+
+def ranged_view(
+    form: OutputFormat, options: DumpOptions, complaints: Complaints, output: DumpOutput
+) -> RangedView:
+    """Return the view of a dump in that form."""
+    if form is OutputFormat.JSON:
+        from kcli.commands.dump.json_view import JsonDump
+
+        return JsonDump(output, options)
+    if form is OutputFormat.TABLE:
+        from kcli.commands.dump.table_view import TableDump
+
+        return TableDump(output, options, complaints)
+    from kcli.commands.dump.text_view import TextDump
+
+    return TextDump(output, options, complaints)

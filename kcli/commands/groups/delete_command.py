@@ -157,8 +157,8 @@ async def delete_offsets(
 
 def refusals(name: str, rows: Sequence[PartitionStatus]) -> list[KcliError]:
     """Return one error for all partitions that were refused for the same reason."""
-    from kcli.commands.groups.findings import listed
     from kcli.commands.session import failure
+    from kcli.commands.words import listed
 
     causes: dict[str, list[PartitionStatus]] = {}
     for row in rows:

@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from kcli.commands.groups.facts import GroupFacts
-from kcli.commands.groups.findings import Finding, Level, ago, counted, listed, named, records, time_text
+from kcli.commands.groups.findings import Finding, Level, ago, named, records, time_text
 from kcli.commands.groups.history import GenerationEvent
 from kcli.commands.groups.lag import MINUTE_MS, duration_text
 from kcli.commands.groups.progress import lag_trend, never_committed, out_of_range, stuck
+from kcli.commands.words import counted, listed
 
 RESTLESS_WINDOW_MS = 10 * MINUTE_MS
 RESTLESS_GENERATIONS = 5

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from kcli.commands.groups.facts import Partition
 from kcli.commands.groups.lag import duration_text, in_order
+from kcli.commands.words import counted, listed
 
 MOST_NAMED = 8
 """A finding names no more partitions than these."""
@@ -36,19 +37,6 @@ def named(partitions: Iterable[Partition]) -> str:
     """Return the names of partitions, not too many."""
     ordered = in_order(partitions)
     return listed([f"{topic}-{index}" for topic, index in ordered], most=MOST_NAMED)
-
-
-def listed(words: Iterable[str], most: int = 5) -> str:
-    """Return words with commas and an `and`; of too many the rest is counted."""
-    found = list(words)
-    if len(found) > most:
-        found = [*found[:most], f"{len(found) - most} more"]
-    return found[0] if len(found) == 1 else f"{', '.join(found[:-1])} and {found[-1]}"
-
-
-def counted(count: int, what: str) -> str:
-    """Return a number of something: 1 member, 2 members."""
-    return f"1 {what}" if count == 1 else f"{count} {what}s"
 
 
 def records(count: int) -> str:

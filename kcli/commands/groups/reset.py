@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.client import admin
 from kcli.client.admin import CommittedOffset, GroupDescription, TopicPartition
-from kcli.commands.groups.findings import listed
 from kcli.commands.groups.lookup import Offsets, committed_offsets, refusal
 from kcli.commands.groups.reset_csv import OffsetsFile
 from kcli.commands.groups.reset_plan import Partition, ResetFacts, ResetKind, ResetPlan, Scope, make_plan
 from kcli.commands.java.order import hash_map_order
 from kcli.commands.session import failure
+from kcli.commands.words import listed
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.group_partition import string_hash

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kcli.commands.reassignment.view import ids, plural
+from kcli.commands.reassignment.view import ids
+from kcli.commands.words import plural
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Brokers:
         missing = sorted(set(wanted) - self.racks.keys())
         if down := [broker for broker in missing if broker in self.down]:
             raise KcliError(
-                f"down, so that replicas cannot move there: broker{plural(down)} {ids(down)}",
+                f"down, so that replicas cannot move there: {plural('broker', len(down))} {ids(down)}",
                 hint="start what is down first, or plan without it",
             )
         if missing:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.client import admin
-from kcli.commands.amounts import counted, duration_text, size_text
+from kcli.commands.amounts import duration_text, size_text
 from kcli.commands.output import note
 from kcli.commands.reassignment.cluster import places_of, read_brokers, replicas_now, replicas_of
 from kcli.commands.reassignment.log_dirs import start_log_dir_moves
@@ -29,6 +29,7 @@ from kcli.commands.reassignment.throttles import (
 )
 from kcli.commands.reassignment.view import COMPLETED, MOVING, PlannedCopy, Started, Verified, ids
 from kcli.commands.session import failure
+from kcli.commands.words import counted
 from kcli.errors import ChecksFailed, KcliError
 
 if TYPE_CHECKING:

@@ -10,10 +10,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
-from kcli.commands.amounts import counted, size_text, time_text
+from kcli.commands.amounts import size_text, time_text
 from kcli.commands.output import Table
 from kcli.commands.reassignment.moves import Copy
 from kcli.commands.reassignment.view import ids
+from kcli.commands.words import counted
 
 RATE_SECONDS = 10.0
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kcli.commands.output import Table
+from kcli.commands.words import plural
 from kcli.errors import KcliError
 
 MOVING = "moving"
@@ -165,7 +166,7 @@ class Started(NamedTuple):
             yield f"The replica-alter-dir throttle limit was set to {self.log_dir_throttle} B/s"
         if self.started:
             yield (
-                f"Successfully started partition reassignment{plural(self.started)} "
+                f"Successfully started partition {plural('reassignment', len(self.started))} "
                 f"for {','.join(self.started)}"
             )
         yield from self.started_log_dirs
@@ -285,7 +286,7 @@ class Cancelled(NamedTuple):
         """Return Kafka's lines: it does not break the one about log directories."""
         if self.cancelled:
             yield (
-                f"Successfully cancelled partition reassignment{plural(self.cancelled)} "
+                f"Successfully cancelled partition {plural('reassignment', len(self.cancelled))} "
                 f"for: {','.join(self.cancelled)}"
             )
         elif not self.failures:
@@ -306,14 +307,9 @@ def cleared_lines(brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
     broker_ids = hash_map_order(sorted(set(brokers)), lambda broker: broker)
     names = hash_map_order(sorted(set(topics)), lambda name: string_hash(name) & 0xFFFFFFFF)
     return [
-        f"Clearing broker-level throttles on broker{plural(broker_ids)} {ids(broker_ids)}",
-        f"Clearing topic-level throttles on topic{plural(names)} {','.join(names)}",
+        f"Clearing broker-level throttles on {plural('broker', len(broker_ids))} {ids(broker_ids)}",
+        f"Clearing topic-level throttles on {plural('topic', len(names))} {','.join(names)}",
     ]
-
-
-def plural(items: Sequence[object]) -> str:
-    """Return the ending of a word for some items."""
-    return "" if len(items) == 1 else "s"
 
 
 def ids(numbers: Iterable[int]) -> str:

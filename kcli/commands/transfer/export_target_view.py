@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.amounts import counted, size_text
+from kcli.commands.amounts import size_text
 from kcli.commands.output import Table
+from kcli.commands.words import counted
 from kcli.errors import ChecksFailed
 
 if TYPE_CHECKING:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from kcli.commands.amounts import counted, duration_text
+from kcli.commands.amounts import duration_text
 from kcli.commands.output import Table
+from kcli.commands.words import counted
 from kcli.errors import KcliError
 
 

@@ -13,7 +13,7 @@ from kcli.storage.verification.identity import check_meta_properties, check_topi
 from kcli.storage.verification.log_dir_checkpoints import LogDirCheckpoints, PartitionOffsets
 
 if TYPE_CHECKING:
-    from kcli.commands.verify.report import Printer
+    from kcli.commands.verify.printer import Printer
     from kcli.commands.verify.targets import Replica, Targets
     from kcli.commands.verify.tasks import Task
     from kcli.storage.verification.options import VerificationOptions

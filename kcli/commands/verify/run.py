@@ -10,13 +10,13 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.output import chosen_format
-from kcli.commands.verify.processes import Workforce, size_of
 from kcli.commands.verify.targets import find_targets
+from kcli.commands.verify.workforce import Workforce, size_of
 from kcli.errors import ChecksFailed, KcliError, UsageError
 
 if TYPE_CHECKING:
     from kcli.commands.output import OutputFormat
-    from kcli.commands.verify.report import Printer
+    from kcli.commands.verify.printer import Printer
     from kcli.commands.verify.targets import Targets
 
 
@@ -59,7 +59,7 @@ def verify(wanted: Wanted, output: OutputFormat | None) -> int:
     with Workforce(sizes, wanted.jobs) as workforce:
         if wanted.is_verification:
             workforce.begin(targets.replicas, wanted.deep)
-        from kcli.commands.verify.report import Printer
+        from kcli.commands.verify.printer import Printer
 
         printer = Printer(form, targets.files)
         do(wanted, targets, workforce, printer, sum(sizes.values()))
@@ -74,7 +74,7 @@ def do(wanted: Wanted, targets: Targets, workforce: Workforce, printer: Printer,
     from kcli.commands.progress import progress_bar
 
     if wanted.rebuild is not None or wanted.compare is not None:
-        from kcli.commands.verify.modes import comparisons, rebuildings
+        from kcli.commands.verify.other_tasks import comparisons, rebuildings
 
         if wanted.compare is not None:
             what, tasks = "comparing", comparisons(targets, wanted.compare)

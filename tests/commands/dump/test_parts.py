@@ -11,13 +11,12 @@ from hypothesis import strategies as st
 
 from kcli.commands.dump.columns import WIDEST_COLUMN, StreamedColumns, contents, moment
 from kcli.commands.dump.complaints import MOST_PAIRS, Complaints, absolute
-from kcli.commands.dump.damage import counted
 from kcli.commands.dump.distinct import MOST_EXACT, DistinctCounter
-from kcli.commands.dump.entries import records_of
+from kcli.commands.dump.dumped_record import records_of
 from kcli.commands.dump.files import DumpFile, FileKind, identify, java_path
-from kcli.commands.dump.output import DumpOutput
-from kcli.commands.dump.records import RecordLines
-from kcli.commands.dump.text import record_metadata, utf8_lines
+from kcli.commands.dump.stdout import DumpOutput
+from kcli.commands.dump.text_records import RecordLines
+from kcli.commands.dump.text_view import record_metadata, utf8_lines
 from kcli.commands.dump.view import OptionalLong
 from kcli.commands.java.utf8 import java_utf8
 from kcli.errors import UsageError
@@ -215,11 +214,3 @@ def test_times_of_a_table(timestamp: int, shown: str) -> None:
 def test_small_things() -> None:
     assert contents("a\nb\x1b[1m") == "a\\x0ab\\x1b[1m"
     assert [str(OptionalLong(number)) for number in (-1, 0)] == ["OptionalLong.empty", "OptionalLong[0]"]
-    assert [
-        counted(number, noun) for number, noun in ((1, "batch"), (2, "batch"), (0, "byte"), (3, "entry"))
-    ] == [
-        "1 batch",
-        "2 batches",
-        "0 bytes",
-        "3 entries",
-    ]

@@ -7,7 +7,7 @@ import pty
 
 import pytest
 
-from kcli.commands.amounts import counted, size_text, time_text
+from kcli.commands.amounts import size_text, time_text
 from kcli.commands.transfer.export_progress import TimedLines, WorkProgress, progress_text, work_progress
 from kcli.spark.job.receipt import Counters, Receipt
 
@@ -114,7 +114,3 @@ def test_sizes(size: float, text: str) -> None:
 )
 def test_times(seconds: float, text: str) -> None:
     assert time_text(seconds) == text
-
-
-def test_counts() -> None:
-    assert [counted(count, "row") for count in (0, 1, 2000)] == ["0 rows", "1 row", "2,000 rows"]

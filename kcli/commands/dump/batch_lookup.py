@@ -1,4 +1,4 @@
-"""LogReader: looks up batches of a log by position, for the entries of its indexes."""
+"""BatchLookup: looks up batches of a log by position, for the entries of its indexes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from struct import Struct
 from typing import NamedTuple
 
-from kcli.commands.dump.entries import records_of
+from kcli.commands.dump.dumped_record import records_of
 from kcli.protocol.record import NO_TIMESTAMP
 from kcli.protocol.record_batch import RecordBatch
 from kcli.protocol.record_batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
@@ -29,7 +29,7 @@ class Head(NamedTuple):
     last_offset: int
 
 
-class LogReader:
+class BatchLookup:
     """A log file, opened to be read. Raises `OSError`."""
 
     def __init__(self, path: str) -> None:

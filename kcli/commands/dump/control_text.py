@@ -12,7 +12,7 @@ from kcli.protocol.record_json import document
 from kcli.protocol.schema import DecodeError
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.dumped_record import DumpedRecord
 
 QUORUM_NAMES = {
     ControlRecordType.LEADER_CHANGE: "LeaderChange:",

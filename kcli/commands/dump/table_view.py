@@ -6,13 +6,13 @@ import io
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.batches import CODEC_NAMES
 from kcli.commands.dump.columns import GAP, StreamedColumns, contents, moment
-from kcli.commands.dump.control import control_text
-from kcli.commands.dump.damage import describe
-from kcli.commands.dump.entries import records_of
-from kcli.commands.dump.output import DumpOutput
+from kcli.commands.dump.control_text import control_text
+from kcli.commands.dump.damage_text import describe
+from kcli.commands.dump.dumped_record import records_of
 from kcli.commands.dump.segment import SegmentDump
+from kcli.commands.dump.stdout import DumpOutput
+from kcli.commands.dump.text_batches import CODEC_NAMES
 from kcli.commands.dump.view import Layout, OptionalLong
 from kcli.commands.java.utf8 import java_utf8
 from kcli.commands.output import OutputFormat, note
@@ -22,7 +22,7 @@ from kcli.storage.batch_scan import ScannedEntry, scan
 
 if TYPE_CHECKING:
     from kcli.commands.dump.complaints import Complaints
-    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.dumped_record import DumpedRecord
     from kcli.commands.dump.files import DumpFile
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import Row

@@ -18,13 +18,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.batches import CODEC_NAMES
-from kcli.commands.dump.control import control_document
-from kcli.commands.dump.damage import damage_fields
+from kcli.commands.dump.control_text import control_document
+from kcli.commands.dump.damage_text import damage_fields
 from kcli.commands.dump.decoders import text_or_base64
-from kcli.commands.dump.entries import records_of
-from kcli.commands.dump.json_lines import record_line
-from kcli.commands.dump.records import TIMESTAMP_NAMES
+from kcli.commands.dump.dumped_record import records_of
+from kcli.commands.dump.json_records import record_line
+from kcli.commands.dump.text_batches import CODEC_NAMES
+from kcli.commands.dump.text_records import TIMESTAMP_NAMES
 from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout, OptionalLong
 from kcli.commands.output import OutputFormat
 from kcli.protocol.record import NO_OFFSET
@@ -33,10 +33,10 @@ from kcli.protocol.record_batch import RecordBatch
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.dumped_record import DumpedRecord
     from kcli.commands.dump.files import DumpFile
     from kcli.commands.dump.options import DumpOptions
-    from kcli.commands.dump.output import DumpOutput
+    from kcli.commands.dump.stdout import DumpOutput
     from kcli.commands.dump.view import Row
     from kcli.commands.worker_pool import Piece
     from kcli.storage.batch_run import BatchRun

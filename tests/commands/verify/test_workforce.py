@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from kcli.commands.verify import ranges
-from kcli.commands.verify.processes import Workforce
 from kcli.commands.verify.targets import Replica
 from kcli.commands.verify.tasks import Verification
+from kcli.commands.verify.workforce import Workforce
 from kcli.protocol.compression import Codec
 from kcli.storage.verification.log_dir_checkpoints import PartitionOffsets
 from kcli.storage.verification.options import VerificationOptions
@@ -25,7 +25,7 @@ from kcli.storage.verification.partition_report import PartitionReport
 from kcli.storage.verification.sound_run import SoundRun
 from tests.conftest import Finished
 from tests.storage.log_harness import NOW_MS, LogHarness
-from tests.storage.test_verification import write_partition
+from tests.storage.sound_partition import write_partition
 
 DEADLINE_SECONDS = 20
 HUGE_BYTES = 40 * 1024**3
@@ -155,7 +155,7 @@ def test_a_process_that_dies_is_told(
 ) -> None:
     directory = fill_idempotent(tmp_path)
     shutil.copytree(directory, tmp_path / "orders-1")
-    monkeypatch.setattr("kcli.commands.verify.processes.scan_range", lambda *_: os._exit(3))
+    monkeypatch.setattr("kcli.commands.verify.workforce.scan_range", lambda *_: os._exit(3))
     monkeypatch.setattr(ranges, "LONG_BYTES", 1)
     finished = kcli("verify-index", "-j", "2", str(directory))
     assert (finished.exit_code, finished.err) == (1, "error: a process ended before its work was done\n")

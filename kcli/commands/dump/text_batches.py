@@ -30,7 +30,7 @@ Column = Sequence[int] | Sequence[bytes]
 
 
 def run_lines(run: BatchRun) -> bytes:
-    """Return the lines of batches, as `text` makes that of a single one."""
+    """Return the lines of batches, as `text_view` makes that of a single one."""
     flags, horizons, times, codecs = _attribute_columns(run)
     columns: tuple[tuple[bytes, Column], ...] = (
         (b"baseOffset: ", run.base_offsets),

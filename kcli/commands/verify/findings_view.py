@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from kcli.commands.output import Table
+from kcli.commands.words import counted
 from kcli.storage.verification.finding_kinds import FindingKind, Severity
 from kcli.storage.verification.findings import Finding
 
@@ -40,21 +41,20 @@ class Summary(NamedTuple):
     def line(self) -> str:
         """Return it as a sentence."""
         checked = ", ".join(
-            f"{count} {name if count == 1 else plural}"
-            for count, name, plural in (
-                (self.partitions, "partition", "partitions"),
-                (self.segments, "segment", "segments"),
-                (self.batches, "batch", "batches"),
-                (self.bytes, "byte", "bytes"),
+            (
+                counted(self.partitions, "partition"),
+                counted(self.segments, "segment"),
+                counted(self.batches, "batch"),
+                counted(self.bytes, "byte"),
             )
         )
         found = [
-            f"{count} {name if count == 1 or name == 'unreadable' else name + 's'}"
-            for count, name in (
-                (self.errors, "error"),
-                (self.warnings, "warning"),
-                (self.unreadable, "unreadable"),
-                (self.infos, "note"),
+            text
+            for count, text in (
+                (self.errors, counted(self.errors, "error")),
+                (self.warnings, counted(self.warnings, "warning")),
+                (self.unreadable, f"{self.unreadable:,} unreadable"),
+                (self.infos, counted(self.infos, "note")),
             )
             if count
         ]

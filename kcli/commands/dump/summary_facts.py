@@ -7,7 +7,7 @@ from dataclasses import asdict, fields
 from typing import TYPE_CHECKING
 
 from kcli.commands.dump.columns import moment
-from kcli.commands.dump.damage import counted
+from kcli.commands.words import counted
 
 if TYPE_CHECKING:
     from kcli.commands.dump.summary import LogSummary
@@ -15,25 +15,25 @@ if TYPE_CHECKING:
 MOST_SHOWN = 20
 
 
-def facts(log: LogSummary) -> Iterator[tuple[str, object]]:
+def facts(log: LogSummary) -> Iterator[tuple[str, str]]:
     """Yield all that is known of a log in words, but of producers and transactions only the first ones."""
-    yield "files", log.files
-    yield "bytes", log.size_bytes
-    yield "batches", f"{log.batches}, the largest of {counted(log.largest_batch_bytes, 'byte')}"
-    yield "records", f"{log.records}, {log.records_with_headers} with headers"
+    yield "files", f"{log.files:,}"
+    yield "bytes", f"{log.size_bytes:,}"
+    yield "batches", f"{log.batches:,}, the largest of {counted(log.largest_batch_bytes, 'byte')}"
+    yield "records", f"{log.records:,}, {log.records_with_headers:,} with headers"
     yield from offset_facts(log)
     yield from storage_facts(log)
     yield from time_facts(log)
     about = "" if log.keys.is_exact else "about "
-    keys = f"{about}{log.keys.count} different, {about}{log.duplicate_keys} superseded"
+    keys = f"{about}{log.keys.count:,} different, {about}{log.duplicate_keys:,} superseded"
     yield "keys", f"in {counted(log.keyed_records, 'record')}, {keys}"
-    yield "tombstones", log.tombstones
+    yield "tombstones", f"{log.tombstones:,}"
     yield from producer_facts(log)
     yield from transaction_facts(log)
-    controls = ", ".join(f"{count} {name}" for name, count in sorted(log.control_records.items()))
-    yield "control records", controls or 0
+    controls = ", ".join(f"{count:,} {name}" for name, count in sorted(log.control_records.items()))
+    yield "control records", controls or "0"
     for name, count in sorted(log.other_entries.items()):
-        yield f"in other files, {name.replace('_', ' ')}", count
+        yield f"in other files, {name.replace('_', ' ')}", f"{count:,}"
     wrong = f"{counted(log.invalid_batches, 'batch')} with a wrong checksum"
     yield (
         "damage",
@@ -41,25 +41,25 @@ def facts(log: LogSummary) -> Iterator[tuple[str, object]]:
     )
 
 
-def offset_facts(log: LogSummary) -> Iterator[tuple[str, object]]:
+def offset_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
     """Yield what is known of offsets and leader epochs."""
     if log.first_offset is not None:
         yield "offsets", f"{log.first_offset} to {log.last_offset}"
-    yield "offset gaps", f"{log.offset_gaps}, {counted(log.missing_offsets, 'offset')} missing"
+    yield "offset gaps", f"{log.offset_gaps:,}, {counted(log.missing_offsets, 'offset')} missing"
     if log.first_leader_epoch is not None:
         yield "leader epochs", f"{log.first_leader_epoch} to {log.last_leader_epoch}"
 
 
-def storage_facts(log: LogSummary) -> Iterator[tuple[str, object]]:
+def storage_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
     """Yield what is known of formats and codecs."""
     for magic, count in sorted(log.formats.items()):
         yield f"format {magic}", counted(count, "batch")
     for name, codec in sorted(log.codecs.items()):
-        sizes = f"{counted(codec.plain_bytes, 'byte')} in {codec.stored_bytes}"
+        sizes = f"{counted(codec.plain_bytes, 'byte')} in {codec.stored_bytes:,}"
         yield f"codec {name}", f"{counted(codec.batches, 'batch')}, {sizes}, ratio {codec.ratio:.2f}"
 
 
-def time_facts(log: LogSummary) -> Iterator[tuple[str, object]]:
+def time_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
     """Yield what is known of timestamps."""
     if log.oldest_timestamp is not None and log.newest_timestamp is not None:
         yield "time span", f"{moment(log.oldest_timestamp)} to {moment(log.newest_timestamp)} UTC"
@@ -67,21 +67,21 @@ def time_facts(log: LogSummary) -> Iterator[tuple[str, object]]:
     yield "out of time order", f"{counted(log.out_of_order, 'record')}{disorder}"
 
 
-def producer_facts(log: LogSummary) -> Iterator[tuple[str, object]]:
+def producer_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
     """Yield what is known of idempotent producers."""
-    yield "producers", f"{len(log.producers)}{' or more' if log.producers_left_out else ''}"
+    yield "producers", f"{len(log.producers):,}{' or more' if log.producers_left_out else ''}"
     for producer_id, producer in sorted(log.producers.items())[:MOST_SHOWN]:
         written = f"{counted(producer.batches, 'batch')}, {counted(producer.records, 'record')}"
         offsets = f"offsets {producer.first_offset} to {producer.last_offset}"
         yield f"producer {producer_id}", f"epoch {producer.epoch}, {written}, {offsets}"
     if len(log.producers) > MOST_SHOWN:
-        yield "producers not listed", len(log.producers) - MOST_SHOWN
+        yield "producers not listed", f"{len(log.producers) - MOST_SHOWN:,}"
 
 
-def transaction_facts(log: LogSummary) -> Iterator[tuple[str, object]]:
+def transaction_facts(log: LogSummary) -> Iterator[tuple[str, str]]:
     """Yield what is known of transactions."""
-    ended = f"{log.committed_transactions} committed, {log.aborted_transactions} aborted"
-    yield "transactions", f"{ended}, {len(log.open_transactions)} open"
+    ended = f"{log.committed_transactions:,} committed, {log.aborted_transactions:,} aborted"
+    yield "transactions", f"{ended}, {len(log.open_transactions):,} open"
     for transaction in list(log.open_transactions.values())[:MOST_SHOWN]:
         who = f"producer {transaction.producer_id}, epoch {transaction.producer_epoch}"
         yield "open transaction", f"{who}, from offset {transaction.first_offset} on"

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from kcli.commands.output import OutputFormat, chosen_format, plain, print_error, print_tables
-from kcli.commands.verify.view import (
+from kcli.commands.verify.findings_view import (
     Summary,
     advice_lines,
     explanations,

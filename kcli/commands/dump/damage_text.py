@@ -27,15 +27,6 @@ def describe(path: str, damage: Damage) -> Iterator[str]:
         yield f"  {damage.size_bytes} bytes are affected; {damage.what_follows}"
 
 
-def counted(count: int, noun: str) -> str:
-    """Return a number of things: `1 batch`, `2 batches`, `3 entries`."""
-    if count == 1:
-        return f"1 {noun}"
-    if noun.endswith("y"):
-        return f"{count} {noun[:-1]}ies"
-    return f"{count} {noun}es" if noun.endswith("ch") else f"{count} {noun}s"
-
-
 def field_text(field: FieldBytes | None) -> str:
     """Return the bytes that were looked at, in hexadecimal."""
     if field is None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.batches import CODEC_NAMES, run_lines
-from kcli.commands.dump.damage import describe
-from kcli.commands.dump.entries import records_of
+from kcli.commands.dump.damage_text import describe
+from kcli.commands.dump.dumped_record import records_of
 from kcli.commands.dump.files import FileKind
-from kcli.commands.dump.records import TIMESTAMP_NAMES, RecordLines
+from kcli.commands.dump.text_batches import CODEC_NAMES, run_lines
+from kcli.commands.dump.text_records import TIMESTAMP_NAMES, RecordLines
 from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout
 from kcli.commands.java.utf8 import java_utf8
 from kcli.commands.output import OutputFormat, note
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kcli.commands.dump.complaints import Complaints
-    from kcli.commands.dump.entries import DumpedRecord
+    from kcli.commands.dump.dumped_record import DumpedRecord
     from kcli.commands.dump.files import DumpFile
     from kcli.commands.dump.options import DumpOptions
-    from kcli.commands.dump.output import DumpOutput
+    from kcli.commands.dump.stdout import DumpOutput
     from kcli.commands.dump.view import Row
     from kcli.commands.worker_pool import Piece
     from kcli.protocol.record import TimestampType
@@ -232,7 +232,7 @@ def record_metadata(record: DumpedRecord, batch: Batch, kind: str) -> str:
     line = f"{line} sequence: {record.sequence} headerKeys: [{names}]"
     if not batch.is_control:
         return line
-    from kcli.commands.dump.control import control_text
+    from kcli.commands.dump.control_text import control_text
 
     return line + control_text(record)
 
