@@ -9,7 +9,7 @@ import pytest
 
 from kcli.protocol.compression import Codec
 from kcli.protocol.record_batch_header import update_crc
-from tests.commands.test_dump_log import KEYED
+from tests.commands.dumped_replicas import KEYED
 from tests.conftest import Finished
 from tests.support.log_files import PAIRS, batch_of, segment
 

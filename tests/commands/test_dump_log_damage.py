@@ -1,0 +1,133 @@
+"""`dump-log`: damage is explained, and repaired in a copy; a log that is being written has none."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.commands.conftest import Transcript
+from tests.commands.dumped_replicas import KEYED, Kcli, log_directory, objects, types
+from tests.support.log_files import batch_of, segment
+
+DAMAGE = ("flip", "size", "magic", "cut", "tail", "zeros", "garbage", "twice", "records")
+
+
+def damaged(how: str) -> bytes:
+    """Three batches, the second of which is damaged."""
+    batches = [batch_of(KEYED, number * 4) for number in range(3)]
+    second = bytearray(batches[1])
+    match how:
+        case "flip":
+            second[70] ^= 1
+        case "size":
+            second[8] = 0x7F
+        case "magic":
+            second[16] = 9
+        case "cut":
+            return batches[0] + batches[1][:100]
+        case "tail":
+            return b"".join(batches) + b"tail"
+        case "zeros":
+            return b"".join(batches) + bytes(5000)
+        case "garbage":
+            return batches[0] + b"x" * 100 + batches[1] + batches[2]
+        case "twice":
+            return batches[0] + batches[1] + batches[1] + batches[2]
+        case "records":
+            from kcli.protocol.record_batch_header import update_crc
+
+            second[61] = 0x7F
+            update_crc(second, 0)
+    return b"".join([batches[0], bytes(second), batches[2]])
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_damage_is_explained(
+    here: Path, transcript: Transcript, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    monkeypatch.setattr("kcli.commands.dump.complaints.absolute", lambda path: f"/here/{path}")
+    segment(here / "x-0", [damaged(how)])
+    flags = " --deep-iteration" if how == "records" else ""
+    transcript(
+        f"dump_log_damage_{how}",
+        f"dump-log x-0 -o text{flags}",
+        f"dump-log x-0 -o json{flags} --continue",
+        "dump-log x-0 --summary -o text --continue",
+    )
+
+
+def test_repair(here: Path, transcript: Transcript) -> None:
+    segment(here / "x-0", [damaged("garbage")])
+    segment(here / "x-0", [batch_of(KEYED, 12)], 12)
+    transcript(
+        "dump_log_repair",
+        "dump-log x-0 --repair cut -o text",
+        "dump-log x-0 --repair carved --continue -o table",
+        f"dump-log x-0/{0:020}.log --repair one --continue -o json",
+        "dump-log carved/x-0 -o text",
+        "dump-log x-0 --repair carved",
+    )
+
+
+def test_originals_are_never_written(here: Path, kcli: Kcli) -> None:
+    data = log_directory(here)
+    segment(data / "x-0", [damaged("garbage")])
+    before = {
+        path: (path.read_bytes(), path.stat().st_mtime_ns) for path in data.rglob("*") if path.is_file()
+    }
+    for path in before:
+        path.chmod(0o444)
+    kcli("dump-log", "data", "--print-data-log")
+    kcli("dump-log", "data", "--repair", "out", "--continue")
+    assert before == {
+        path: (path.read_bytes(), path.stat().st_mtime_ns) for path in data.rglob("*") if path.is_file()
+    }
+
+
+def test_a_log_that_grows_is_read_to_its_valid_end(here: Path, kcli: Kcli) -> None:
+    whole = batch_of(KEYED)
+    log = segment(here / "x-0", [whole])
+    with log.open("ab") as writer:
+        writer.write(whole[:30])
+        writer.flush()
+        finished = kcli("dump-log", "x-0", "-o", "json")
+    assert types(finished) == ["file", "batch", "damage"]
+    log.write_bytes(whole)
+    assert kcli("dump-log", "x-0", "-o", "json").exit_code == 0
+
+
+@pytest.mark.parametrize("flags", [(), ("--print-data-log",)], ids=["batches", "records"])
+def test_a_log_that_is_being_written_has_nothing_wrong(
+    here: Path, kcli: Kcli, flags: tuple[str, ...]
+) -> None:
+    log = segment(here / "x-0", [])
+
+    def write() -> None:
+        with log.open("ab", buffering=0) as file:
+            for number in range(600):
+                file.write(batch_of([(b"k", b"v" * 5000)] * 4, 4 * number))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        is_written = False
+        while not is_written:
+            is_written = not writer.is_alive()
+            finished = kcli("dump-log", str(log), "-o", "text", *flags)
+            assert finished.exit_code == 0, finished.err
+            assert finished.err == ""
+            assert "invalid" not in finished.out.replace("isvalid: true", "")
+    finally:
+        writer.join()
+
+
+def test_a_file_that_is_no_log_is_damage_from_its_first_byte(here: Path, kcli: Kcli) -> None:
+    segment(here / "x-0", [b"this is a text and no log at all\n" * 9])
+    finished = kcli("dump-log", "x-0", "-o", "json")
+    assert finished.exit_code == 3
+    assert [(each["type"], each.get("position")) for each in objects(finished)] == [
+        ("file", None),
+        ("damage", 0),
+    ]
