@@ -213,7 +213,7 @@ class Consumer(Background):
         self._is_polling = True
         limit = self.config.max_poll_records if max_records is None else max_records
         if self._member is not None:
-            self._member.heartbeat.poll_began()
+            self._member.heartbeat.pace.poll_began()
         try:
             with trio.move_on_after(float("inf") if timeout_ms is None else timeout_ms / 1000):
                 await trio.lowlevel.checkpoint()
@@ -237,7 +237,7 @@ class Consumer(Background):
         finally:
             self._is_polling = False
             if self._member is not None:
-                self._member.heartbeat.poll_ended()
+                self._member.heartbeat.pace.poll_ended()
 
     def _next_drive(self) -> float:
         return math.inf if self._member is None else self._member.commits.next_auto_commit

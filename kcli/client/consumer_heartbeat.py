@@ -22,6 +22,7 @@ from kcli.client.connection import Disconnected
 from kcli.client.consumer_membership import ConsumerState
 from kcli.client.coordinator_link import is_passing
 from kcli.client.heartbeat_fields import says_nothing
+from kcli.client.heartbeat_pace import HeartbeatPace
 from kcli.client.membership import Verdict
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class ConsumerHeartbeat:
-    """The heartbeats of one member. `tell` is called when poll has something to look at."""
+    """One member's heartbeats, sent at its `pace`. `tell` is called when poll has something to look at."""
 
     def __init__(
         self,
@@ -63,48 +64,25 @@ class ConsumerHeartbeat:
         self._backoff = Backoff(client.config.retry_backoff_ms, client.config.retry_backoff_max_ms)
         self._next = -math.inf
         self._not_before = -math.inf
-        self._poll_ends = math.inf
-        self._changed = trio.Event()
+        self.pace = HeartbeatPace(
+            config.max_poll_interval_ms, due=self._due, beat=self._beat, leave=self._poll_is_over
+        )
 
-    def wake(self) -> None:
-        """Have it looked whether a heartbeat is due."""
-        self._changed.set()
-
-    def poll_began(self) -> None:
-        """Note that the application is waiting for records, however long."""
-        self._poll_ends = math.inf
-        self._changed.set()
-
-    def poll_ended(self) -> None:
-        """Note that the application is at work."""
-        self._poll_ends = trio.current_time() + self._config.max_poll_interval_ms / 1000
-        self._changed.set()
-
-    async def run(self) -> None:
-        """Send heartbeats until cancelled."""
-        while True:
-            self._changed = trio.Event()
-            if not self._membership.sends_heartbeats or self.failure is not None:
-                await self._changed.wait()
-            elif self._poll_ends <= trio.current_time():
-                self._poll_ends = math.inf
-                await self._leave("consumer poll timeout has expired")
-                self._tell()
-            elif self._due() > trio.current_time():
-                with trio.move_on_at(min(self._due(), self._poll_ends)):
-                    await self._changed.wait()
-            else:
-                await self._beat()
-
-    def _due(self) -> float:
+    def _due(self) -> float | None:
+        if not self._membership.sends_heartbeats or self.failure is not None:
+            return None
         is_urgent = self._membership.is_urgent or self._fields.has_news
         return self._not_before if is_urgent else max(self._next, self._not_before)
+
+    async def _poll_is_over(self, why: str) -> None:
+        await self._leave(why)
+        self._tell()
 
     async def _beat(self) -> None:
         verdict = Verdict.LATER
         token = self._membership.token
         try:
-            with trio.move_on_at(self._poll_ends):
+            with trio.move_on_at(self.pace.poll_ends):
                 verdict = await self._send(token)
         except KcliError as error:
             if isinstance(error, Disconnected):

@@ -84,7 +84,7 @@ class ConsumerMember:
     def start(self, nursery: trio.Nursery) -> None:
         """Begin to work in a nursery that outlives `close`."""
         nursery.start_soon(self.commits.run)
-        nursery.start_soon(self.heartbeat.run)
+        nursery.start_soon(self.heartbeat.pace.run)
 
     @property
     def metadata(self) -> GroupMetadata:
@@ -116,13 +116,13 @@ class ConsumerMember:
                 self._client.want_topic(topic, pinned=True)
         if is_new and self.topics.mode is not SubscriptionMode.TOPICS:
             self._client.follow_all_topics(True)
-        self.heartbeat.wake()
+        self.heartbeat.pace.wake()
 
     def _metadata_changed(self, cluster: ClusterMetadata) -> None:
         if not self.topics.is_of_group:
             return
         self.topics.update(cluster)
-        self.heartbeat.wake()
+        self.heartbeat.pace.wake()
         if self.membership.state is ConsumerState.RECONCILING:
             self._tell()
 
@@ -152,7 +152,7 @@ class ConsumerMember:
             await self._refresh_topics()
         self._note(f"joining group `{self._config.group_id}`")
         self.membership.join()
-        self.heartbeat.wake()
+        self.heartbeat.pace.wake()
 
     async def _refresh_topics(self) -> None:
         """Match the pattern against topics as they are now: an old snapshot would name too few of them."""
@@ -222,7 +222,7 @@ class ConsumerMember:
             self.topics.topics = frozenset(topic for topic, _ in owned)
         self.membership.reconciled({topic_id: frozenset(indexes) for topic_id, indexes in by_id.items()})
         self.commits.restart_auto_commit()
-        self.heartbeat.wake()
+        self.heartbeat.pace.wake()
 
     # --- leaving ---------------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ class GroupMember:
         """Begin to work in a nursery that outlives `close`."""
         self._nursery = nursery
         nursery.start_soon(self.commits.run)
-        nursery.start_soon(self.heartbeat.run)
+        nursery.start_soon(self.heartbeat.pace.run)
 
     @property
     def metadata(self) -> GroupMetadata:

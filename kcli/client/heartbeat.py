@@ -19,6 +19,7 @@ import trio
 
 from kcli.client.connection import Disconnected
 from kcli.client.coordinator_link import is_passing
+from kcli.client.heartbeat_pace import HeartbeatPace
 from kcli.client.membership import Verdict
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -37,7 +38,7 @@ _FIRST_STATIC_VERSION = 3
 
 
 class Heartbeat:
-    """The heartbeats of one member. `tell` is called when poll has something to look at."""
+    """One member's heartbeats, sent at its `pace`. `tell` is called when poll has something to look at."""
 
     def __init__(
         self,
@@ -58,45 +59,28 @@ class Heartbeat:
         self._leave = leave
         self._next = math.inf
         self._session_ends = math.inf
-        self._poll_ends = math.inf
-        self._changed = trio.Event()
+        self.pace = HeartbeatPace(
+            config.max_poll_interval_ms, due=self._due, beat=self._beat, leave=self._poll_is_over
+        )
 
     def generation_began(self) -> None:
         """Begin to count anew: the member has just been heard."""
         now = trio.current_time()
         self._next = now + self._config.heartbeat_interval_ms / 1000
         self._session_ends = now + self._config.session_timeout_ms / 1000
-        self._changed.set()
+        self.pace.wake()
 
-    def poll_began(self) -> None:
-        """Note that the application is waiting for records, however long."""
-        self._poll_ends = math.inf
-        self._changed.set()
+    def _due(self) -> float | None:
+        sends = self._membership.sends_heartbeats and self.failure is None
+        return self._next if sends else None
 
-    def poll_ended(self) -> None:
-        """Note that the application is at work."""
-        self._poll_ends = trio.current_time() + self._config.max_poll_interval_ms / 1000
-        self._changed.set()
-
-    async def run(self) -> None:
-        """Send heartbeats until cancelled."""
-        while True:
-            self._changed = trio.Event()
-            if not self._membership.sends_heartbeats or self.failure is not None:
-                await self._changed.wait()
-            elif self._poll_ends <= trio.current_time():
-                self._poll_ends = math.inf
-                await self._leave("consumer poll timeout has expired")
-                self._tell()
-            elif self._next > trio.current_time():
-                with trio.move_on_at(min(self._next, self._poll_ends)):
-                    await self._changed.wait()
-            else:
-                await self._beat()
+    async def _poll_is_over(self, why: str) -> None:
+        await self._leave(why)
+        self._tell()
 
     async def _beat(self) -> None:
         sent_at = trio.current_time()
-        deadline = min(self._session_ends, self._poll_ends)
+        deadline = min(self._session_ends, self.pace.poll_ends)
         try:
             with trio.move_on_at(deadline) as scope:
                 verdict = await self._send()
