@@ -23,17 +23,13 @@ class Claim(NamedTuple):
     generation: int
 
 
-class Owned(NamedTuple):
-    """The claims that count, by member in order of their ids, and the partitions claimed twice."""
-
-    partitions: Assignment
-    contested: frozenset[Partition]
-
-
 def settle(
     counts: Mapping[str, int], members: Mapping[str, Subscription], claims: Mapping[str, Claim]
-) -> Owned:
-    """Return which claims count; those of partitions that are gone or no longer wanted never do."""
+) -> Assignment:
+    """Return the claims that count, by member in order of their ids.
+
+    None does of a partition that is gone, no longer wanted, or claimed twice for the same generation.
+    """
     best: dict[Partition, list[str]] = {}
     for member_id in sorted(members, key=java_order):
         topics = members[member_id].topics
@@ -52,4 +48,4 @@ def settle(
     for partition, owners in best.items():
         if len(owners) == 1:
             owned[owners[0]].append(partition)
-    return Owned(owned, frozenset(partition for partition, owners in best.items() if len(owners) > 1))
+    return owned

@@ -24,9 +24,9 @@ def assign(counts: Mapping[str, int], members: Mapping[str, Subscription]) -> As
     """Return every member's partitions of this step; `counts` holds the partitions of each topic."""
     claims = {member_id: Claim(member.owned, _generation(member)) for member_id, member in members.items()}
     owned = settle(counts, members, claims)
-    target = balanced(counts, members, owned.partitions)
+    target = balanced(counts, members, owned)
     # What is owned at all may only stay where it is.
-    owner = {partition: member_id for member_id, mine in owned.partitions.items() for partition in mine}
+    owner = {partition: member_id for member_id, mine in owned.items() for partition in mine}
     claimed = {partition for claim in claims.values() for partition in claim.partitions}
     return {
         member_id: [one for one in mine if one not in claimed or owner.get(one) == member_id]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def assign(counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
     """Return every member's partitions; `counts` holds the number of partitions of each topic."""
     claims = {member_id: decode_user_data(member.user_data) for member_id, member in members.items()}
-    return balanced(counts, members, settle(counts, members, claims).partitions)
+    return balanced(counts, members, settle(counts, members, claims))
 
 
 def user_data(assigned: Iterable[Partition] | None, generation: int) -> bytes | None:

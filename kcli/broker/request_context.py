@@ -32,11 +32,9 @@ class RequestContext:
         "apis",
         "broker",
         "client_id",
-        "client_software",
         "correlation_id",
         "listener_name",
         "peer_address",
-        "principal",
         "told_no_coordinator",
     )
 
@@ -47,9 +45,6 @@ class RequestContext:
         self.apis = apis
         self.listener_name = listener_name
         self.peer_address = peer_address
-        self.principal = "User:ANONYMOUS"
-        self.client_software = ("unknown", "unknown")
-        """Name and version, as ApiVersions told them (KIP-511)."""
         self.told_no_coordinator = False
         """Whether this connection's wish for a coordinator is in the log."""
         self.api_key = -1

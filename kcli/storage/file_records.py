@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from kcli.protocol.record import Buffer
 
-MAX_FILE_SIZE = 2**31 - 1
-"""Positions are int32 in the index, so no segment can be larger."""
-
 LOG_OVERHEAD = 12
 """The offset and the size that begin every entry."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.controller.configuration_control import topic_config_records
-from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult, check_batch_size
+from kcli.broker.controller.result import ControllerResult, check_batch_size
 from kcli.broker.controller.topic_names import check_topic_name, collision_key
 from kcli.broker.controller.topic_placement import (
     BROKER_DEFAULT,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 
     from kcli.broker.metadata_image import MetadataImage, PartitionRegistration
     from kcli.protocol.metadata_records import MetadataRecord
-
-MAX_PARTITIONS_PER_TOPIC = MAX_RECORDS_PER_OPERATION
 
 
 @dataclass(frozen=True, slots=True)

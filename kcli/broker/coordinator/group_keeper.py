@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from kcli.broker.coordinator.group_config import GroupConfig
     from kcli.broker.metadata_image import MetadataImage
 
-    Then = Callable[[Now, KafkaError | None], list[Effect]]
-
 
 @dataclass(frozen=True, slots=True)
 class Opened:

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from kcli.protocol.config_kinds import ConfigResourceType
     from kcli.protocol.error_codes import KafkaError
 
-AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
-"""What a broker sends when the authorized operations were not asked for."""
-
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
