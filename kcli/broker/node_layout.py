@@ -5,7 +5,9 @@ Node i listens on the i-th port from `--port` on and keeps its data in `<data-di
 process included; a new one gets one node. With `--nodes` it brings up so many, from node 1 on; others that
 the directory has stay down and can be started when there is need.
 
-Properties that can only be meant for one node (`node.id`, `log.dirs`, `listeners` …) are the first node's.
+Properties that can only be meant for one node (`node.id`, `listeners` …) are the first node's. `log.dirs`
+(or `log.dir`) is of one node, too, unless there are several: each has `node-<i>` in every directory named
+then. Directories that hold such tell that they were used like this before.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-_PER_NODE = ("node.id", "broker.id", "log.dirs", "log.dir", "listeners", "advertised.listeners")
+_LOG_DIRS = ("log.dirs", "log.dir")
+_PER_NODE = ("node.id", "broker.id", "listeners", "advertised.listeners")
 _NODE_DIRECTORY = re.compile(r"node-(0|[1-9]\d{0,8})", re.ASCII)
 _log = logging.getLogger(__name__)
 
@@ -53,10 +56,21 @@ class NodeLayout:
         self._options = options
         properties = options.properties
         self._first = int(_first_given(properties, ("node.id", "broker.id")) or 1)
-        if options.nodes is not None and options.nodes > 1:
+        named = [os.path.abspath(path) for path in _log_dirs(properties)]
+        is_several = options.nodes is not None and options.nodes > 1
+        self._roots = named if is_several or any(_nodes_in(path) for path in named) else []
+        """The directories of `log.dirs`, if every node has one of its own in each."""
+        self._of_first = [] if self._roots else named
+        if is_several:
             for name in _PER_NODE:
                 if name in properties:
                     raise UsageError(f"`{name}` is for one node, `--nodes` is {options.nodes}")
+        for root in self._roots:
+            if _is_log_directory(root):
+                raise UsageError(
+                    f"`{root}` is the log directory of a single node, and cannot hold those of several",
+                    hint="name other directories in `log.dirs`",
+                )
 
     @property
     def data_dir(self) -> Path:
@@ -71,37 +85,30 @@ class NodeLayout:
         return sorted({self._first, *self.present()}) if self._is_first_needed() else self.present()
 
     def present(self) -> list[int]:
-        """Return the ids of the nodes that have a directory in the data directory."""
-        try:
-            names = os.listdir(self.data_dir)
-        except OSError:
-            return []
-        found = [int(match[1]) for name in names if (match := _NODE_DIRECTORY.fullmatch(name))]
-        directories = {node_id: self.directory(node_id) for node_id in found}
-        given = {
-            *_words(self._options.properties.get("log.dirs")),
-            *_words(self._options.properties.get("log.dir")),
-        }
-        return sorted(
-            node_id
-            for node_id, directory in directories.items()
-            if directory not in given and os.path.exists(f"{directory}/{META_PROPERTIES}")
-        )
+        """Return the ids of the nodes that have a directory where a start of several looks for them."""
+        if self._roots:
+            return sorted({node_id for root in self._roots for node_id in _nodes_in(root)})
+        data_dir = str(self.data_dir)
+        return sorted(each for each in _nodes_in(data_dir) if _of_node(data_dir, each) not in self._of_first)
 
     def _is_first_needed(self) -> bool:
-        return not self.present() or any(name in self._options.properties for name in _PER_NODE)
+        given = self._options.properties
+        return not self.present() or bool(self._of_first) or any(name in given for name in _PER_NODE)
 
-    def directory(self, node_id: int) -> str:
-        """Return where a node has its data, if no property says otherwise."""
-        return str(self.data_dir / f"node-{node_id}")
+    def directories(self, node_id: int) -> tuple[str, ...]:
+        """Return where a node has its data, if no property is for this node alone."""
+        return tuple(_of_node(root, node_id) for root in self._roots or [str(self.data_dir)])
 
     def config(self, node_id: int, *, rack: str | None = None) -> BrokerConfig:
         """Return the configuration of a node, in a rack of its own if one is given. Raises `UsageError`."""
         options = self._options
         properties = dict(options.properties)
         if node_id != self._first:
-            properties = {name: text for name, text in properties.items() if name not in _PER_NODE}
+            only_first = (*_PER_NODE, *_LOG_DIRS)
+            properties = {name: text for name, text in properties.items() if name not in only_first}
             properties["node.id"] = str(node_id)
+        if self._roots:
+            properties["log.dirs"] = ",".join(self.directories(node_id))
         if "listeners" not in properties:
             port = options.port + node_id - self._first if options.port else 0
             host = f"[{options.host}]" if ":" in options.host else options.host
@@ -114,7 +121,7 @@ class NodeLayout:
 
     def log_dirs(self, config: BrokerConfig) -> tuple[str, ...]:
         """Return the log directories of a node."""
-        return config.log_directories or (self.directory(config.node_id),)
+        return config.log_directories or self.directories(config.node_id)
 
 
 def make_directories(log_dirs: Iterable[str]) -> None:
@@ -146,5 +153,25 @@ def _first_given(properties: Mapping[str, str], names: Iterable[str]) -> str | N
     return given[0] if given else None
 
 
-def _words(text: str | None) -> list[str]:
-    return [word.strip() for word in (text or "").split(",")]
+def _log_dirs(properties: Mapping[str, str]) -> list[str]:
+    """Return the log directories that properties name; `log.dirs` stands over `log.dir`."""
+    given = next((properties[name] for name in _LOG_DIRS if properties.get(name)), "")
+    return [word.strip() for word in given.split(",") if word.strip()]
+
+
+def _of_node(directory: str, node_id: int) -> str:
+    return f"{directory}/node-{node_id}"
+
+
+def _nodes_in(directory: str) -> list[int]:
+    """Return the ids of the nodes that have a log directory in a directory."""
+    try:
+        names = os.listdir(directory)
+    except OSError:
+        return []
+    found = [int(match[1]) for name in names if (match := _NODE_DIRECTORY.fullmatch(name))]
+    return [each for each in found if _is_log_directory(_of_node(directory, each))]
+
+
+def _is_log_directory(directory: str) -> bool:
+    return os.path.exists(f"{directory}/{META_PROPERTIES}")

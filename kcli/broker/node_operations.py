@@ -171,22 +171,24 @@ async def remove_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[st
 
 
 def _set_aside(cluster: Cluster, node_id: int) -> str | None:
-    """Rename the directory of a node that is no more, so that the next start does not bring it back."""
-    directory = cluster.layout.directory(node_id)
-    kept, number = f"{directory}-removed", 1
-    while os.path.exists(kept):
-        number += 1
-        kept = f"{directory}-removed-{number}"
-    try:
-        os.rename(directory, kept)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise KcliError(
-            f"node {node_id} is removed, but `{directory}` cannot be renamed: {error.strerror}",
-            hint="rename it, or the next start brings the node back",
-        ) from error
-    return kept
+    """Rename the directories of a node that is no more, so that the next start does not bring it back."""
+    kept = []
+    for directory in cluster.layout.directories(node_id):
+        path, number = f"{directory}-removed", 1
+        while os.path.exists(path):
+            number += 1
+            path = f"{directory}-removed-{number}"
+        try:
+            os.rename(directory, path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise KcliError(
+                f"node {node_id} is removed, but `{directory}` cannot be renamed: {error.strerror}",
+                hint="rename it, or the next start brings the node back",
+            ) from error
+        kept.append(path)
+    return ", ".join(kept) or None
 
 
 async def move_controller(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -179,7 +179,10 @@ async def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     if running is None:
         return BrokerStatus(False, directory, failures=(ChecksFailed(f"no broker runs in `{data_dir}`"),))
     nodes = broker_node.nodes_of(data_dir).nodes
-    return BrokerStatus(True, directory, running.pid, running.bootstrap_servers, running.cluster_id, nodes)
+    # What the process wrote when it was ready does not know of nodes that came and went since.
+    alive = [node.address() for node in nodes if node.host is not None and node.state != "dead"]
+    bootstrap = ",".join(alive) or running.bootstrap_servers
+    return BrokerStatus(True, directory, running.pid, bootstrap, running.cluster_id, nodes)
 
 
 def rack_names(text: str | None) -> tuple[str, ...]:

@@ -121,6 +121,9 @@ def test_the_nodes_of_a_process_come_and_go(tmp_path: Path, kcli: Callable[..., 
         assert node("start", "1") == "node 1 started\n"
         assert node("remove", "2").startswith("node 2 removed: its data is kept in ")
         status = kcli("broker", "status", *data)
+        running = json.loads(node("list", "-o", "json"))["nodes"]
+        bootstrap = ",".join(f"{each['host']}:{each['port']}" for each in running)
+        assert status.out.startswith(f"running: {bootstrap} cluster ")
         assert [line.split(",")[0] for line in status.out.splitlines()[1:]] == [
             "node 1: running",
             "node 3: running",

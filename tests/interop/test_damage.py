@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.support.apache_kafka import KafkaTools
     from tests.support.kcli_broker import KcliBroker
 
 pytestmark = pytest.mark.interop
@@ -241,6 +243,28 @@ def test_a_full_disk_takes_its_own_partitions_offline(
     assert records
     assert all(record.value == bytes(200_000) for record in records)
     assert len(read_partition(broker.bootstrap, "spread", on_large)) == 200
+
+
+def test_a_directory_that_fails_is_told_of_while_its_node_goes_on(
+    new_kcli_broker: Callable[..., KcliBroker], small_disk: Path, kafka_tool: KafkaTools
+) -> None:
+    large = new_kcli_broker().directory / "large"
+    roots = {"log.dirs": f"{large},{small_disk}"}
+    broker = new_kcli_broker(roots, arguments=("--nodes", "2")).start()
+    create_topic(broker.bootstrap, "spread", 4)
+    replica = next(small_disk.glob("node-*/spread-*"))
+    failing, partition = replica.parent, int(replica.name.removeprefix("spread-"))
+    fill(broker, "spread", partition)
+    described = kafka_tool("kafka-log-dirs", "--bootstrap-server", broker.bootstrap, "--describe")
+    assert described.code == 0
+    errors = {
+        log_dir["logDir"]: log_dir["error"]
+        for each in json.loads(described.lines[-1])["brokers"]
+        for log_dir in each["logDirs"]
+    }
+    assert errors.pop(str(failing)) == "org.apache.kafka.common.errors.KafkaStorageException"
+    assert set(errors.values()) == {None}
+    assert set(errors) >= {f"{large}/node-1", f"{large}/node-2"}
 
 
 def test_a_full_only_disk_ends_the_broker_with_a_clear_line(

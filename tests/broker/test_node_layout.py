@@ -1,0 +1,85 @@
+"""Which nodes a process hosts, and where each has its data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from kcli.broker.node_layout import ClusterOptions, NodeLayout
+from kcli.errors import UsageError
+from kcli.storage.log_directory import META_PROPERTIES
+
+
+def layout(tmp_path: Path, nodes: int | None = None, **properties: str) -> NodeLayout:
+    named = {name.replace("_", "."): text for name, text in properties.items()}
+    return NodeLayout(ClusterOptions(tmp_path / "data", nodes=nodes, properties=named))
+
+
+def used(*directories: Path) -> None:
+    """Have directories look as if nodes had used them."""
+    for directory in directories:
+        directory.mkdir(parents=True)
+        (directory / META_PROPERTIES).touch()
+
+
+def log_dirs(of: NodeLayout, node_id: int, base: Path) -> list[str]:
+    return [str(Path(path).relative_to(base)) for path in of.log_dirs(of.config(node_id))]
+
+
+def test_a_node_has_its_data_in_the_data_directory(tmp_path: Path) -> None:
+    several = layout(tmp_path, nodes=3)
+    assert several.to_start() == [1, 2, 3]
+    assert log_dirs(several, 2, tmp_path) == ["data/node-2"]
+    assert layout(tmp_path).to_start() == [1]
+
+
+def test_log_directories_that_are_named_are_those_of_the_only_node(tmp_path: Path) -> None:
+    alone = layout(tmp_path, log_dirs=f"{tmp_path}/a, {tmp_path}/b", log_dir="unused")
+    assert alone.to_start() == [1]
+    assert log_dirs(alone, 1, tmp_path) == ["a", "b"]
+
+
+@pytest.mark.parametrize("name", ["log_dirs", "log_dir"])
+def test_several_nodes_have_a_directory_of_their_own_in_each_that_is_named(tmp_path: Path, name: str) -> None:
+    several = layout(tmp_path, nodes=3, **{name: f"{tmp_path}/a,{tmp_path}/b"})
+    assert log_dirs(several, 1, tmp_path) == ["a/node-1", "b/node-1"]
+    assert log_dirs(several, 3, tmp_path) == ["a/node-3", "b/node-3"]
+    assert several.config(3).log_directories == (f"{tmp_path}/a/node-3", f"{tmp_path}/b/node-3")
+
+
+def test_what_several_nodes_have_used_is_found_again_without_their_number(tmp_path: Path) -> None:
+    used(*(tmp_path / disk / f"node-{node}" for disk in "ab" for node in (1, 2)), tmp_path / "b" / "node-4")
+    (tmp_path / "a" / "node-7").mkdir()  # A directory of a topic `node`, or of anything else.
+    again = layout(tmp_path, log_dirs=f"{tmp_path}/a,{tmp_path}/b")
+    assert again.present() == again.to_start() == [1, 2, 4]
+    assert log_dirs(again, 4, tmp_path) == ["a/node-4", "b/node-4"]
+    assert layout(tmp_path, nodes=1, log_dirs=f"{tmp_path}/a").to_start() == [1]
+
+
+def test_the_data_directory_may_get_a_second_one_beside_it(tmp_path: Path) -> None:
+    used(tmp_path / "data" / "node-1", tmp_path / "data" / "node-2")
+    more = layout(tmp_path, log_dirs=f"{tmp_path}/data,{tmp_path}/more")
+    assert more.to_start() == [1, 2]
+    assert log_dirs(more, 2, tmp_path) == ["data/node-2", "more/node-2"]
+
+
+def test_the_directory_of_a_single_node_is_not_shared(tmp_path: Path) -> None:
+    used(tmp_path / "a")
+    with pytest.raises(UsageError, match="is the log directory of a single node"):
+        layout(tmp_path, nodes=2, log_dirs=f"{tmp_path}/a")
+    assert log_dirs(layout(tmp_path, log_dirs=f"{tmp_path}/a"), 1, tmp_path) == ["a"]
+
+
+def test_nodes_that_were_added_come_up_beside_a_first_one_elsewhere(tmp_path: Path) -> None:
+    used(tmp_path / "data" / "node-2", tmp_path / "a")
+    mixed = layout(tmp_path, log_dirs=f"{tmp_path}/a")
+    assert mixed.to_start() == [1, 2]
+    assert log_dirs(mixed, 1, tmp_path) == ["a"]
+    assert log_dirs(mixed, 2, tmp_path) == ["data/node-2"]
+
+
+@pytest.mark.parametrize("name", ["node_id", "broker_id", "listeners", "advertised_listeners"])
+def test_what_is_for_one_node_is_refused_for_several(tmp_path: Path, name: str) -> None:
+    with pytest.raises(UsageError, match=f"`{name.replace('_', '.')}` is for one node, `--nodes` is 2"):
+        layout(tmp_path, nodes=2, **{name: "7"})
