@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import random
-import re
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Producer
 
+from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from tests.support.raw_client import RawClient
 from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from tests.conftest import Finished
@@ -76,13 +77,31 @@ class Sides:
         self.theirs(
             "kafka-topics", "--create", "--topic", topic, "--replica-assignment", assignment, *options
         )
-        eventually(lambda: self._is_led(topic), f"{topic} is led")
+        self.known(topic, *(each.replace(":", ",") for each in assignment.split(",")))
 
-    def _is_led(self, topic: str) -> bool:
-        found = self.tools(
-            "kafka-topics", "--bootstrap-server", self.bootstrap, "--describe", "--topic", topic
+    def known(self, topic: str, *replicas: str) -> None:
+        """Wait until every broker knows of these replicas of a topic's partitions, and of who leads them.
+
+        A broker hears of a change some time after the controller has answered, and the next one later still.
+        Each hears of everything in order: by then it knows what was changed before, too.
+        """
+        eventually(
+            lambda: all(seen == list(replicas) for seen in self._seen(topic)),
+            f"replicas {replicas} of {topic} on every broker",
+            seen=lambda: list(self._seen(topic)),
         )
-        return found.code == 0 and "Leader: none" not in found.output
+
+    def _seen(self, topic: str) -> Iterator[list[str]]:
+        """What each broker that is there says of a topic: its replicas by partition, none if nobody leads."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
+        for bootstrap in self.bootstrap.split(","):
+            try:
+                with RawClient(bootstrap) as client:
+                    (found,) = client.ask(request, 9).topics
+            except ConnectionRefusedError:
+                continue
+            led = sorted(found.partitions, key=lambda each: each.partition_index)
+            yield [",".join(map(str, each.replica_nodes)) for each in led if each.leader_id >= 0]
 
     def describe(self, *topic: str) -> list[str]:
         """How the original tool describes a topic, or all of them."""
@@ -90,8 +109,15 @@ class Sides:
         return self.theirs("kafka-topics", "--describe", *named)
 
     def replicas(self, topic: str) -> list[str]:
-        """The replicas of each partition."""
-        return re.findall(r"Replicas: (\S*)\tIsr", "\n".join(self.describe(topic)))
+        """The replicas of each partition, once all brokers say the same."""
+        found: list[list[str]] = []
+
+        def agree() -> bool:
+            found[:] = self._seen(topic)
+            return all(each == found[0] for each in found)
+
+        eventually(agree, f"all brokers agree on {topic}", seen=lambda: found)
+        return found[0]
 
     def throttles(self) -> list[str]:
         """Throttles that are set anywhere."""
