@@ -14,8 +14,17 @@ YOUNG_OBJECTS = 200_000
 """How many new objects set off a look for garbage. Imports make fewer, and leave none behind."""
 
 
+def open_standard_files() -> None:
+    """Put nothing where a shell closed input, output or errors (`>&-`): sockets would take their numbers."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - as long as the process
+
+
 def main() -> int:
     """Run kcli with the arguments of the process and return its exit code."""
+    open_standard_files()
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     gc.set_threshold(YOUNG_OBJECTS, 20, 100)
     if sys.argv[1:2] in (["dump-log"], ["verify-index"]):

@@ -7,7 +7,9 @@ name is a placeholder with that help, so `kcli --help` imports no command at all
 from __future__ import annotations
 
 import os
+import re
 import sys
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,6 +57,13 @@ COMMANDS = {
 }
 
 COMPLETE_VARIABLE = "_KCLI_COMPLETE"
+
+TYPERS_WORDS = {
+    r"'([^']*)'": r"`\1`",
+    r"is not a valid int(eger)?( range)?\b": "is not a whole number",
+    r"is not a valid float( range)?\b": "is not a number",
+}
+"""Patterns in Typer's messages, and how kcli's own messages put the same."""
 
 EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 wrong usage or invalid input file, "
@@ -125,19 +134,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Typer's usage errors have no public base class in every version that kcli accepts.
         if not hasattr(error, "format_message"):
             raise
-        return report_usage_error(error)
+        code = int(getattr(error, "exit_code", 2))
+        with suppress(BrokenPipeError):  # nobody reads what is wrong
+            report_usage_error(error, arguments)
     return code if isinstance(code, int) else 0
 
 
-def report_usage_error(error: Exception) -> int:
+def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
     """Print an error in the command line itself the way the runner prints every other error."""
     message: str = error.format_message()  # type: ignore[attr-defined]
     if message.startswith("Usage:"):  # a group without a verb: the message is the group's help
-        print(message, file=sys.stderr)
-        return 2
+        print(message, file=sys.stderr, flush=True)
+        return
     message = " ".join(message.split()).rstrip(".")
-    context: typer.Context | None = getattr(error, "ctx", None)
+    for typers, plain in TYPERS_WORDS.items():
+        message = re.sub(typers, plain, message)
     print(f"error: {message[:1].lower()}{message[1:]}", file=sys.stderr)
-    if context is not None:
-        print(f"hint: {context.command_path} --help", file=sys.stderr)
-    return int(getattr(error, "exit_code", 2))
+    print(f"hint: {usage_hint(error, arguments)}", file=sys.stderr, flush=True)
+
+
+def usage_hint(error: Exception, arguments: Sequence[str]) -> str:
+    """Return what may help: the verb that Kafka's tools have as an option, else where the help is."""
+    context: typer.Context | None = getattr(error, "ctx", None)
+    if context is None:  # a value is missing at the end of the line
+        return f"kcli {arguments[0]} --help"
+    verb = str(getattr(error, "option_name", "")).removeprefix("--")
+    if verb in getattr(context.command, "commands", ()):
+        return f"a verb has no dashes: {context.command_path} {verb}"
+    return f"{context.command_path} --help"

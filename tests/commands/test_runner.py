@@ -134,10 +134,32 @@ def test_a_body_is_told_of_the_common_options_that_it_names(capfd: pytest.Captur
 @pytest.mark.parametrize(
     ("arguments", "err"),
     [
-        (["nothing"], "error: no such command 'nothing'\nhint: kcli --help\n"),
-        (["topics", "nothing"], "error: no such command 'nothing'\nhint: kcli topics --help\n"),
-        (["topics", "list", "-o", "xml"], "error: invalid value for '--output' / '-o': 'xml' is not one of "),
-        (["completion"], "error: missing argument 'shell'. Choose from: bash, zsh, fish\n"),
+        (["nothing"], "error: no such command `nothing`\nhint: kcli --help\n"),
+        (["topics", "nothing"], "error: no such command `nothing`\nhint: kcli topics --help\n"),
+        (["topics", "list", "-o", "xml"], "error: invalid value for `--output` / `-o`: `xml` is not one of "),
+        (["completion"], "error: missing argument `shell`. Choose from: bash, zsh, fish\n"),
+        (
+            ["topics", "create", "t", "--partitions", "many"],
+            "error: invalid value for `--partitions`: `many` is not a whole number\n"
+            "hint: kcli topics create --help\n",
+        ),
+        (
+            ["broker", "stop", "--timeout", "soon"],
+            "error: invalid value for `--timeout`: `soon` is not a number\n",
+        ),
+        (["topics", "list", "-b"], "error: option `-b` requires an argument\nhint: kcli topics --help\n"),
+        (
+            ["topics", "--create", "--topic", "t"],
+            "error: no such option: --create\nhint: a verb has no dashes: kcli topics create\n",
+        ),
+        (
+            ["topics", "--topic", "t", "--create"],
+            "error: no such option: --topic\nhint: kcli topics --help\n",
+        ),
+        (
+            ["broker", "node", "--list"],
+            "error: no such option: --list\nhint: a verb has no dashes: kcli broker node list\n",
+        ),
     ],
 )
 def test_wrong_usage_is_two_lines(arguments: list[str], err: str, kcli: Callable[..., Finished]) -> None:
@@ -172,6 +194,26 @@ def test_a_pipe_that_nobody_reads_ends_a_command_quietly() -> None:
     )
     os.close(write)
     assert process.returncode == 0
+    assert process.stderr == b""
+
+
+def test_an_error_that_nobody_reads_keeps_its_exit_code() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = subprocess.run([sys.executable, "-m", "kcli", "nothing"], stderr=write, check=False)
+    os.close(write)
+    assert process.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("redirections", "out"),
+    [(">&-", b""), ("<&-", b"complete"), ("2>&-", b"complete"), (">&- <&- 2>&-", b"")],
+)
+def test_files_that_a_shell_closed_are_not_missed(redirections: str, out: bytes) -> None:
+    command = f'exec "$0" -m kcli completion bash {redirections}'
+    process = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, check=False)
+    assert process.returncode == 0
+    assert out in process.stdout
     assert process.stderr == b""
 
 
