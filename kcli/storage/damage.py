@@ -11,62 +11,54 @@ from typing import NamedTuple
 
 
 class DamageKind(Enum):
-    """Which check failed. The texts of `meaning` are for people."""
+    """Which check failed. `meaning` is one sentence for people: what the bytes are, not what to do."""
 
-    TRUNCATED_HEADER = "truncated_header"
-    TRUNCATED_BATCH = "truncated_batch"
-    BAD_SIZE = "bad_size"
-    BAD_MAGIC = "bad_magic"
-    BAD_CRC = "bad_crc"
-    BAD_ATTRIBUTES = "bad_attributes"
-    BAD_COUNT = "bad_count"
-    BAD_OFFSET = "bad_offset"
-    BAD_OFFSET_DELTA = "bad_offset_delta"
-    OFFSET_GOING_BACK = "offset_going_back"
-    ZEROS = "zeros"
-    ZERO_TAIL = "zero_tail"
-    GARBAGE = "garbage"
-    GARBAGE_TAIL = "garbage_tail"
-    UNDECODABLE_RECORDS = "undecodable_records"
-    BAD_RECORD = "bad_record"
-    BAD_RECORD_CRC = "bad_record_crc"
-    BAD_TIMESTAMP = "bad_timestamp"
-    BAD_PRODUCER = "bad_producer"
-    UNCHECKED_RECORDS = "unchecked_records"
+    _value_: str
+    meaning: str
 
-    @property
-    def meaning(self) -> str:
-        """One sentence for people: what the bytes are, not what to do."""
-        return _MEANINGS[self]
+    def __new__(cls, value: str, meaning: str) -> DamageKind:
+        kind = object.__new__(cls)
+        kind._value_ = value
+        kind.meaning = meaning
+        return kind
+
+    TRUNCATED_HEADER = "truncated_header", "the file ends inside the header of its last batch"
+    TRUNCATED_BATCH = "truncated_batch", "the end of a batch is missing"
+    BAD_SIZE = "bad_size", "the size in the header of a batch is not the size of the batch"
+    BAD_MAGIC = "bad_magic", "the format number of a batch is not 0, 1 or 2, or not that of its bytes"
+    BAD_CRC = "bad_crc", "the bytes of a batch are not those its checksum was made of"
+    BAD_ATTRIBUTES = "bad_attributes", "the attributes of a batch name no codec, or say what no broker writes"
+    BAD_COUNT = "bad_count", "a batch does not hold as many records as its header says"
+    BAD_OFFSET = (
+        "bad_offset",
+        "the offset of a batch lies outside its segment, or does not fit its neighbours",
+    )
+    BAD_OFFSET_DELTA = (
+        "bad_offset_delta",
+        "the offsets inside a batch do not increase, or pass its last offset",
+    )
+    OFFSET_GOING_BACK = (
+        "offset_going_back",
+        "a batch begins at or below the last offset of the batch before it",
+    )
+    ZEROS = "zeros", "zeros stand where a batch should begin, and more follows"
+    ZERO_TAIL = "zero_tail", "the file ends with zeros: space reserved for records to come"
+    GARBAGE = "garbage", "bytes that are no batch stand between batches"
+    GARBAGE_TAIL = "garbage_tail", "the file ends with bytes that are no batch"
+    UNDECODABLE_RECORDS = "undecodable_records", "the records of a batch cannot be decompressed"
+    BAD_RECORD = "bad_record", "a record contradicts the format"
+    BAD_RECORD_CRC = "bad_record_crc", "a record inside a compressed set does not match its own checksum"
+    BAD_TIMESTAMP = "bad_timestamp", "the largest timestamp of a batch is not that of its records"
+    UNCHECKED_RECORDS = (
+        "unchecked_records",
+        "the records of a batch take more memory to check than there is to be used",
+    )
+    BAD_PRODUCER = "bad_producer", "a batch cannot come from its producer after what that wrote before"
 
     @property
     def is_harmless(self) -> bool:
         """Whether nothing is lost: space reserved for records, or records too large to be checked."""
         return self in (DamageKind.ZERO_TAIL, DamageKind.UNCHECKED_RECORDS)
-
-
-_MEANINGS = {
-    DamageKind.TRUNCATED_HEADER: "the file ends inside the header of its last batch",
-    DamageKind.TRUNCATED_BATCH: "the end of a batch is missing",
-    DamageKind.BAD_SIZE: "the size in the header of a batch is not the size of the batch",
-    DamageKind.BAD_MAGIC: "the format number of a batch is not 0, 1 or 2, or not that of its bytes",
-    DamageKind.BAD_CRC: "the bytes of a batch are not those its checksum was made of",
-    DamageKind.BAD_ATTRIBUTES: "the attributes of a batch name no codec, or say what no broker writes",
-    DamageKind.BAD_COUNT: "a batch does not hold as many records as its header says",
-    DamageKind.BAD_OFFSET: "the offset of a batch lies outside its segment, or does not fit its neighbours",
-    DamageKind.BAD_OFFSET_DELTA: "the offsets inside a batch do not increase, or pass its last offset",
-    DamageKind.OFFSET_GOING_BACK: "a batch begins at or below the last offset of the batch before it",
-    DamageKind.ZEROS: "zeros stand where a batch should begin, and more follows",
-    DamageKind.ZERO_TAIL: "the file ends with zeros: space reserved for records to come",
-    DamageKind.GARBAGE: "bytes that are no batch stand between batches",
-    DamageKind.GARBAGE_TAIL: "the file ends with bytes that are no batch",
-    DamageKind.UNDECODABLE_RECORDS: "the records of a batch cannot be decompressed",
-    DamageKind.BAD_RECORD: "a record contradicts the format",
-    DamageKind.BAD_RECORD_CRC: "a record inside a compressed set does not match its own checksum",
-    DamageKind.BAD_TIMESTAMP: "the largest timestamp of a batch is not that of its records",
-    DamageKind.BAD_PRODUCER: "a batch cannot come from its producer after what that wrote before",
-    DamageKind.UNCHECKED_RECORDS: "the records of a batch take more memory to check than there is to be used",
-}
 
 
 class FieldBytes(NamedTuple):

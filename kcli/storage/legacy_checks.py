@@ -1,4 +1,4 @@
-"""LegacyRecords: the entries inside a wrapper of magic 0 or 1, gone through as their bytes come in.
+"""LegacyRecords: the entries inside a wrapper of magic 0 or 1, for `RecordPieces` to go through.
 
 Each has a checksum of its own. Offsets are absolute in magic 0, where the last is the wrapper's; in magic 1
 they count from the first one.
@@ -11,13 +11,13 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from kcli.protocol.message_set import MIN_SIZES, LegacyEntry
-from kcli.protocol.record import CorruptRecord, TooMuchData
-from kcli.protocol.record_batch_header import LOG_OVERHEAD
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.record_batch_header import LOG_OVERHEAD, SIZE_POSITION
 from kcli.storage.damage import DamageKind
 from kcli.storage.entry_head import HEADER_SIZES
+from kcli.storage.record_pieces import Extent
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Buffer
     from kcli.storage.record_findings import RecordFindings
     from kcli.storage.scanned_entry import ScannedEntry
 
@@ -26,58 +26,47 @@ _CRC_START = 16
 
 
 class LegacyRecords:
-    """The entries inside `wrapper`: `feed` what they are made of, then `finish`."""
+    """The entries inside `wrapper`."""
 
-    __slots__ = ("_count", "_findings", "_held", "_is_lost", "_largest", "_last", "_taken", "_wrapper")
+    __slots__ = ("_count", "_findings", "_largest", "_last", "_wrapper")
 
     def __init__(self, wrapper: LegacyEntry, findings: RecordFindings) -> None:
         self._wrapper = wrapper
         self._findings = findings
-        # What was fed and not yet gone through, behind `_taken` bytes that were.
-        self._held = b""
-        self._taken = 0
         self._count = 0
         self._last = -1
         self._largest: int | None = None
-        self._is_lost = False
 
-    def feed(self, piece: Buffer, max_bytes: int) -> None:
-        """Go through the entries that are whole now. Raises `TooMuchData` at one above `max_bytes`."""
-        if self._is_lost or self._findings.are_enough:
-            return
-        data = self._held + bytes(piece) if self._held else bytes(piece)
-        at = 0
-        while at + LOG_OVERHEAD <= len(data):
-            (size,) = _LENGTH.unpack_from(data, at + 8)
-            if size < MIN_SIZES[0]:
-                self._lose(f"a size of {size} is too small")
-                return
-            if size > max_bytes:
-                raise TooMuchData(f"an entry of {size} bytes")
-            end = at + LOG_OVERHEAD + size
-            if end > len(data):
-                break
-            self._check(data, at, end)
-            self._count += 1
-            at = end
-        self._held = data[at:]
-        self._taken += at
+    def extent(self, data: bytes, at: int) -> Extent | None:
+        """Return where an entry begins behind its size, and ends. Raises `CorruptRecord`."""
+        start = at + LOG_OVERHEAD
+        if start > len(data):
+            return None
+        (size,) = _LENGTH.unpack_from(data, at + SIZE_POSITION)
+        if size < MIN_SIZES[0]:
+            raise CorruptRecord(f"a size of {size} is too small")
+        return Extent(start, start + size)
+
+    def check(self, data: bytes, at: int, extent: Extent, place: int) -> None:
+        """Check one entry."""
+        self._check(data, at, extent.end)
+        self._count += 1
+
+    def lose(self, why: str, place: int) -> None:
+        """Report that where the next entry begins is not known."""
+        self._add(DamageKind.BAD_RECORD, why)
 
     def finish(self) -> int | None:
-        """Return the largest timestamp, None if that is not known, when all entries were fed."""
-        findings, wrapper = self._findings, self._wrapper
-        if self._is_lost or findings.are_enough:
-            return None
-        if self._held:
-            self._lose(f"{len(self._held)} bytes are left of it")
-            return None
+        """Return the largest timestamp when all entries were checked."""
+        wrapper = self._wrapper
         if not self._count:
-            findings.add(DamageKind.BAD_COUNT, "a wrapper without entries", expected="1 or more", found=0)
+            why = "a wrapper without entries"
+            self._findings.add(DamageKind.BAD_COUNT, why, expected="1 or more", found=0)
         elif wrapper.magic == 0 and self._last != wrapper.offset:
             self._add_last("is not that of its wrapper")
         elif wrapper.magic == 1 and self._last > wrapper.offset:
             self._add_last("counts more than there are before that of its wrapper")
-        return None if findings.damages else self._largest
+        return self._largest
 
     def _check(self, data: bytes, at: int, end: int) -> None:
         wrapper = self._wrapper
@@ -104,11 +93,6 @@ class LegacyRecords:
         self._last = entry.offset
         if self._largest is None or entry.timestamp > self._largest:
             self._largest = entry.timestamp
-
-    def _lose(self, why: str) -> None:
-        """Give up: where the next entry begins is not known."""
-        self._is_lost = True
-        self._add(DamageKind.BAD_RECORD, why)
 
     def _add_last(self, why: str) -> None:
         self._findings.add(

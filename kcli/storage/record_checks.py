@@ -17,6 +17,7 @@ from kcli.protocol.varints import wrap_int64
 from kcli.storage.damage import DamageKind
 from kcli.storage.legacy_checks import LegacyRecords, find_value
 from kcli.storage.record_findings import RecordFindings
+from kcli.storage.record_pieces import RecordPieces
 from kcli.storage.record_walk import walk_records
 from kcli.storage.stored_records import StoredRecords
 
@@ -67,7 +68,7 @@ def _check_batch(entry: ScannedEntry, batch: RecordBatch, findings: RecordFindin
     if entry.is_whole and not batch.is_control:
         largest = _walk(entry, batch)
     if largest is None:
-        records = StoredRecords(batch, findings)
+        records = RecordPieces(StoredRecords(batch, findings), findings)
         for piece in decompressed_pieces(batch.codec, _pieces(entry, HEADER_SIZE), max_bytes):
             records.feed(piece, max_bytes)
         largest = records.finish()
@@ -93,7 +94,7 @@ def _check_wrapper(
         return
     if wrapper.codec is Codec.ZSTD:
         raise CorruptRecord(f"magic {wrapper.magic} does not know zstd")
-    records = LegacyRecords(wrapper, findings)
+    records = RecordPieces(LegacyRecords(wrapper, findings), findings)
     pieces = _pieces(entry, value_at)
     for piece in decompressed_pieces(wrapper.codec, pieces, max_bytes, magic=wrapper.magic):
         records.feed(piece, max_bytes)

@@ -9,7 +9,7 @@ from pathlib import Path
 from kcli.protocol.compression import Codec
 from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.storage.producer_append import Origin
-from kcli.storage.verification.finding_kinds import FindingKind, Severity
+from kcli.storage.verification.finding_kinds import Kind, Severity
 from kcli.storage.verification.findings import Finding
 from kcli.storage.verification.log_dir_checkpoints import PartitionOffsets
 from kcli.storage.verification.options import VerificationOptions
@@ -75,7 +75,7 @@ def problems(directory: Path, options: VerificationOptions = ALL, **offsets: int
     return [each for each in found(directory, options, **offsets) if each.severity is not Severity.INFO]
 
 
-def kinds(findings: Iterable[Finding]) -> set[FindingKind]:
+def kinds(findings: Iterable[Finding]) -> set[Kind]:
     return {each.kind for each in findings}
 
 

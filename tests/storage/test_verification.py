@@ -11,7 +11,7 @@ import pytest
 
 from kcli.storage.damage import DamageKind
 from kcli.storage.log_truncation import truncate_to
-from kcli.storage.verification.finding_kinds import FindingKind
+from kcli.storage.verification.finding_kinds import FindingKind, Kind, Severity, advice_on, severity_of
 from kcli.storage.verification.fresh_indexes import rebuild
 from kcli.storage.verification.options import VerificationOptions
 from kcli.storage.verification.replica_comparison import compare
@@ -65,12 +65,13 @@ def test_zeros_behind_an_index_are_space_that_kafka_reserves(harmed: Path) -> No
 # --- the kinds
 
 
-def test_every_kind_is_explained_and_every_damage_is_a_kind() -> None:
-    for kind in FindingKind:
-        assert kind.meaning
-        assert kind.advice
-        assert not kind.meaning.endswith(".")
-    assert {kind.value for kind in DamageKind} <= {kind.value for kind in FindingKind}
+@pytest.mark.parametrize("kind", [*DamageKind, *FindingKind], ids=lambda kind: kind.value)
+def test_every_kind_is_explained(kind: Kind) -> None:
+    assert kind.value == kind.name.lower()
+    assert kind.meaning
+    assert not kind.meaning.endswith(".")
+    assert advice_on(kind)
+    assert severity_of(kind) in Severity
 
 
 # --- fresh indexes

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from kcli.commands.output import Table
 from kcli.commands.words import counted
-from kcli.storage.verification.finding_kinds import FindingKind, Severity
+from kcli.storage.damage import DamageKind
+from kcli.storage.verification.finding_kinds import FindingKind, Kind, Severity, advice_on, severity_of
 from kcli.storage.verification.findings import Finding
 
 _KAFKA_HEADS = {
@@ -88,7 +89,7 @@ def in_order(findings: Iterable[Finding]) -> list[Finding]:
 
 def text_lines(findings: Sequence[Finding]) -> Iterator[str]:
     """Yield findings in order as lines: those of Kafka's tool where it makes the same check."""
-    pairs: dict[tuple[str, FindingKind], list[tuple[int, int]]] = {}
+    pairs: dict[tuple[str, Kind], list[tuple[int, int]]] = {}
     for finding in findings:
         if finding.pair is not None and finding.kind in _KAFKA_HEADS:
             pairs.setdefault((finding.path, finding.kind), []).append(finding.pair)
@@ -131,7 +132,7 @@ def advice_lines(findings: Iterable[Finding]) -> Iterator[str]:
     """Yield what to do about each kind among findings that are problems."""
     kinds = dict.fromkeys(finding.kind for finding in findings if finding.severity is not Severity.INFO)
     for kind in kinds:
-        yield f"{kind.value}: {kind.advice}"
+        yield f"{kind.value}: {advice_on(kind)}"
 
 
 def json_line(finding: Finding) -> str:
@@ -153,5 +154,6 @@ def json_line(finding: Finding) -> str:
 
 def explanations() -> Table:
     """Return every kind of finding with what it means and what to do about it."""
-    rows = [(kind.value, kind.severity.value, kind.meaning, kind.advice) for kind in FindingKind]
+    kinds: tuple[Kind, ...] = (*DamageKind, *FindingKind)
+    rows = [(kind.value, severity_of(kind).value, kind.meaning, advice_on(kind)) for kind in kinds]
     return Table(("kind", "severity", "meaning", "what to do"), rows)

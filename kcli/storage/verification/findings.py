@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.storage.verification.finding_kinds import FindingKind, Severity
+from kcli.storage.verification.finding_kinds import FindingKind, Severity, severity_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kcli.storage.damage import Damage
+    from kcli.storage.verification.finding_kinds import Kind
 
 MOST_OF_A_KIND = 1000
 """How many findings of a kind are kept for one file."""
@@ -23,7 +24,7 @@ class Finding(NamedTuple):
     """
 
     path: str
-    kind: FindingKind
+    kind: Kind
     message: str
     position: int | None = None
     offset: int | None = None
@@ -32,13 +33,13 @@ class Finding(NamedTuple):
     @property
     def severity(self) -> Severity:
         """How bad it is."""
-        return self.kind.severity
+        return severity_of(self.kind)
 
 
 def of_damage(path: str, damage: Damage) -> Finding:
     """Return what is wrong in a log file as a finding."""
     message = damage.message if damage.is_harmless else f"{damage.message}; {damage.what_follows}"
-    return Finding(path, FindingKind(damage.kind.value), message, damage.position, damage.offset)
+    return Finding(path, damage.kind, message, damage.position, damage.offset)
 
 
 class Findings:
@@ -48,7 +49,7 @@ class Findings:
 
     def __init__(self) -> None:
         self._kept: list[Finding] = []
-        self._counts: Counter[tuple[str, FindingKind]] = Counter()
+        self._counts: Counter[tuple[str, Kind]] = Counter()
 
     def add(self, finding: Finding) -> None:
         """Take a finding, or just count it."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import RecordBatch
 from kcli.storage.batch_scan import Damage, scan
+from kcli.storage.damage import DamageKind
 from kcli.storage.log_paths import LOG_SUFFIX
 from kcli.storage.verification.finding_kinds import FindingKind
 from kcli.storage.verification.findings import Finding, Findings, of_damage
@@ -89,7 +90,7 @@ class _Replica:
                 for record in batch.records():
                     yield _Place(self.path, self.entry.position, epoch, record)
             except CorruptRecord as error:
-                kind = FindingKind.UNDECODABLE_RECORDS
+                kind = DamageKind.UNDECODABLE_RECORDS
                 where = self.entry.position, self.entry.first_offset
                 self._findings.add(Finding(self.path, kind, error.message, *where))
             self.step()

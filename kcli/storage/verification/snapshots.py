@@ -13,7 +13,7 @@ from kcli.protocol.record import NO_PRODUCER_ID
 from kcli.protocol.record_batch_header import next_sequence
 from kcli.storage.checkpoints import CheckpointError, read_small_file
 from kcli.storage.log_paths import SNAPSHOT_SUFFIX
-from kcli.storage.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_snapshot
+from kcli.storage.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_rows
 from kcli.storage.verification.finding_kinds import FindingKind
 from kcli.storage.verification.findings import Finding
 from kcli.storage.verification.offset_index import NEVER
@@ -120,20 +120,26 @@ class SnapshotCheck:
     def _check(self, offset: int) -> None:
         path = self._listing.path(offset, SNAPSHOT_SUFFIX)
         try:
-            producers = decode_snapshot(read_small_file(path, MAX_BYTES))
+            rows = decode_rows(read_small_file(path, MAX_BYTES))
         except (CorruptSnapshot, CheckpointError) as error:
             self._report(Finding(path, FindingKind.SNAPSHOT_DAMAGED, error.message, 0, offset))
             return
         except FileNotFoundError:
             return  # a running broker has removed it
-        seen = set()
-        for producer in producers:
-            problem = "is there twice" if producer.producer_id in seen else self._problem(producer, offset)
-            seen.add(producer.producer_id)
+        newest: dict[int, ProducerStateEntry] = {}
+        for row in rows:
+            earlier = newest.get(row.producer_id)
+            if earlier is not None and not row.continues(earlier):
+                self._mismatch(path, row, "is there twice")
+            newest[row.producer_id] = row
+        for producer in newest.values():
+            problem = self._problem(producer, offset)
             if problem is not None:
-                message = f"producer {producer.producer_id} {problem}"
-                found = Finding(path, FindingKind.SNAPSHOT_MISMATCH, message, None, producer.last_offset)
-                self._report(found)
+                self._mismatch(path, producer, problem)
+
+    def _mismatch(self, path: str, producer: ProducerStateEntry, problem: str) -> None:
+        message = f"producer {producer.producer_id} {problem}"
+        self._report(Finding(path, FindingKind.SNAPSHOT_MISMATCH, message, None, producer.last_offset))
 
     def _problem(self, producer: ProducerStateEntry, offset: int) -> str | None:
         """Return what is wrong with a producer in the snapshot at an offset."""
