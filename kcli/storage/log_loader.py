@@ -35,7 +35,6 @@ from kcli.storage.log_paths import (
 from kcli.storage.log_segment import LogSegment
 from kcli.storage.log_segments import LogSegments
 from kcli.storage.producer_recovery import (
-    backfill_batches,
     rebuild_producer_state,
     replay,
     take_snapshot,
@@ -284,9 +283,6 @@ class _LogLoader:
         unflushed = self.segments.between(recovery_point, _OFFSET_END)
         first = unflushed[0]
         self._rebuild_producers(max(log_start_offset, self.segments.first.base_offset), first.base_offset)
-        before = self.segments.floor(first.base_offset - 1)
-        if before is not None:
-            backfill_batches(self.producer_state, before)
         for number, segment in enumerate(unflushed):
             cut = self._recover_segment(segment)
             take_snapshot(self.producer_state, self.snapshots)

@@ -1,32 +1,24 @@
 """Building the producer state of a log from its snapshots and segments.
 
-The newest valid snapshot is loaded and the batches behind it are replayed. A snapshot keeps one batch of
-each producer while up to five may be in flight, so after a crash the batches before the snapshot are
-looked at too: a producer may repeat any of the five, and each must be recognised.
+The newest valid snapshot is loaded and the batches behind it are replayed.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch
 from kcli.storage.producer_append import Origin, ProducerAppends
 from kcli.storage.producer_snapshot import CorruptSnapshot
-from kcli.storage.producer_state import BATCHES_TO_RETAIN, BatchMetadata
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.protocol.message_set import LegacyEntry
+    from kcli.protocol.record_batch import RecordBatch
     from kcli.storage.log_segment import LogSegment
     from kcli.storage.log_segments import LogSegments
     from kcli.storage.producer_snapshot import ProducerSnapshots
     from kcli.storage.producer_state import ProducerStateManager
-
-_BACKFILL_BYTES = 32 * 1024 * 1024
-"""How far before a snapshot the batches in flight are looked for."""
 
 
 def rebuild_producer_state(
@@ -98,26 +90,3 @@ def replay(
         appends.check((batch,), Origin.REPLICATION)
         appends.publish(segment)
     state.map_end_offset = batch.last_offset + 1
-
-
-def backfill_batches(state: ProducerStateManager, segment: LogSegment) -> None:
-    """Give the producers back the batches they wrote at the end of `segment`, before the state's snapshot."""
-    _, position = segment.indexes.offsets.at_position(max(segment.size - _BACKFILL_BYTES, 0))
-    found: dict[int, deque[BatchMetadata]] = {}
-    try:
-        for _, batch in segment.batches(position):
-            known = state.producers.get(batch.producer_id)
-            if known is None or not isinstance(batch, RecordBatch) or batch.is_control:
-                continue
-            if batch.producer_epoch == known.producer_epoch and batch.last_offset <= known.last_offset:
-                metadata = BatchMetadata(
-                    batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
-                )
-                found.setdefault(batch.producer_id, deque(maxlen=BATCHES_TO_RETAIN)).append(metadata)
-    except CorruptRecord:
-        # What is damaged below the recovery point is reported where it is read; here it is only of help.
-        return
-    for producer_id, batches in found.items():
-        known = state.producers[producer_id]
-        if batches[-1].last_offset == known.last_offset:
-            known.batches = batches

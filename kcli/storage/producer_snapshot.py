@@ -7,22 +7,25 @@ start replays only what came after the newest one. Big-endian:
 |---|---|---|
 | 0 | 2 | version, 1 |
 | 2 | 4 | CRC-32C over bytes 6 to the end |
-| 6 | 4 | number of producers |
-| 10 | 46 each | the producers |
+| 6 | 4 | number of rows |
+| 10 | 46 each | the rows |
 
-| at | size | field of a producer |
+| at | size | field of a row |
 |---|---|---|
 | 0 | 8 | producer id |
 | 8 | 2 | producer epoch |
 | 10 | 4 | last sequence (-1 none) |
 | 14 | 8 | last offset (-1 none) |
-| 22 | 4 | offset delta: last offset less first offset of the last batch |
+| 22 | 4 | offset delta: last offset less first offset of the batch |
 | 26 | 8 | last timestamp, ms |
 | 34 | 4 | coordinator epoch (-1 none) |
 | 38 | 8 | first offset of the open transaction (-1 none) |
 
-Producers are in ascending order of their ids; of their batches only the last is kept (Kafka class
-`ProducerStateManager`).
+Rows are in ascending order of producer ids. Kafka writes one per producer, for its last batch, and so forgets
+at a restart what it needs to recognise the other four that may be in flight: their repetition is refused as
+out of order, or written twice by a producer that then takes a new epoch. Here each of the batches retained
+has its row, newest last. Kafka reads that as its own, because a later row of a producer replaces the one
+before (Kafka class `ProducerStateManager`).
 """
 
 from __future__ import annotations
@@ -33,16 +36,18 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
 from kcli.protocol.checksums import crc32c
+from kcli.protocol.record import NO_SEQUENCE, NO_TIMESTAMP
 from kcli.storage.log_paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of, segment_path
-from kcli.storage.producer_state import BatchMetadata, ProducerStateEntry
+from kcli.storage.producer_state import NO_OFFSET, BatchMetadata, ProducerStateEntry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _VERSION = 1
 _HEADER = Struct(">hIi")
 _CRC_START = 6
-_ENTRY = Struct(">qhiqiqiq")
+_ROW = Struct(">qhiqiqiq")
+_NO_BATCH = BatchMetadata(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
 
 
 class CorruptSnapshot(KcliError):
@@ -52,25 +57,42 @@ class CorruptSnapshot(KcliError):
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
     """Return the bytes of a snapshot file."""
     rows = [
-        _ENTRY.pack(
-            entry.producer_id,
-            entry.producer_epoch,
-            entry.last_sequence,
-            entry.last_offset,
-            entry.batches[-1].offset_delta if entry.batches else 0,
-            entry.last_timestamp,
-            entry.coordinator_epoch,
-            entry.current_txn_first_offset,
-        )
-        for entry in sorted(entries, key=lambda entry: entry.producer_id)
+        row for entry in sorted(entries, key=lambda entry: entry.producer_id) for row in _encode_rows(entry)
     ]
     data = bytearray(_HEADER.pack(_VERSION, 0, len(rows)) + b"".join(rows))
     _HEADER.pack_into(data, 0, _VERSION, crc32c(memoryview(data)[_CRC_START:]), len(rows))
     return bytes(data)
 
 
+def _encode_rows(entry: ProducerStateEntry) -> Iterator[bytes]:
+    *earlier, last = entry.batches or (_NO_BATCH,)
+    for batch in (*earlier, last._replace(timestamp=entry.last_timestamp)):
+        yield _ROW.pack(
+            entry.producer_id,
+            entry.producer_epoch,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.offset_delta,
+            batch.timestamp,
+            entry.coordinator_epoch,
+            entry.current_txn_first_offset,
+        )
+
+
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
     """Return the producers of a snapshot file. Raises `CorruptSnapshot`."""
+    entries: dict[int, ProducerStateEntry] = {}
+    for row in decode_rows(data):
+        earlier = entries.get(row.producer_id)
+        if earlier is not None and row.continues(earlier):
+            earlier.batches.extend(row.batches)
+            row.batches = earlier.batches
+        entries[row.producer_id] = row
+    return list(entries.values())
+
+
+def decode_rows(data: bytes) -> list[ProducerStateEntry]:
+    """Return what each row of a snapshot file says by itself. Raises `CorruptSnapshot`."""
     if len(data) < _HEADER.size:
         raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes")
     version, crc, count = _HEADER.unpack_from(data)
@@ -78,20 +100,20 @@ def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
         raise CorruptSnapshot(f"a producer snapshot of version {version}")
     if crc != crc32c(memoryview(data)[_CRC_START:]):
         raise CorruptSnapshot("a producer snapshot with a wrong checksum")
-    if count != (len(data) - _HEADER.size) / _ENTRY.size:
-        raise CorruptSnapshot(f"a producer snapshot of {count} producers in {len(data)} bytes")
-    entries = []
-    for row in _ENTRY.iter_unpack(memoryview(data)[_HEADER.size :]):
-        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_offset = row
-        entry = ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, txn_offset)
+    if count != (len(data) - _HEADER.size) / _ROW.size:
+        raise CorruptSnapshot(f"a producer snapshot of {count} rows in {len(data)} bytes")
+    rows = []
+    for fields in _ROW.iter_unpack(memoryview(data)[_HEADER.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_offset = fields
+        row = ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, txn_offset)
         if offset >= 0:
-            entry.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
-        entries.append(entry)
-    return entries
+            row.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
+        rows.append(row)
+    return rows
 
 
 MAX_BYTES = 48 * 1024 * 1024
-"""What the snapshot of a million producers takes."""
+"""What the rows of a million batches take."""
 
 
 class ProducerSnapshots:

@@ -104,6 +104,14 @@ class ProducerStateEntry:
             and (self.batches[-1].last_sequence + 1) & MAX_SEQUENCE == base_sequence
         )
 
+    def continues(self, earlier: ProducerStateEntry) -> bool:
+        """Whether this is the same producer in the same epoch, with later batches."""
+        return (
+            self.producer_id == earlier.producer_id
+            and self.producer_epoch == earlier.producer_epoch
+            and self.last_offset > earlier.last_offset
+        )
+
     def add(self, last_sequence: int, first_offset: int, last_offset: int, timestamp: int) -> None:
         """Take note of a batch that was written."""
         self.batches.append(BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp))

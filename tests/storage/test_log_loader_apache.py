@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import deque
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from kcli.protocol.record_batch import iter_batches
 from kcli.protocol.record_batch_header import set_base_offset_and_epoch
 from kcli.storage.log_config import LogConfig
+from kcli.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of
 
 APACHE = Path(__file__).parent.parent / "golden" / "storage" / "apache-4.3.1" / "golden-topic-0"
@@ -28,7 +30,14 @@ def apaches_files() -> dict[str, bytes]:
 
 
 def files_of(log: LogHarness) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in log.directory.iterdir()}
+    """Return the files as Apache Kafka would have written them: snapshots with one batch of a producer."""
+    files = {path.name: path.read_bytes() for path in log.directory.iterdir()}
+    for name in log.names(".snapshot"):
+        producers = decode_snapshot(files[name])
+        for producer in producers:
+            producer.batches = deque(list(producer.batches)[-1:])
+        files[name] = encode_snapshot(producers)
+    return files
 
 
 def test_a_directory_of_apache_kafka_is_served_and_left_as_it_was(tmp_path: Path) -> None:

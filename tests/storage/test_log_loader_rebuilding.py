@@ -9,6 +9,7 @@ import pytest
 
 from kcli.protocol.error_codes import KafkaError
 from kcli.storage.flush_plan import flush
+from kcli.storage.log_truncation import truncate_to
 from tests.storage.filled_log import VALUES, index_entries
 from tests.storage.log_harness import NOW_MS, LogHarness
 
@@ -38,11 +39,31 @@ def test_after_a_crash_all_batches_in_flight_are_recognised(
     assert len(log.values()) == 9
 
 
-def test_a_producer_goes_on_after_a_clean_stop(log: LogHarness) -> None:
-    producer_batches(log, 0, 5)
-    log.reopen()
-    assert log.append(b"4", producer=(7, 0, 4)).duplicate
-    producer_batches(log, 5, 6)
+@pytest.mark.parametrize("stops", [1, 2])
+def test_after_a_clean_stop_all_batches_in_flight_are_recognised(log: LogHarness, stops: int) -> None:
+    producer_batches(log, 0, 8)
+    for _ in range(stops):
+        log.reopen()
+    for sequence in range(3, 8):
+        info = log.append(b"%d" % sequence, producer=(7, 0, sequence))
+        assert (info.duplicate, info.first_offset) == (True, sequence)
+    with pytest.raises(KafkaError):
+        log.append(b"2", producer=(7, 0, 2))
+    producer_batches(log, 8, 9)
+    assert len(log.values()) == 9
+
+
+@pytest.mark.parametrize("rolled_before", [4, 6, 8])
+def test_after_a_truncation_all_batches_in_flight_are_recognised(log: LogHarness, rolled_before: int) -> None:
+    for sequence in range(12):
+        if sequence == rolled_before:
+            log.log.roll(now_ms=NOW_MS)
+        producer_batches(log, sequence, sequence + 1)
+    assert truncate_to(log.log, 8, now_ms=NOW_MS)
+    for sequence in range(3, 8):
+        info = log.append(b"%d" % sequence, producer=(7, 0, sequence))
+        assert (info.duplicate, info.first_offset) == (True, sequence)
+    producer_batches(log, 8, 9)
 
 
 def test_damaged_snapshots_are_deleted_and_older_ones_used(log: LogHarness) -> None:

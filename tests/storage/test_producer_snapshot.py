@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kcli.storage.producer_snapshot import (
     CorruptSnapshot,
     ProducerSnapshots,
+    decode_rows,
     decode_snapshot,
     encode_snapshot,
 )
@@ -39,33 +40,69 @@ def test_a_snapshot_without_producers_has_ten_bytes() -> None:
     assert decode_snapshot(data) == []
 
 
+BATCHES = st.builds(
+    BatchMetadata,
+    st.integers(0, 2**31 - 1),
+    st.integers(0, 2**62),
+    st.integers(0, 1000),
+    st.integers(0, 2**62),
+)
+
+
 @given(
-    st.lists(
+    st.dictionaries(
+        st.integers(0, 2**63 - 1),
         st.tuples(
-            st.integers(0, 2**63 - 1),
             st.integers(0, 2**15 - 1),
             st.integers(-1, 2**31 - 1),
             st.integers(-1, 2**63 - 1),
-            st.none()
-            | st.tuples(
-                st.integers(0, 2**31 - 1), st.integers(0, 2**62), st.integers(0, 1000), st.integers(0, 2**62)
-            ),
+            st.lists(BATCHES, max_size=5, unique_by=lambda batch: batch.last_offset),
         ),
         max_size=5,
-        unique_by=lambda row: row[0],
     )
 )
-def test_what_is_written_is_read(
-    rows: list[tuple[int, int, int, int, tuple[int, int, int, int] | None]],
-) -> None:
+def test_what_is_written_is_read(producers: dict[int, tuple[int, int, int, list[BatchMetadata]]]) -> None:
     entries = []
-    for producer_id, epoch, coordinator_epoch, txn_offset, batch in sorted(rows):
-        timestamp = batch[3] if batch else 55
+    for producer_id, (epoch, coordinator_epoch, txn_offset, batches) in sorted(producers.items()):
+        batches.sort(key=lambda batch: batch.last_offset)
+        timestamp = batches[-1].timestamp if batches else 55
         made = ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, txn_offset)
-        if batch is not None:
-            made.batches.append(BatchMetadata(*batch))
+        made.batches.extend(batches)
         entries.append(made)
     assert repr(decode_snapshot(encode_snapshot(entries))) == repr(entries)
+
+
+def test_every_batch_has_its_row_and_the_last_is_all_that_kafka_keeps() -> None:
+    batches = [BatchMetadata(5, 10, 2, 1000), BatchMetadata(6, 11, 0, 1001)]
+    written = entry()
+    written.batches.extend(batches)
+    written.last_timestamp = 1001
+    rows = decode_rows(encode_snapshot([written, entry(8)]))
+    assert [(row.producer_id, list(row.batches), row.last_timestamp) for row in rows] == [
+        (7, batches[:1], 1000),
+        (7, batches[1:], 1001),
+        (8, [], 1000),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("later", "offsets"),
+    [
+        pytest.param(entry(7, 2, batch=BatchMetadata(6, 11, 0, 1000)), [10, 11], id="the next batch"),
+        pytest.param(entry(7, 2, batch=BatchMetadata(4, 9, 0, 1000)), [9], id="an earlier batch"),
+        pytest.param(entry(7, 3, batch=BatchMetadata(0, 11, 0, 1000)), [11], id="another epoch"),
+    ],
+)
+def test_a_later_row_goes_on_or_replaces(later: ProducerStateEntry, offsets: list[int]) -> None:
+    data = encode_snapshot([entry(batch=BatchMetadata(5, 10, 2, 1000)), later])
+    (read,) = decode_snapshot(data)
+    assert [batch.last_offset for batch in read.batches] == offsets
+
+
+def test_of_more_rows_than_batches_are_retained_the_newest_count() -> None:
+    data = encode_snapshot([entry(batch=BatchMetadata(n, n, 0, 1000)) for n in range(7)])
+    (read,) = decode_snapshot(data)
+    assert [batch.last_offset for batch in read.batches] == [2, 3, 4, 5, 6]
 
 
 @pytest.mark.parametrize("position", range(10 + 46))

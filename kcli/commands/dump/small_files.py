@@ -16,7 +16,7 @@ from kcli.errors import ChecksFailed, KcliError
 from kcli.protocol.uuids import uuid_from_text, uuid_to_text
 from kcli.storage.checkpoints import CheckpointError, decode_checkpoint, read_small_file
 from kcli.storage.log_directory import MetaProperties
-from kcli.storage.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_snapshot
+from kcli.storage.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_rows
 
 _ABORTED = Struct(">hqqqq")
 _TRANSACTION_FIELDS = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")
@@ -48,8 +48,8 @@ def aborted_transactions(path: str) -> Iterator[Row]:
 
 
 def producers(path: str) -> Iterator[Row]:
-    """Yield the producers of a snapshot."""
-    for entry in decode_snapshot(read_small_file(path, MAX_BYTES)):
+    """Yield the rows of a producer snapshot."""
+    for entry in decode_rows(read_small_file(path, MAX_BYTES)):
         fields: dict[str, object] = {
             "producerId": entry.producer_id,
             "producerEpoch": entry.producer_epoch,
