@@ -53,7 +53,7 @@ DELETE_HORIZON_BIT = 0x40
 SEQUENCE_MASK = 0x7FFFFFFF
 
 _LENGTH = Struct(">i")
-_EPOCH_POSITION = 12
+EPOCH_POSITION = 12
 _BASE_OFFSET = Struct(">q")
 _CRC = Struct(">I")
 _CRC_POSITION = 17
@@ -76,7 +76,7 @@ def set_base_offset_and_epoch(
 ) -> None:
     """Give the batch its place in the log; the CRC does not cover it."""
     _BASE_OFFSET.pack_into(buffer, position, base_offset)
-    _LENGTH.pack_into(buffer, position + _EPOCH_POSITION, leader_epoch)
+    _LENGTH.pack_into(buffer, position + EPOCH_POSITION, leader_epoch)
 
 
 def set_append_time(buffer: bytearray | memoryview, position: int, timestamp: int) -> None:

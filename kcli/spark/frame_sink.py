@@ -143,6 +143,7 @@ class _Attempt:
             ),
             dead_letters=met.dead_letters,
             missing=met.missing,
+            marks=met.marks,
         )
 
 

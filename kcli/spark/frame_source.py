@@ -97,6 +97,7 @@ class _Rows:
             dead_letter_rows=dead,
             dead_letters=files,
             missing=tuple(met.missing),
+            marks=met.marks,
         ).leave(task, attempt_id)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kcli.spark.job.receipt import WrittenFile
-from kcli.spark.reading import OffsetInterval
+from kcli.spark.reading import BatchMark, OffsetInterval
 
 if TYPE_CHECKING:
     from kcli.spark.job.task import SplitTask
@@ -34,6 +34,7 @@ class ReadReport:
     dead_letters: tuple[WrittenFile, ...] = ()
     """Files of rows whose keys or values do not fit, under their temporary names."""
     missing: tuple[OffsetInterval, ...] = ()
+    marks: tuple[BatchMark, ...] = ()
 
     def leave(self, task: SplitTask, attempt_id: int) -> None:
         """Write the report; its reader may begin as soon as the last row has come."""
@@ -52,6 +53,7 @@ def take_report(task: SplitTask, attempt_id: int) -> ReadReport | None:
         return None
     path.unlink()
     fields["missing"] = tuple(OffsetInterval(*one) for one in fields["missing"])
+    fields["marks"] = tuple(BatchMark(*one) for one in fields["marks"])
     fields["dead_letters"] = tuple(WrittenFile(**one) for one in fields["dead_letters"])
     return ReadReport(**fields)
 

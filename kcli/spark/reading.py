@@ -28,6 +28,16 @@ class OffsetInterval(NamedTuple):
     end: int
 
 
+class BatchMark(NamedTuple):
+    """The last offset of a batch that was read, and the epoch of the leader that wrote it.
+
+    No two batches of a log have both in common: a log that still has it has all that was read before it.
+    """
+
+    offset: int
+    leader_epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """The rules of reading a split; plain data, so that it travels to the tasks."""
@@ -51,5 +61,12 @@ class ReadCounters:
     corrupt_bytes: int = 0
     missing: list[OffsetInterval] = field(default_factory=list)
     """Offsets inside the split that damage took, or that are gone."""
+    epoch_ends: dict[int, int] = field(default_factory=dict)
+    """Last offset of the last batch that was read of each leader epoch."""
     on_damaged_batch: Callable[[str, int, int, bytes, str], None] | None = None
     """Called with topic, partition, file position, raw bytes and reason, under `OnCorrupt.DEAD_LETTER`."""
+
+    @property
+    def marks(self) -> tuple[BatchMark, ...]:
+        """Return the last batch of each leader epoch, in the order of offsets."""
+        return tuple(sorted(BatchMark(offset, epoch) for epoch, offset in self.epoch_ends.items()))

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kcli.spark.reading import OffsetInterval, ReadCounters, Reading
+    from kcli.spark.reading import BatchMark, OffsetInterval, ReadCounters, Reading
     from kcli.spark.split import Split, TopicPartition
 
 
@@ -72,6 +72,15 @@ class Source(Protocol):
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, int | None]:
         """Return the earliest offset whose record is at or after the timestamp, None where there is none."""
+        ...
+
+    def divergences(
+        self, marks: Mapping[TopicPartition, Sequence[BatchMark]]
+    ) -> Mapping[TopicPartition, int]:
+        """Return from where on a log is not the one that was read, of each that lacks a batch of its marks.
+
+        It is 0 where nobody can say from where; where nothing can be said at all, the log counts as the same.
+        """
         ...
 
     def splits(

@@ -13,6 +13,7 @@ import trio
 from kcli.client.admin.retry import error_of, retry_items
 from kcli.client.admin.types import ActiveProducer, OffsetAndTimestamp
 from kcli.client.metadata import TopicPartition
+from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.delete_records import (
@@ -216,6 +217,9 @@ async def ask_leaders(
                 node_id, request, timeout_ms=remaining_ms, min_version=min_version
             )
             answered = read(response)
+        except UnsupportedVersion as error:
+            refused = KafkaError(ErrorCode.UNSUPPORTED_VERSION, error.message, hint=error.hint)
+            answered = dict.fromkeys(group, refused)
         except KafkaError as error:
             answered = {partition: _unanswered(client, partition, node_id, error) for partition in group}
         except KcliError as error:

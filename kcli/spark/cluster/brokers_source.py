@@ -9,6 +9,7 @@ from kcli.protocol.uuids import ZERO_UUID, uuid_to_text
 from kcli.spark.cluster.brokers_reader import BrokersReader
 from kcli.spark.cluster.cluster_access import ClusterAccess
 from kcli.spark.cluster.codec_sample import codec_at
+from kcli.spark.cluster.divergence import divergences
 from kcli.spark.cluster.offset_queries import offsets_at, sizes_of
 from kcli.spark.cluster.range_splits import cut
 from kcli.spark.source import TopicIdentity
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.metadata import ClusterMetadata
     from kcli.protocol.compression import Codec
-    from kcli.spark.reading import OffsetInterval
+    from kcli.spark.reading import BatchMark, OffsetInterval
     from kcli.spark.source import SplitLimits
     from kcli.spark.split import Split, TopicPartition
 
@@ -76,6 +77,12 @@ class BrokersSource:
         # Negative timestamps have meanings of their own to a broker.
         found = self._offsets({one: max(0, time) for one, time in timestamps_ms.items()})
         return {one: offset if offset >= 0 else None for one, offset in found.items()}
+
+    def divergences(
+        self, marks: Mapping[TopicPartition, Sequence[BatchMark]]
+    ) -> Mapping[TopicPartition, int]:
+        """Return from where on a log is not the one that was read, as the leader knows its epochs."""
+        return self._access.ask(lambda client: divergences(client, marks)) if marks else {}
 
     def splits(
         self, ranges: Mapping[TopicPartition, OffsetInterval], limits: SplitLimits, *, read_committed: bool

@@ -17,6 +17,7 @@ from kcli.protocol.record_batch_header import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_START,
+    EPOCH_POSITION,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -126,6 +127,11 @@ def offset_at(view: memoryview, at: int, stop: int) -> int | None:
     except CorruptRecord:
         return -1
     return int(_OFFSET.unpack_from(view, at)[0])
+
+
+def leader_epoch_at(view: memoryview, at: int) -> int:
+    """Return the leader epoch of a whole batch, -1 for none; no checksum covers it."""
+    return int(_LENGTH.unpack_from(view, at + EPOCH_POSITION)[0])
 
 
 def claimed_offsets(view: Buffer, at: int, stop: int) -> tuple[int, int]:

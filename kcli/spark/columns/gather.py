@@ -29,7 +29,15 @@ from kcli.spark.columns.assemble import assemble
 from kcli.spark.columns.chunk import CorruptRecords
 from kcli.spark.columns.corrupt_batch import CorruptBatch
 from kcli.spark.columns.decode import decode
-from kcli.spark.columns.entry import MAX_OFFSET, Entry, claimed_offsets, entry_at, offset_at, size_at
+from kcli.spark.columns.entry import (
+    MAX_OFFSET,
+    Entry,
+    claimed_offsets,
+    entry_at,
+    leader_epoch_at,
+    offset_at,
+    size_at,
+)
 from kcli.spark.columns.group import Group
 from kcli.spark.columns.losses import Losses
 from kcli.spark.columns.sound_batches import SoundRun, sound_run
@@ -166,6 +174,7 @@ class Gatherer:
             return None
         self._losses.found(run.entries[0].first)
         self.next_offset = run.entries[-1].last + 1
+        self._mark(view, run.entries[-1])
         return run
 
     def _single(
@@ -191,7 +200,15 @@ class Gatherer:
         self._entry_from, self.next_offset = self.next_offset, entry.last + 1
         if entry.first >= 0:
             self._losses.found(entry.first)
+        if entry.legacy is None and entry.first < self.end:
+            self._mark(view, entry)
         return SoundRun([entry], is_plain=False)
+
+    def _mark(self, view: memoryview, entry: Entry) -> None:
+        """Take note of who wrote a batch, so that a later run can tell whether the log still has it."""
+        epoch = leader_epoch_at(view, entry.at)
+        if epoch >= 0:
+            self.counters.epoch_ends[epoch] = entry.last
 
     def _put(self, group: Group, run: SoundRun) -> Generator[pa.RecordBatch, None, Group]:
         """Put the entries that are wanted into the group; yield the rows of full ones, return the last."""

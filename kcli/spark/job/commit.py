@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kcli.spark.job.offsets_json import flat, nested
+from kcli.spark.job.offsets_json import flat, marks_of, nested
 from kcli.spark.job.receipt import Counters, WrittenFile
 from kcli.spark.job.summary import Gap
 from kcli.spark.reading import OffsetInterval
@@ -13,6 +13,7 @@ from kcli.spark.reading import OffsetInterval
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from kcli.spark.reading import BatchMark
     from kcli.spark.split import TopicPartition
 
 
@@ -30,6 +31,8 @@ class Commit:
     ranges: Mapping[TopicPartition, OffsetInterval]
     next_offsets: Mapping[TopicPartition, int]
     splits: int
+    marks: Mapping[TopicPartition, tuple[BatchMark, ...]] = field(default_factory=dict)
+    """What the next run looks for in the log of each partition, to know that it is the one that was read."""
     files: tuple[WrittenFile, ...] = field(default=(), repr=False)
     dead_letters: tuple[WrittenFile, ...] = ()
     counters: Counters = field(default_factory=Counters)
@@ -45,6 +48,7 @@ class Commit:
             "topics": self.topics,
             "ranges": nested(self.ranges),
             "next": nested(self.next_offsets),
+            "marks": nested(self.marks),
             "splits": self.splits,
             "totals": {
                 "files": len(self.files),
@@ -69,6 +73,7 @@ class Commit:
             ranges={one: OffsetInterval(*ends) for one, ends in flat(stored["ranges"]).items()},
             next_offsets=flat(stored["next"]),
             splits=stored["splits"],
+            marks=marks_of(stored),
             files=tuple(WrittenFile(**file) for file in stored["files"]),
             dead_letters=tuple(WrittenFile(**file) for file in stored["dead_letters"]),
             counters=Counters(**stored["counters"]),

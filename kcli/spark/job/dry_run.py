@@ -107,4 +107,5 @@ def _as_if_committed(plan: Plan) -> Commit:
         ranges=plan.ranges,
         next_offsets=plan.next_offsets,
         splits=len(plan.splits),
+        marks=plan.marks,
     )

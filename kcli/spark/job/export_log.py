@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from kcli.spark.job.target import Target
+    from kcli.spark.reading import BatchMark
     from kcli.spark.split import TopicPartition
 
     Stored = TypeVar("Stored")
@@ -102,6 +103,11 @@ class ExportLog:
     def next_offsets(self) -> Mapping[TopicPartition, int]:
         """Return where each partition stands."""
         return self.last.next_offsets if self.last else {}
+
+    @property
+    def marks(self) -> Mapping[TopicPartition, tuple[BatchMark, ...]]:
+        """Return what the log of each partition has if it is the one that was read."""
+        return self.last.marks if self.last else {}
 
     @property
     def topics(self) -> dict[str, str | None]:

@@ -16,6 +16,8 @@ from kcli.spark.job.receipt import Counters
 from kcli.spark.job.receipts import publish, tidied_receipts, withdraw
 from kcli.spark.job.state_paths import DEAD_VALUES, STATE, plan_path, receipts_path
 from kcli.spark.job.summary import Gap
+from kcli.spark.reading import BatchMark
+from kcli.spark.split import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -76,6 +78,7 @@ def commit(
         ranges=plan.ranges,
         next_offsets=plan.next_offsets,
         splits=len(plan.splits),
+        marks=_marks(plan, receipts),
         files=tuple(replace(file, temporary=None) for one in receipts for file in one.files),
         dead_letters=tuple(replace(file, temporary=None) for one in receipts for file in one.dead_letters),
         counters=sum((one.counters for one in receipts), Counters()),
@@ -127,6 +130,24 @@ def files_of(receipts: Iterable[Receipt]) -> list[WrittenFile]:
 def _roots(plan: Plan) -> set[str]:
     """Return the directories under which all files of a plan are."""
     return {plan.options.layout.directory(one.split) for one in plan.splits}
+
+
+def _marks(plan: Plan, receipts: Iterable[Receipt]) -> dict[TopicPartition, tuple[BatchMark, ...]]:
+    """Return what has been read of each partition with a plan: the last batch of each leader epoch.
+
+    The one that earlier plans ended with stays among them: the log may have been truncated before it after
+    this plan was made, while its tasks read.
+    """
+    found = [(one, mark) for one, marks in plan.marks.items() for mark in marks]
+    found += [(TopicPartition(one.topic, one.partition), mark) for one in receipts for mark in one.marks]
+    ends: dict[TopicPartition, dict[int, int]] = {}
+    for partition, (offset, epoch) in found:
+        by_epoch = ends.setdefault(partition, {})
+        by_epoch[epoch] = max(offset, by_epoch.get(epoch, offset))
+    return {
+        one: tuple(sorted(BatchMark(offset, epoch) for epoch, offset in by_epoch.items()))
+        for one, by_epoch in ends.items()
+    }
 
 
 def _gaps(plan: Plan, receipts: Iterable[Receipt]) -> Iterable[Gap]:

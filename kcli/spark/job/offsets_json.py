@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from kcli.spark.reading import BatchMark
 from kcli.spark.split import TopicPartition
 
 if TYPE_CHECKING:
@@ -28,3 +29,9 @@ def flat(by_topic: Mapping[str, Mapping[str, Value]]) -> dict[TopicPartition, Va
         for topic, values in by_topic.items()
         for partition, value in values.items()
     }
+
+
+def marks_of(stored: Mapping[str, Any]) -> dict[TopicPartition, tuple[BatchMark, ...]]:
+    """Return the marks of a plan or a commit, none of one that was written before there were any."""
+    marks = flat(stored.get("marks", {}))
+    return {one: tuple(BatchMark(*mark) for mark in found) for one, found in marks.items()}

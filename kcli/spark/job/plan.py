@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kcli.spark.job.identity import Identity
-from kcli.spark.job.offsets_json import flat, nested
+from kcli.spark.job.offsets_json import flat, marks_of, nested
 from kcli.spark.job.options import WriteOptions
 from kcli.spark.job.summary import Gap
 from kcli.spark.reading import OffsetInterval
@@ -18,6 +18,8 @@ from kcli.spark.split import Split, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kcli.spark.reading import BatchMark
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +48,8 @@ class Plan:
     ranges: Mapping[TopicPartition, OffsetInterval]
     next_offsets: Mapping[TopicPartition, int]
     """Of every partition the target holds, not only of those that this plan reads."""
+    marks: Mapping[TopicPartition, tuple[BatchMark, ...]] = field(default_factory=dict)
+    """Of the partitions whose log is known to be the one that earlier plans read, the last batch of it."""
     gaps: tuple[Gap, ...] = ()
     splits: tuple[PlannedSplit, ...] = field(default=(), repr=False)
 
@@ -70,6 +74,7 @@ class Plan:
             "options": self.options.to_json(),
             "ranges": nested(self.ranges),
             "next": nested(self.next_offsets),
+            "marks": nested(self.marks),
             "gaps": [asdict(gap) for gap in self.gaps],
             "splits": [
                 {"index": one.index, "stem": one.stem, "split": one.split.to_json()} for one in self.splits
@@ -89,6 +94,7 @@ class Plan:
             options=WriteOptions.from_json(stored["options"]),
             ranges={one: OffsetInterval(*ends) for one, ends in flat(stored["ranges"]).items()},
             next_offsets=flat(stored["next"]),
+            marks=marks_of(stored),
             gaps=tuple(Gap(**gap) for gap in stored["gaps"]),
             splits=tuple(
                 PlannedSplit(index=one["index"], stem=one["stem"], split=Split.from_json(one["split"]))

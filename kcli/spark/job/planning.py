@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kcli.spark.job.export_log import ExportLog
     from kcli.spark.job.options import ExportOptions, WriteOptions
     from kcli.spark.ranges.data_loss import Loss
+    from kcli.spark.reading import BatchMark
     from kcli.spark.source import Source
     from kcli.spark.split import Split
 
@@ -37,6 +38,8 @@ class News:
     """Empty ones included."""
     next_offsets: Mapping[TopicPartition, int]
     """Of the partitions selected."""
+    marks: Mapping[TopicPartition, tuple[BatchMark, ...]]
+    """What the logs have that earlier runs read, the last batch of each."""
     identity: Identity
     gaps: tuple[Gap, ...]
 
@@ -66,7 +69,8 @@ def find_news(source: Source, log: ExportLog, options: ExportOptions) -> News:
     """Return what is to be exported; raise `KcliError` if that may not go to the log's target."""
     overwrites = options.mode is Mode.OVERWRITE
     positions = {} if overwrites else _positions(source, log, options)
-    resolved = resolve(source, options.selection, options.rules, positions=positions)
+    marks = {one: found for one, found in log.marks.items() if positions.get(one) == log.next_offsets[one]}
+    resolved = resolve(source, options.selection, options.rules, positions=positions, marks=marks)
     identity = Identity.of(
         options.write,
         cluster_id=source.cluster_id(),
@@ -75,7 +79,13 @@ def find_news(source: Source, log: ExportLog, options: ExportOptions) -> News:
     if log.identity is not None and not overwrites:
         replace(log.identity, topics=log.topics).check(identity, log.target.uri)
     gaps = tuple(_gap(loss) for loss in resolved.losses)
-    return News(resolved.ranges, resolved.next_positions, identity, gaps)
+    kept = {
+        # One that was found again vouches for all before it; what was not looked for stays to be found.
+        one: (max(found),) if one in resolved.ranges else found
+        for one, found in marks.items()
+        if one not in resolved.changed
+    }
+    return News(resolved.ranges, resolved.next_positions, kept, identity, gaps)
 
 
 def make_plan(
@@ -101,6 +111,7 @@ def make_plan(
         options=write,
         ranges=ranges,
         next_offsets={**({} if overwrites else log.next_offsets), **news.next_offsets},
+        marks=news.marks,
         gaps=news.gaps,
         splits=tuple(_planned(index, split, write, number) for index, split in enumerate(splits)),
     )

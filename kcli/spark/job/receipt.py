@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kcli.spark.reading import OffsetInterval
+from kcli.spark.reading import BatchMark, OffsetInterval
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,6 +68,8 @@ class Receipt:
     counters: Counters = field(default_factory=Counters)
     missing: tuple[OffsetInterval, ...] = ()
     """Offsets that damage took."""
+    marks: tuple[BatchMark, ...] = ()
+    """The last batch that was read of each leader epoch; none where Spark's own connector read."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON has them."""
@@ -83,5 +85,6 @@ class Receipt:
                 "dead_letters": tuple(WrittenFile(**one) for one in stored["dead_letters"]),
                 "counters": Counters(**stored["counters"]),
                 "missing": tuple(OffsetInterval(*one) for one in stored["missing"]),
+                "marks": tuple(BatchMark(*one) for one in stored.get("marks", ())),
             }
         )

@@ -71,6 +71,7 @@ class SplitRows:
             dead_letters=dead_letters,
             counters=counters,
             missing=tuple(met.missing),
+            marks=met.marks,
         )
 
     def _copy(self, met: ReadCounters, tell: _Tell) -> Counters:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kcli.spark.logs.replicas import Replica
-    from kcli.spark.reading import OffsetInterval
+    from kcli.spark.reading import BatchMark, OffsetInterval
     from kcli.spark.source import SplitLimits
     from kcli.spark.split import Split, TopicPartition
 
@@ -70,6 +70,11 @@ class LogDirsSource:
         """Return the earliest offset whose record is at or after the timestamp, None where there is none."""
         logs = self._logs(timestamps_ms)
         return {partition: log.at_timestamp(timestamps_ms[partition]) for partition, log in logs.items()}
+
+    def divergences(self, marks: Mapping[TopicPartition, Sequence[BatchMark]]) -> dict[TopicPartition, int]:
+        """Return from where on a log is not the one that was read, as its batches and checkpoints tell."""
+        found = {partition: log.divergence(marks[partition]) for partition, log in self._logs(marks).items()}
+        return {partition: offset for partition, offset in found.items() if offset is not None}
 
     def splits(
         self, ranges: Mapping[TopicPartition, OffsetInterval], limits: SplitLimits, *, read_committed: bool

@@ -6,17 +6,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from kcli.errors import KcliError
+from kcli.spark.logs.divergence import divergence
 from kcli.spark.logs.log_end import log_end_offset
 from kcli.spark.logs.read_errors import CannotRead, reading
 from kcli.spark.logs.segments import list_segments
 from kcli.spark.logs.time_seek import offset_for_timestamp
 from kcli.spark.logs.transactions import last_stable_offset
+from kcli.spark.reading import OffsetInterval
+from kcli.storage.leader_epochs import LeaderEpochs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kcli.spark.logs.replicas import Replica
     from kcli.spark.logs.segments import Segment
+    from kcli.spark.reading import BatchMark
 
 T = TypeVar("T")
 _ATTEMPTS = 5
@@ -73,6 +77,14 @@ class ReplicaLog:
         """Up to where every transaction has ended."""
         start, end = self.start_offset, self.end_offset
         return max(self.ask(lambda segments: last_stable_offset(segments, start, end)), start)
+
+    def divergence(self, marks: Sequence[BatchMark]) -> int | None:
+        """Return from where on the log is another one than that of the marks, None if it is the same."""
+        epochs = LeaderEpochs(self.replica.path)
+        with reading(self.replica.path):
+            epochs.load(self._report)
+        start, end = self.start_offset, self.log_end_offset
+        return self.ask(lambda segments: divergence(segments, epochs, marks, OffsetInterval(start, end)))
 
     def at_timestamp(self, timestamp_ms: int) -> int | None:
         """Return the earliest offset whose record is not older, None where there is none."""

@@ -67,6 +67,16 @@ class LossReport:
             )
         self.found.append(Loss(partition, 0, 0, "it does not exist"))
 
+    def add_truncation(self, partition: TopicPartition, start: int, end: int) -> None:
+        """Keep or raise that the log was truncated at `start`, and offsets up to `end` written anew."""
+        reason = f"the log was truncated, offsets {start} to {end - 1} are others than those read before"
+        if self._fails:
+            raise DataLoss(
+                f"{name_of(partition)} is not what it was: {reason}",
+                hint="`--no-fail-on-data-loss` goes on behind them, `--on-reset earliest` begins afresh",
+            )
+        self.found.append(Loss(partition, start, end, reason))
+
     def add_late_begin(self, partition: TopicPartition, begin: int) -> None:
         """Keep or raise that a new partition does not begin at 0."""
         if begin > 0:

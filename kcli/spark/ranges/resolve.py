@@ -7,6 +7,7 @@
 | an end, or a start, behind the partition's end   | error                       | ends there          |
 | a new partition that does not begin at 0         | error with the lost offsets | begins at the first |
 | an earlier run's position behind the end          | always an error (`on_reset`)| (begins at the first) |
+| another log below an earlier run's position      | error with the offsets      | goes on there         |
 
 Specific offsets and timestamps must name every partition selected and no other, and an explicit start may
 not lie behind an explicit end, as in Spark's source.
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from kcli.spark.ranges.offset_specs import OffsetSpec, RangeRules
     from kcli.spark.ranges.selection import Selection
+    from kcli.spark.reading import BatchMark
     from kcli.spark.source import Source, TopicIdentity
     from kcli.spark.split import TopicPartition
 
@@ -53,6 +55,8 @@ class Resolved:
     topics: tuple[TopicIdentity, ...]
     losses: tuple[Loss, ...] = ()
     """What data loss was let pass."""
+    changed: frozenset[TopicPartition] = frozenset()
+    """Those whose log is not the one that earlier runs read."""
 
 
 def resolve(
@@ -61,22 +65,26 @@ def resolve(
     rules: RangeRules,
     *,
     positions: Mapping[TopicPartition, int] | None = None,
+    marks: Mapping[TopicPartition, Sequence[BatchMark]] | None = None,
 ) -> Resolved:
     """Return the ranges to read now; raise `DataLoss`, `TopicReset` or another `KcliError`.
 
     `positions` says where earlier runs stopped. Partitions with a position go on there, new partitions of
     their topics begin at the first offset, and only topics without any position begin as the rules say.
+    `marks` are what the log of a partition with a position has, if it is still the one that they read.
     """
     selected = select(selection, source.topics())
     losses = LossReport(rules.fail_on_data_loss)
     for missing in selected.missing:
         losses.add_missing(missing)
-    bounds = Bounds(source, rules, selected.partitions, positions or {})
+    bounds = Bounds(source, rules, selected.partitions, positions or {}, marks or {})
     ranges = {}
     following = {}
     for partition in selected.partitions:
         ranges[partition], following[partition] = bounds.interval(partition, losses)
-    return Resolved(ranges, following, selected.topics, tuple(losses.found))
+    return Resolved(
+        ranges, following, selected.topics, tuple(losses.found), changed=frozenset(bounds.changed)
+    )
 
 
 class Bounds:
@@ -88,10 +96,12 @@ class Bounds:
         rules: RangeRules,
         partitions: Sequence[TopicPartition],
         positions: Mapping[TopicPartition, int],
+        marks: Mapping[TopicPartition, Sequence[BatchMark]],
     ) -> None:
         self._source = source
         self._rules = rules
         self._positions = positions
+        self.changed: set[TopicPartition] = set()
         known_topics = {one.topic for one in positions}
         self._fresh = [one for one in partitions if one.topic not in known_topics]
         check_named(rules.starting, needed=self._fresh, selected=partitions, side="starting")
@@ -103,6 +113,8 @@ class Bounds:
         self._newer = self._found_by_filter(partitions)
         self._earliest = source.earliest(partitions) if partitions else {}
         self._latest = source.latest(partitions, read_committed=rules.read_committed) if partitions else {}
+        wanted = {one: marks[one] for one in partitions if one in marks}
+        self._divergences = source.divergences(wanted) if wanted else {}
 
     def start(self, partition: TopicPartition) -> int:
         """Return where the starting spec puts a partition without a position."""
@@ -137,7 +149,10 @@ class Bounds:
         latest = self._latest[partition]
         position = self._positions.get(partition)
         if position is not None:
-            return position if position <= latest else self._behind_end(partition, position)
+            if position > latest:
+                return self._behind_end(partition, position)
+            divergence = self._divergences.get(partition, position)
+            return position if divergence >= position else self._in_other_log(partition, divergence, losses)
         if partition not in self._fresh:
             losses.add_late_begin(partition, self._earliest[partition])
             return self._earliest[partition]
@@ -159,7 +174,17 @@ class Bounds:
             raise TopicReset(
                 f"{name_of(partition)} ends at offset {end}, but offsets before {position} were read already"
             )
+        self.changed.add(partition)
         return self._earliest[partition]
+
+    def _in_other_log(self, partition: TopicPartition, divergence: int, losses: LossReport) -> int:
+        """Return where to go on in a log that was truncated, and has grown beyond the position since."""
+        self.changed.add(partition)
+        if self._rules.on_reset is OnReset.EARLIEST:
+            return self._earliest[partition]
+        position = self._positions[partition]
+        losses.add_truncation(partition, max(divergence, self._earliest[partition]), position)
+        return position
 
     def _end(self, partition: TopicPartition, start: int, losses: LossReport) -> int:
         latest = self._latest[partition]

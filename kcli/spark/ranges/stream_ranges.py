@@ -24,7 +24,7 @@ def initial_offsets(source: Source, selection: Selection, rules: RangeRules) -> 
     losses = LossReport(rules.fail_on_data_loss)
     for missing in selected.missing:
         losses.add_missing(missing)
-    bounds = Bounds(source, rules, selected.partitions, {})
+    bounds = Bounds(source, rules, selected.partitions, {}, {})
     return {partition: bounds.start(partition) for partition in selected.partitions}
 
 

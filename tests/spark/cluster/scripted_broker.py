@@ -1,8 +1,8 @@
 """ScriptedBroker: one partition served on loopback, that answers as a test says.
 
-It knows ApiVersions, Metadata, ListOffsets, DescribeLogDirs and Fetch. `script` holds what the next fetches
-get instead of the truth: a function from the request and the truthful answer to a response, to bytes of a
-frame, or to None, which closes the connection. `fetches` remembers every fetch.
+It knows ApiVersions, Metadata, ListOffsets, OffsetForLeaderEpoch, DescribeLogDirs and Fetch. `script` holds
+what the next fetches get instead of the truth: a function from the request and the truthful answer to a
+response, to bytes of a frame, or to None, which closes the connection. `fetches` remembers every fetch.
 """
 
 from __future__ import annotations
@@ -47,6 +47,12 @@ from kcli.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from kcli.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
 from kcli.protocol.record_batch import RecordBatch
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
 from kcli.protocol.schema import codec, message_info
@@ -57,6 +63,7 @@ REQUESTS = {
         ApiVersionsRequest,
         MetadataRequest,
         ListOffsetsRequest,
+        OffsetForLeaderEpochRequest,
         DescribeLogDirsRequest,
         FetchRequest,
     )
@@ -79,6 +86,7 @@ class ScriptedBroker:
         peers: list[ScriptedBroker] | None = None,
         leader: list[int] | None = None,
         max_fetch_version: int = 18,
+        max_epoch_version: int = 4,
         log_start: int = 0,
     ) -> None:
         self.batches = list(batches)
@@ -88,12 +96,15 @@ class ScriptedBroker:
         self.log_start = log_start
         self.aborted: list[AbortedTransaction] = []
         self.stable_offset: int | None = None
+        self.epoch_ends: dict[int, tuple[int, int]] = {}
+        """The answer for a leader epoch: epoch and end offset; -1 and -1 for others."""
         self.tells_sizes = True
         self.knows_topic = True
         self.script: deque[Script] = deque()
         self.fetches: list[FetchRequest] = []
         self._versions = {key: message_info(request).max_version for key, request in REQUESTS.items()}
         self._versions[message_info(FetchRequest).key] = max_fetch_version
+        self._versions[message_info(OffsetForLeaderEpochRequest).key] = max_epoch_version
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._connections: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept, daemon=True)]
@@ -164,6 +175,8 @@ class ScriptedBroker:
                 response = self._metadata()
             case ListOffsetsRequest():
                 response = self._list_offsets(request)
+            case OffsetForLeaderEpochRequest():
+                response = self._epoch_ends(request)
             case DescribeLogDirsRequest():
                 response = self._log_dirs()
             case FetchRequest():
@@ -204,6 +217,14 @@ class ScriptedBroker:
             offset = self.stable_offset
         entry = ListOffsetsPartitionResponse(partition_index=0, offset=offset)
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=TOPIC, partitions=[entry])])
+
+    def _epoch_ends(self, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+        assert request.replica_id == -1  # a consumer's
+        epoch, end = self.epoch_ends.get(request.topics[0].partitions[0].leader_epoch, (-1, -1))
+        entry = EpochEndOffset(partition=0, leader_epoch=epoch, end_offset=end)
+        return OffsetForLeaderEpochResponse(
+            topics=[OffsetForLeaderTopicResult(topic=TOPIC, partitions=[entry])]
+        )
 
     def _log_dirs(self) -> DescribeLogDirsResponse:
         if not self.tells_sizes:

@@ -12,6 +12,7 @@ from kcli.protocol.compression import Codec
 from kcli.protocol.message_set import MessageSetBuilder
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.record_batch_header import set_base_offset_and_epoch
 from kcli.spark.columns.corrupt_batch import CorruptBatch
 from kcli.spark.columns.entry import entry_at
 from kcli.spark.columns.gather import CHUNK_BYTES, Gatherer
@@ -219,3 +220,19 @@ def test_columns_come_in_the_order_in_which_they_are_wanted() -> None:
     (found,) = Gatherer("t", 0, 0, 9, reading, ReadCounters()).rows(batch(0), is_end=True)
     assert found.schema == arrow_schema(("offset", "value"))
     assert RecordBatch(batch(0)).count == found.num_rows == 1
+
+
+@given(record_sets())
+def test_the_last_batch_of_a_buffer_and_its_leader_epoch_are_noted(written: list[Written]) -> None:
+    data = bytearray(joined(written))
+    stored = list(iter_batches(data))
+    for number, batch in enumerate(stored):
+        if isinstance(batch, RecordBatch):
+            set_base_offset_and_epoch(data, batch.position, batch.base_offset, number)
+    one = gatherer(end=stored[-1].last_offset + 1 if stored else 1)
+    rows(one, bytes(data))
+    epochs = {mark.leader_epoch: mark.offset for mark in one.counters.marks}
+    ends = {n: batch.last_offset for n, batch in enumerate(stored) if isinstance(batch, RecordBatch)}
+    assert epochs.items() <= ends.items()
+    if ends and max(ends) == len(stored) - 1:
+        assert max(ends) in epochs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from kcli.errors import KcliError
 from kcli.spark.columns.corrupt_batch import CorruptBatch
 from kcli.spark.columns.schema import arrow_schema
-from kcli.spark.reading import OffsetInterval, OnCorrupt, ReadCounters, Reading
+from kcli.spark.reading import BatchMark, OffsetInterval, OnCorrupt, ReadCounters, Reading
 from kcli.spark.source import SplitLimits, TopicIdentity
 from kcli.spark.split import Split, TopicPartition
 
@@ -47,6 +47,8 @@ class FakeReader:
     """A directory: while it has a file `split-<start>`, the task of that split meets what the file says."""
     seconds_per_chunk: float = 0.0
     chunk: int = CHUNK
+    epochs: tuple[tuple[int, int], ...] = ((0, 0),)
+    """Leader epochs, and from which offset on each of them wrote every partition."""
 
     def read(self, split: Split, reading: Reading, counters: ReadCounters) -> Iterator[pa.RecordBatch]:
         if split.directory is not None and not os.path.isdir(split.directory):
@@ -67,6 +69,7 @@ class FakeReader:
                     counters.on_damaged_batch(split.topic, split.partition, start, raw, "wrong checksum")
                 continue
             counters.rows += end - start
+            counters.epoch_ends[max(epoch for epoch, begin in self.epochs if begin < end)] = end - 1
             yield self.batch(split.topic, split.partition, range(start, end), reading.columns)
 
     def batch(self, topic: str, partition: int, offsets: range, columns: tuple[str, ...]) -> pa.RecordBatch:
@@ -147,6 +150,16 @@ class FakeSource:
         for one, moment in timestamps_ms.items():
             offset = max(-(-(moment * 1000 - EPOCH_US) // self.fake_reader.step_us), self.begins.get(one, 0))
             found[one] = offset if offset < self.ends[one] else None
+        return found
+
+    def divergences(self, marks: Mapping[TopicPartition, Sequence[BatchMark]]) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        for one, batches in marks.items():
+            for offset, epoch in batches:
+                ends = [begin for later, begin in self.fake_reader.epochs if later > epoch]
+                end = min(ends, default=self.ends[one])
+                if end <= offset:
+                    found[one] = min(end, found.get(one, end))
         return found
 
     def splits(

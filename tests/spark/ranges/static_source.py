@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from kcli.spark.reading import OffsetInterval
+from kcli.spark.reading import BatchMark, OffsetInterval
 from kcli.spark.source import SplitLimits, SplitReader, TopicIdentity
 from kcli.spark.split import Split, TopicPartition
 
@@ -17,6 +17,9 @@ class StaticSource:
     bounds: Mapping[TopicPartition, tuple[int, int]]
     stable: Mapping[TopicPartition, int] = field(default_factory=dict)
     times: Mapping[TopicPartition, list[tuple[int, int]]] = field(default_factory=dict)
+
+    other_from: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """From where on a log is another one than that of any marks."""
 
     def cluster_id(self) -> str | None:
         return None
@@ -42,6 +45,9 @@ class StaticSource:
             one: next((offset for time, offset in self.times.get(one, []) if time >= wanted), None)
             for one, wanted in timestamps_ms.items()
         }
+
+    def divergences(self, marks: Mapping[TopicPartition, Sequence[BatchMark]]) -> dict[TopicPartition, int]:
+        return {one: offset for one, offset in self.other_from.items() if one in marks}
 
     def splits(
         self, ranges: Mapping[TopicPartition, OffsetInterval], limits: SplitLimits, *, read_committed: bool

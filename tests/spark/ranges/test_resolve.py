@@ -22,6 +22,7 @@ from kcli.spark.ranges.offset_specs import (
 from kcli.spark.ranges.pushdown import narrowing_of
 from kcli.spark.ranges.resolve import Resolved, resolve
 from kcli.spark.ranges.selection import Assign, Subscribe
+from kcli.spark.reading import BatchMark
 from kcli.spark.split import TopicPartition
 from tests.spark.ranges.static_source import StaticSource
 
@@ -190,6 +191,42 @@ def test_a_position_inside_an_open_transaction_is_no_reset() -> None:
     assert intervals(RangeRules(read_committed=True), {A: 95, B: 50}) == [(95, 95), (50, 50)]
     with pytest.raises(TopicReset):
         found(RangeRules(read_committed=True), {A: 101, B: 50})
+
+
+TRUNCATED = replace(SOURCE, other_from={A: 40})
+READ = {A: (BatchMark(69, 3),), B: (BatchMark(49, 3),)}
+
+
+def truncated(rules: RangeRules, position: int = 70) -> Resolved:
+    return resolve(TRUNCATED, Subscribe(("t",)), rules, positions={A: position, B: 50}, marks=READ)
+
+
+def test_another_log_below_a_position_is_an_error_that_names_the_offsets() -> None:
+    with pytest.raises(DataLoss) as failed:
+        truncated(RangeRules())
+    assert failed.value.message == (
+        "t-0 is not what it was: the log was truncated, offsets 40 to 69 are others than those read before"
+    )
+    assert failed.value.hint is not None
+    assert "--no-fail-on-data-loss" in failed.value.hint
+    assert "--on-reset earliest" in failed.value.hint
+
+
+def test_another_log_is_read_from_the_position_on_if_loss_is_allowed() -> None:
+    resolved = truncated(TOLERANT)
+    assert resolved.ranges[A] == (70, 100)
+    assert [(loss.partition, loss.start, loss.end) for loss in resolved.losses] == [(A, 40, 70)]
+    assert resolved.changed == {A}
+
+
+def test_another_log_is_read_from_its_beginning_after_a_reset() -> None:
+    resolved = truncated(RangeRules(on_reset=OnReset.EARLIEST))
+    assert (resolved.ranges[A], resolved.losses, resolved.changed) == ((10, 100), (), {A})
+
+
+def test_a_log_that_is_another_one_only_behind_the_position_has_all_that_was_read() -> None:
+    resolved = truncated(RangeRules(), position=40)
+    assert (resolved.ranges[A], resolved.changed) == ((40, 100), frozenset())
 
 
 # --- narrowing ---------------------------------------------------------------------------------------------
