@@ -1,0 +1,101 @@
+"""An unclean election takes what was exported, and the log grows beyond it: an export is not fooled."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.interop.test_truncation import (
+    SETTINGS,
+    TOPIC,
+    create,
+    in_sync,
+    lose_what_node_2_has_alone,
+    produce,
+)
+from tests.spark.job.exporting import offsets_in
+from tests.support.kcli_cluster import KcliCluster
+from tests.support.spark_exports import ExportProcess
+from tests.support.waiting import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+pytestmark = pytest.mark.interop
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[KcliCluster]:
+    running = KcliCluster(tmp_path, settings=SETTINGS)
+    running.broker.start()
+    yield running
+    assert running.broker.stop() == 0
+
+
+class Lake:
+    """A target, and the runs that export to it."""
+
+    def __init__(self, target: Path, *source: str) -> None:
+        self.target = target
+        self._source = source
+
+    def export(self, *arguments: str) -> dict[str, object]:
+        log = self.target.with_suffix(".log")
+        options = ("--to", str(self.target), "--engine", "local", *self._source, *arguments)
+        with ExportProcess(log, TOPIC, *options) as process:
+            _, output = process.wait()
+        found: dict[str, object] = json.loads(output)
+        return found
+
+    def refused(self) -> dict[str, str]:
+        failure = self.export()["failure"]
+        assert isinstance(failure, dict)
+        return failure
+
+    def offsets(self) -> list[int]:
+        return offsets_in(self.target)[TOPIC, 0]
+
+
+def test_an_unclean_election_is_found_by_the_next_export(cluster: KcliCluster, tmp_path: Path) -> None:
+    create(cluster)
+    produce(cluster, "kept")
+    cluster.kill_node(3)
+    eventually(lambda: in_sync(cluster) == (2, [2]), "2 is alone")
+    produce(cluster, "lost", "lost", "lost")
+    backup = tmp_path / "backup"
+    from_broker = Lake(tmp_path / "lake", "-b", cluster.bootstrap)
+    from_directory = Lake(tmp_path / "lake-2", "--log-dir", str(backup))
+    copy_log(cluster, 2, backup)
+    for lake in (from_broker, from_directory):
+        lake.export()
+        assert lake.offsets() == [0, 1, 2, 3]
+
+    lose_what_node_2_has_alone(cluster)
+    produce(cluster, *["new"] * 6)
+    copy_log(cluster, 3, backup)
+
+    for lake in (Lake(from_broker.target, "-b", cluster.bootstrap), from_directory):
+        failure = lake.refused()
+        assert failure["kind"] == "data-loss"
+        assert f"{TOPIC}-0 is not what it was" in failure["error"]
+        assert "offsets 1 to 3 are others than those read before" in failure["error"]
+        assert lake.offsets() == [0, 1, 2, 3]
+
+        summary = lake.export("--no-fail-on-data-loss")
+        gaps = summary["gaps"]
+        assert isinstance(gaps, list)
+        assert [(gap["start"], gap["end"]) for gap in gaps] == [(1, 4)]
+        assert lake.offsets() == list(range(8))
+        produced = lake.export()
+        assert (produced["gaps"], lake.offsets()) == ([], list(range(8)))
+
+
+def copy_log(cluster: KcliCluster, node_id: int, destination: Path) -> None:
+    """Take a copy of a node's log directory while it runs."""
+    shutil.rmtree(destination, ignore_errors=True)
+    node = cluster.broker.data / f"node-{node_id}"
+    shutil.copytree(node, destination, ignore=shutil.ignore_patterns(".lock", "__*"))
