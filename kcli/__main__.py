@@ -11,7 +11,7 @@ import signal
 import sys
 
 YOUNG_OBJECTS = 200_000
-"""How many new objects set off a look for garbage. Imports make fewer, and leave none behind."""
+"""How many new objects trigger a garbage collection: more than imports make, which leave no garbage."""
 
 
 def open_standard_files() -> None:
@@ -33,7 +33,7 @@ def main() -> int:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         code = run_shortcut(sys.argv[1:])
         if code is not None:
-            # All is written and closed; to take the interpreter apart would only take time.
+            # Everything is written and closed: tearing the interpreter down would only take time.
             os._exit(code)
     from kcli.cli import main
 

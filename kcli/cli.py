@@ -125,7 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if COMPLETE_VARIABLE in os.environ:
         from typer.completion import get_completion_inspect_parameters
 
-        get_completion_inspect_parameters()  # its effect is that the shells are known
+        get_completion_inspect_parameters()  # called for its side effect: it registers the shells
     try:
         code = app(arguments, prog_name="kcli", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     except typer.Abort:
@@ -135,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not hasattr(error, "format_message"):
             raise
         code = int(getattr(error, "exit_code", 2))
-        with suppress(BrokenPipeError):  # nobody reads what is wrong
+        with suppress(BrokenPipeError):  # nobody reads the error
             report_usage_error(error, arguments)
     return code if isinstance(code, int) else 0
 

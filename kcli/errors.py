@@ -27,7 +27,7 @@ class UsageError(KcliError):
 
 
 class MissingArgument(UsageError):
-    """An argument, or an option that stands for one, was not given. The runner says where to read of it."""
+    """An argument, or an option that stands for one, was not given. The runner adds where to read more."""
 
     def __init__(self, name: str, *, what: str = "argument") -> None:
         super().__init__(f"missing {what} `{name}`")

@@ -70,8 +70,9 @@ def _topic_id(directory: str) -> bytes | None:
 def adopt(controller: Controller, config: BrokerConfig, log_dirs: Iterable[str]) -> None:
     """Register every unknown topic in the directories of a node, which becomes its only replica.
 
-    The topic of groups and offsets gets its own configuration, for without it retention would empty it. A
-    part of it gets as many partitions as a new one has: groups are looked for by their number.
+    `__consumer_offsets` gets a configuration of its own, without which retention would empty it. Where only
+    some of its partitions are here it gets as many as a new one has: a group's partition follows from their
+    number.
     """
     for topic in unknown_topics(log_dirs, controller.image):
         partitions, configs = topic.partitions, dict[str, str]()

@@ -84,9 +84,9 @@ Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 
 
 Direct = Callable[[Any, memoryview, int, int], Any]
-"""Handles the common requests of an API at once, from behind the client id at `position` to `end`.
+"""Handles an API's commonest requests in one step: what lies behind the client id, `buffer[position:end]`.
 
-It returns the whole frame of the answer, or a response; None leaves the request to the rest.
+Returns the whole frame of the answer, or a response, or None: the request is to be handled like any other.
 """
 
 

@@ -1,9 +1,10 @@
 """Broker: one node of the cluster: its listeners, its replicas, and the image it was last handed.
 
-A node reads its own image and never asks the controller what is; the controller hands it every change in
-order. Its life: `open` (directories locked, ports bound), `register` and `load` (fenced: logs are loaded
-and the image applied), `run` (its tasks work), `accept` (so do its listeners). Cancelling `run` is a kill;
-`close` after it makes it a stop in order. A paused node does nothing at all: its tasks wait at `gate`.
+A node reads its own image and never asks the controller what the cluster looks like; the controller hands it
+every change, in order. Its life: `open` (directories locked, ports bound), `register` and `load` (fenced:
+logs are loaded and the image applied), `run` (its tasks work), `accept` (so do its listeners). Cancelling
+`run` is a kill; `close` after it makes it an orderly stop. A paused node does nothing at all: its tasks wait
+at `gate`.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class Broker:
     def open(self, ports: Mapping[str, int] = _ANY_PORT) -> None:
         """Lock the log directories and bind the listeners' ports. Raises `KcliError`.
 
-        `ports` are those, by listener, that a node before this one had where any would do.
+        `ports`, by listener name, are those that an earlier run of this node was given where any would do.
         """
         self.log_manager.open(now_ms=self.wall_ms())
         advertised = {listener.name: listener for listener in self.config.advertised_listener_configs}
@@ -196,10 +197,10 @@ class Broker:
     # --- service ---------------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Work until cancelled. Started means that the node works, fenced, and accepts nothing yet.
+        """Work until cancelled; started when the node works, but is fenced and accepts nothing yet.
 
-        Raises `KcliError` when the last log directory fails, or the one with the metadata log, and what
-        `fail` was called with.
+        Raises `KcliError` when the last log directory fails, or the one with the metadata log, and whatever
+        `fail` was given.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -253,11 +254,11 @@ class Broker:
         self._server.use(engine)
 
     def stop_coordinating(self) -> None:
-        """Answer whoever waits for a coordinator, and coordinate no more: the node stops in order."""
+        """Answer every request that waits in a coordinator, and close them: the node is stopping."""
         self.groups.stop()
 
     def close(self, *, clean: bool) -> None:
-        """Let go of everything; after a clean close the next start recovers nothing."""
+        """Release everything; after a clean close the next start has nothing to recover."""
         for _, listening in self._sockets:
             listening.close()
         self.log_manager.close(clean=clean, broker_epoch=self.epoch, now_ms=self.wall_ms())
@@ -271,7 +272,7 @@ class Broker:
 
     @property
     def is_paused(self) -> bool:
-        """True while the node does nothing, though it is there."""
+        """True while the node is alive but does nothing."""
         return self.gate.is_closed
 
     async def until_awake(self) -> None:
@@ -339,7 +340,7 @@ class Broker:
         elif directory.path == self.metadata_directory:
             self.fail(KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed"))
         else:
-            # Not now: it may be the controller's own work that has found out.
+            # Not at once: the controller may have noticed the failure in the middle of its own work.
             self.timer.call_soon(self._tell_of_directories)
 
     async def _tell_of_directories(self) -> None:

@@ -1,4 +1,4 @@
-"""Cluster: everything one process hosts: the nodes, and the office of the controller that one of them holds.
+"""Cluster: everything that one process hosts: its nodes, one of which is the controller.
 
 A start opens all directories and ports, then the metadata (`cluster_start`), then each node's logs; only when
 all are loaded do the listeners accept.
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
 __all__ = ["Cluster", "ClusterOptions", "wall_ms"]
 
 STOP_SECONDS = 60.0
-"""How long a stop in order may take before it becomes a kill."""
+"""How long an orderly stop may take before it becomes a kill."""
 
 GOODBYE_TURNS = 3
-"""How many turns of the loop connections get for what they still have to say."""
+"""How many turns of the event loop connections get to send their last answers."""
 
 CONTROLLER_SECONDS = 15.0
 """How long a node that starts looks for the controller."""
@@ -77,7 +77,7 @@ class Cluster:
         self._faults: Faults | None = None
         self.stopped = trio.Event()
         self.failed: dict[int, Exception] = {}
-        """Why nodes that served do so no more, by node id."""
+        """What nodes failed with, by node id."""
         self._wall_ms = wall_ms
         self._stop_requested = trio.Event()
         self._loading = trio.CancelScope()
@@ -110,7 +110,7 @@ class Cluster:
 
     @property
     def faults(self) -> Faults:
-        """What goes wrong on purpose. Most processes never ask, and do without importing it."""
+        """The faults that were added; imported when first asked for, as most processes have none."""
         if self._faults is None:
             from kcli.broker.faults.faults import Faults
 
@@ -141,15 +141,15 @@ class Cluster:
         return [root] if all(path.startswith(f"{root}/") for path in paths) else paths
 
     def stop(self) -> None:
-        """Begin to stop in order; `run` returns when it is done."""
+        """Begin an orderly stop; `run` returns when it is done."""
         self._stop_requested.set()
         self._loading.cancel()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Start every node, serve until `stop`, and stop in order. Cancelling it is a kill.
+        """Start every node, serve until `stop`, then stop them in order. Cancelling it is a kill.
 
-        Started means that every listener accepts, or that `stop` came first. Raises `KcliError` for
-        directories, ports and properties that cannot be used, and what the last node failed with.
+        It counts as started when every listener accepts, or when `stop` came first. Raises `KcliError` for
+        directories, ports and properties that cannot be used, and whatever the last node failed with.
         """
         try:
             async with trio.open_nursery() as nursery:
@@ -168,7 +168,7 @@ class Cluster:
                 for node in self.nodes.values():
                     await self._end(node)
             if self._faults is not None:
-                self._faults.clear_all()  # A full disk would outlive the cluster.
+                self._faults.clear_all()  # A disk that was filled on purpose would stay full.
             self.stopped.set()
         if self._fatal is not None:
             raise self._fatal
@@ -176,7 +176,7 @@ class Cluster:
     # --- what the nodes are to one another -------------------------------------------------------
 
     def present(self) -> list[int]:
-        """Return the nodes that are there and not paused, as far as the controller is concerned."""
+        """Return the nodes that the controller can count on: alive and not paused."""
         return [node_id for node_id, _ in self.office.copies if not self.nodes[node_id].broker.is_paused]
 
     def reaches(self, one: int, other: int) -> bool:
@@ -222,7 +222,7 @@ class Cluster:
         await self._nursery.start(NodeWatch(self).run)
 
     def new_node(self, config: BrokerConfig) -> Node:
-        """Make a place for a node, which is dead."""
+        """Add a node, which is dead until it is started."""
         node = self.nodes[config.node_id] = Node(config, self.layout.log_dirs(config), self._make_broker)
         return node
 
@@ -331,7 +331,7 @@ class Cluster:
         node.ended.set()
 
     def _leave(self, node: Node) -> None:
-        """Take a node that has ended out of the others' sight."""
+        """Take a node that has ended out of everything that the others look at."""
         node_id = node.node_id
         self.feeds.remove(node_id)
         self.peers.node_died(node_id)

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 TURN_ROUNDS = 16
 TURN_SECONDS = 0.002
 TIMED_ANSWERS = 4
-"""Every so many small answers the time is looked at."""
+"""After so many small answers the clock is looked at."""
 SHOWN_CHARACTERS = 300
 FLUSH_BYTES = 256 * 1024
 
@@ -99,7 +99,7 @@ class Connection:
         self._reactor = reactor
         # The task, while it sleeps.
         self._task: trio.lowlevel.Task | None = None
-        # There may be more to receive, and after a hang-up there is until its end has been seen.
+        # Whether there may be more to receive: after a hang-up, until the end of the stream was seen.
         self._more = self._hung_up = False
         # What `on_readable` leaves to the task.
         self._stop: _Stop | None = None

@@ -56,7 +56,7 @@ class ConnectionQuotas:
         return True
 
     def give_back(self, address: str) -> None:
-        """Count one connection from `address` less."""
+        """Count one connection from `address` as ended."""
         left = self._by_address[address] - 1
         if left < 0:
             raise ValueError(f"no connection from {address} is counted")

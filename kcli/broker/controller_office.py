@@ -5,7 +5,7 @@ One node at a time holds the office, for a term with an epoch of its own. It kee
 reaches at least half of the nodes that do. A node that dies loses it at once; one that is paused or cut off
 after `controller.quorum.fetch.timeout.ms`, as others would notice only then. Its successor is the node with
 the newest copy of the metadata log among those that reach at least half. Between two terms nobody decides,
-and who asks is told NOT_CONTROLLER.
+and every request is answered NOT_CONTROLLER.
 
 What was decided is never forgotten while the process runs: a successor whose copy lacks it, because its node
 was not there, gets it as a snapshot first.
@@ -137,7 +137,7 @@ class ControllerOffice:
             self.tick(now_ms)
 
     def elect(self, node_id: int) -> None:
-        """Move the office to a node because somebody says so. Raises `KcliError` if it cannot hold it."""
+        """Move the office to a node on request. Raises `KcliError` if it cannot hold it."""
         if node_id == self.holder:
             return
         if node_id not in self._running():
@@ -163,7 +163,7 @@ class ControllerOffice:
                 candidates.remove(successor)
 
     def _image_for(self, node_id: int) -> MetadataImage:
-        """Return what a node's copy makes, when it holds everything that was decided."""
+        """Return the image that a node's copy makes, once the copy holds everything that was decided."""
         log, latest = self.copies[node_id], self.feeds.latest
         if log.end_offset <= latest.offset or log.epoch < latest.epoch:
             log.install(

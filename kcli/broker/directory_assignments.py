@@ -1,8 +1,8 @@
 """DirectoryAssignments: telling the controller which log directory each replica of a node lies in (KIP-858).
 
 Of a node with several directories the controller cannot know it, and must, or the failure of one of them
-would leave its partitions with a leader that cannot serve. What it knows already is not told again, and what
-could not be told is, later (class `AssignmentsManager`).
+would leave its partitions with a leader that cannot serve. It is not told again what it knows already, and
+what could not be delivered is sent again later (class `AssignmentsManager`).
 """
 
 from __future__ import annotations

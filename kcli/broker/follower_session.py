@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class _Moment(TimerTask):
-    """When something is done to a session, whatever else happens."""
+    """Something that is done to a session at its time, whatever happens until then."""
 
     __slots__ = ("_action",)
 

@@ -1,4 +1,4 @@
-"""GroupSettings: the broker configurations of the group coordinator, and what they are for its shards.
+"""GroupSettings: the broker configurations of the group coordinator, and their form for its shards.
 
 Names, types and defaults are Kafka's (class `GroupCoordinatorConfig`), but for the initial rebalance delay
 and the assignment interval: they protect a fleet that starts, and only delay a developer.

@@ -1,7 +1,7 @@
-"""Heartbeats: a node tells the controller that it is there, and learns what it is to it (KIP-631).
+"""Heartbeats: a node tells the controller that it is alive, and learns whether it is fenced (KIP-631).
 
-A beat that does not reach the controller is only logged: the next one may. What a node that was fenced has to
-do is nothing but to go on: with the first beat after it has caught up it is unfenced.
+A beat that does not reach the controller is only logged: the next one may. A node that was fenced need not do
+anything about it: the first beat after it has caught up unfences it.
 """
 
 from __future__ import annotations

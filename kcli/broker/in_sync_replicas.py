@@ -1,8 +1,8 @@
 """InSyncReplicas: the followers of a partition as its leader sees them, and which of them are in sync.
 
-The controller alone changes the in-sync replicas; the leader asks it to, and one wish is on its way at a
-time. Until the answer the leader counts on the worst: a replica that is to join counts for the high
-watermark already, one that is to leave still does (the *maximal* ISR; class `PartitionState`).
+The controller alone changes the in-sync replicas; the leader asks it to, for one change at a time. Until that
+is answered the leader assumes the worst: a replica that is to join counts for the high watermark already, one
+that is to leave still does (the *maximal* ISR; class `PartitionState`).
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class InSyncReplicas:
             )
 
     def ask(self, isr: frozenset[int]) -> None:
-        """Wish for other in-sync replicas."""
+        """Note that the controller is asked for other in-sync replicas."""
         self.pending = isr
         self.maximal = self.committed | isr
 
     def settle(self) -> None:
-        """Wish for nothing any more."""
+        """Note that the controller is asked for nothing any more."""
         self.pending = None
         self.maximal = self.committed
 

@@ -1,7 +1,7 @@
-"""IsrChanges: what the leaders of one node ask the controller to make of their in-sync replicas (KIP-497).
+"""IsrChanges: the changes of in-sync replicas that a node's leaders ask the controller for (KIP-497).
 
-One request is on its way at a time, with all that was asked for meanwhile in the next; a partition has one
-wish at most. A request that did not get there, or was refused as a whole, is sent again (class
+One request is in flight at a time, and what is asked for meanwhile goes into the next; a partition waits for
+one change at most. A request that did not get there, or was refused as a whole, is sent again (class
 `DefaultAlterPartitionManager`).
 """
 
@@ -35,7 +35,7 @@ _RETRIED = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER})
 
 
 class IsrChanges:
-    """The wishes of node `node_id`; `send` brings a request to the controller."""
+    """The changes that node `node_id` asks for; `send` brings a request to the controller."""
 
     def __init__(
         self,

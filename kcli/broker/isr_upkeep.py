@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class IsrChange:
-    """One wish: the members, each with its broker epoch, under the epochs that it was made in."""
+    """One change: the members asked for, with their broker epochs, and the partition's epochs then."""
 
     __slots__ = ("isr", "leader_epoch", "members", "partition", "partition_epoch")
 
@@ -39,7 +39,7 @@ class IsrChange:
 
 
 def consider_expansion(partition: Partition, fetching: RemoteReplica | None = None) -> None:
-    """Ask for the followers to join that are in sync by now and are not counted so.
+    """Ask for followers that have caught up to count as in sync.
 
     Only who fetches may: the one that does so right now, and those that wait for more.
     """
@@ -59,7 +59,7 @@ def consider_expansion(partition: Partition, fetching: RemoteReplica | None = No
 
 
 def shrink(partition: Partition) -> None:
-    """Ask for the members to leave that have been behind for too long."""
+    """Ask for members that have been behind for too long to be dropped."""
     in_sync, host = partition.in_sync, partition.host
     if in_sync is None or in_sync.pending is not None:
         return
@@ -82,7 +82,7 @@ def _ask(partition: Partition, isr: frozenset[int]) -> None:
 
 
 def awaits(change: IsrChange) -> bool:
-    """Whether a change is still what its partition wishes for."""
+    """Whether a change is still the one that its partition waits for."""
     in_sync = change.partition.in_sync
     return (
         in_sync is not None
@@ -93,7 +93,7 @@ def awaits(change: IsrChange) -> bool:
 
 
 def accept(change: IsrChange, answer: AlteredPartition) -> None:
-    """Take over what the controller has made of a wish."""
+    """Take over what the controller has decided."""
     partition = change.partition
     if awaits(change) and answer.leader_epoch == partition.leader_epoch:
         assert partition.in_sync is not None

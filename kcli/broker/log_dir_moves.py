@@ -1,8 +1,9 @@
 """LogDirMoves: replicas of a node that move from one of its log directories to another (KIP-113).
 
 What is in the replica's log is copied to a future log, piece by piece, while the replica goes on as it was;
-when the copy has everything it takes its place, between two appends (class `ReplicaAlterLogDirsThread`). A
-replica that is truncated meanwhile takes its copy with it: where they part is found as between two nodes.
+when the copy has everything it takes the replica's place, between two appends (class
+`ReplicaAlterLogDirsThread`). A replica that is truncated meanwhile takes its copy with it: where they part is
+found as between two nodes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """NodeWatch: the one task that has the controller look after the nodes: sessions, successors, copies.
 
-It may come late, because something kept the process busy or it was stopped as a whole. Then the nodes were
-no better off, and none of them is taken for silent: each says first that it is there.
+The task may run late, because the process was busy or suspended as a whole. The nodes could not send
+heartbeats either then, so none is taken for dead: each gets to send one first.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NodeWatch:
             self.look(monotonic_ms())
 
     def _pause_seconds(self, now_ms: int) -> float:
-        """Return how long nothing will be due: a session is over when it ends, not a while after."""
+        """Return how long nothing will be due: a session that ends is noticed at once."""
         controller = self._cluster.office.controller
         end_ms = None if controller is None else controller.first_session_end_ms
         if end_ms is None or end_ms <= now_ms:

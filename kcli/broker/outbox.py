@@ -28,7 +28,7 @@ SENDFILE_FROM = 16 * 1024
 class Outbox:
     """What is to be sent on a socket. `size_bytes` counts what was added since it was empty last.
 
-    Bytes may be appended to `parts` directly, by who cares for every call.
+    A caller for whom every call counts may append bytes to `parts` itself.
     """
 
     __slots__ = ("_file_sent", "_has_files", "_is_full", "_socket", "parts", "size_bytes")

@@ -1,8 +1,8 @@
 """PeerLink: how one node of the process reaches another, and PeerLinks: all of them.
 
-What nodes say to each other goes through the link from the one to the other, which looks the other up with
-every call: it may be gone, or another one by now. A call that fails raises `PeerUnreachable`, and whoever
-called tries again after its own backoff.
+Every call from one node to another goes through the link for that direction, which looks the other node up
+each time: it may have died, or been replaced. A call that fails raises `PeerUnreachable`, and whoever called
+tries again after its own backoff.
 
 Faults are plain attributes that anybody may set at any time:
 

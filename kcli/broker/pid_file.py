@@ -55,7 +55,7 @@ class PidFile:
         self._descriptor = descriptor
 
     def remove(self) -> None:
-        """Withdraw it at the end of the process; a file that was never written is no error."""
+        """Remove it at the end of the process; that it was never written is no error."""
         if self._descriptor is not None:
             self.path.unlink(missing_ok=True)
             os.close(self._descriptor)
@@ -82,7 +82,7 @@ class PidFile:
 
 
 def _lock(descriptor: int) -> bool:
-    """Take the lock for good, and return whether that went; a reader holds it for a moment only."""
+    """Take the lock for good; return whether that worked. Readers only hold it for a moment."""
     for _ in range(_LOCK_ATTEMPTS):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -38,7 +38,7 @@ _log = logging.getLogger(__name__)
 async def serve(options: ClusterOptions, *, verbose: bool, scenario: Scenario | None = None) -> None:
     """Serve until a signal comes; print one line on standard output when everything is ready.
 
-    Then the scenario begins, if there is one.
+    The scenario, if there is one, begins then.
     """
     logging.basicConfig(
         stream=sys.stderr,

@@ -18,7 +18,7 @@ class ProducerIds:
         self._next = self._end = 0
 
     def take(self) -> int:
-        """Return an id that nobody has had. Raises `KafkaError` when no block can be reserved."""
+        """Return an id that was never given out before. Raises `KafkaError` when no block can be reserved."""
         if self._next == self._end:
             first, size = self._allocate()
             self._next, self._end = first, first + size

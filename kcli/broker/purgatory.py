@@ -106,7 +106,7 @@ class Purgatory:
             self._touched[key] = None
 
     def drop(self, operation: DelayedOperation) -> None:
-        """End `operation` without an answer: nobody awaits it any more."""
+        """End `operation` without an answer: nobody waits for it any more."""
         if not operation.ended:
             operation.ended = True
             self._unlink(operation)

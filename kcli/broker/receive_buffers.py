@@ -6,8 +6,9 @@ small pool of power-of-two sizes. These are anonymous private mappings: the kern
 page as bytes arrive, so a client that announces 100 MB and sends nothing costs address space only, and a
 pooled one spares the zeroing and the page faults of a new one.
 
-What unfinished requests hold together is bounded by `held_limit`: the connection that goes beyond it is
-closed. So receiving takes at most that, the pool and the scratch, whatever the number of connections.
+What all unfinished requests hold together is bounded by `held_limit`: a connection that would exceed it is
+closed. So receiving never takes more than that, the pool and the scratch buffer, however many connections
+there are.
 """
 
 from __future__ import annotations

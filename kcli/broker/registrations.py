@@ -24,7 +24,7 @@ LOST_DIRECTORY = (2).to_bytes(16, "big")
 
 
 class LeaderRecoveryState(IntEnum):
-    """Whether a leader came without having been in sync and has not caught up with that yet."""
+    """Whether a leader was elected without being in sync and has not recovered from that yet."""
 
     RECOVERED = 0
     RECOVERING = 1

@@ -1,9 +1,9 @@
 """RemoteReplica: what a leader knows of one of its followers (class `Replica`).
 
 A follower's fetch at an offset says that it has everything below. It was caught up at the time of a fetch
-that reached the end of the leader's log; and at the time of the fetch before, if this one reaches the end
-that the log had then, or else a partition that is written all the time would never admit anybody. A fetch
-that waits on the leader for more counts as long as it waits.
+that reached the end of the leader's log, and at the time of the fetch before if this one reaches the end that
+the log had then: otherwise nobody could ever join the in-sync replicas of a partition that is written all the
+time. A fetch that waits on the leader for more counts as long as it waits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class RemoteReplica:
         self.row: FetchPartition | None = None
 
     def begin_epoch(self, leader_end: int, *, is_new_leader: bool, in_sync: bool, now_ms: int) -> None:
-        """Start over in another leader epoch: who is in sync gets the time to show it."""
+        """Start over in another leader epoch: replicas that are in sync get time to show it."""
         self.caught_up_ms = self.fetched_ms = now_ms if in_sync else LONG_AGO_MS
         self.leader_end_when_fetched = leader_end
         if is_new_leader:
@@ -75,5 +75,5 @@ class RemoteReplica:
             self.fetched_ms = self.caught_up_ms = now_ms
 
     def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
-        """Whether the replica has everything, or had not long ago."""
+        """Whether the replica has everything, or had everything not long ago."""
         return self.log_end_offset == leader_end or now_ms - self.caught_up_ms <= max_lag_ms

@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 
 class Surroundings(Protocol):
-    """The node around a replica manager, as far as replication needs it."""
+    """What replication needs of the node that it runs on."""
 
     config: BrokerConfig
     epoch: int
@@ -154,7 +154,7 @@ class ReplicaManager:
     # --- replication -----------------------------------------------------------------------------
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-        """Copy what others lead, and keep in-sync replicas of what is led here, for ever."""
+        """Copy what others lead, and keep the in-sync replicas of what is led here up to date, for ever."""
         async with trio.open_nursery() as nursery:
             await nursery.start(self.isr_changes.run)
             await nursery.start(self.fetchers.run)

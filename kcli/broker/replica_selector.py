@@ -1,7 +1,7 @@
-"""Which replica a consumer had better read from: one in its own rack, if there is one (KIP-392).
+"""Which replica a consumer should read from: one in its own rack, if there is one (KIP-392).
 
-Only the leader tells, and only of replicas in sync that hold what the consumer asks for; of several that have
-come furthest wins (class `RackAwareReplicaSelector`).
+Only the leader says so, and only of in-sync replicas that hold what the consumer asks for; of several the one
+that has come furthest wins (class `RackAwareReplicaSelector`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """ReplicationThrottle: how fast replicas may copy (KIP-73, class `ReplicationQuotaManager`).
 
 A broker limits what it sends as a leader and what it fetches as a follower, each by one rate, and only for
-replicas that a topic's configuration names, and only as long as they are not in sync: those must not fall
-behind. The rate is measured over the last seconds; what has been let through is never taken back.
+replicas that a topic's configuration names, and only as long as they are not in sync: in-sync replicas must
+not fall behind. The rate is measured over the last seconds; what has been let through is never taken back.
 """
 
 from __future__ import annotations

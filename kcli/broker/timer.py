@@ -50,7 +50,7 @@ class Timer:
         return self._wheel.count
 
     def add(self, task: TimerTask, delay_ms: int, now_ms: int) -> bool:
-        """File `task` so long after `now_ms`; return False, and file nothing, if that has come already."""
+        """File `task` for its delay after `now_ms`; return False, and file nothing, if that is over."""
         task.deadline_ms = now_ms + delay_ms
         if not self._wheel.add(task, now_ms):
             return False
@@ -63,7 +63,7 @@ class Timer:
         self._wheel.cancel(task)
 
     def call_soon(self, job: Callable[[], Awaitable[None]]) -> None:
-        """Await `job` once in the timer's task, as soon as what is due has been done."""
+        """Await `job` once in the timer's task, after everything that is due."""
         self._soon[job] = None
         if self._driver is not None:
             self._wake()
