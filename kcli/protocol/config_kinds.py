@@ -19,6 +19,15 @@ class ConfigResourceType(IntEnum):
     GROUP = 32
 
 
+class ConfigOperation(IntEnum):
+    """How IncrementalAlterConfigs changes a value (KIP-339). APPEND and SUBTRACT act on lists."""
+
+    SET = 0
+    DELETE = 1
+    APPEND = 2
+    SUBTRACT = 3
+
+
 class ConfigSource(IntEnum):
     """Where a value comes from."""
 

@@ -9,10 +9,10 @@ import pytest
 
 from kcli.broker.broker_configs import SETTINGS
 from kcli.broker.config_definition import UpdateMode
-from kcli.broker.controller.configuration_control import ConfigChange, ConfigOperation
+from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.topic_configs import TOPIC_CONFIGS
-from kcli.protocol.config_kinds import ConfigResourceType, ConfigType
+from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType, ConfigType
 from kcli.storage.log_config import LogConfig
 from tests.support.running_cluster import running_cluster
 

@@ -7,9 +7,7 @@ broker runs, is refused (KIP-226, KIP-339).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kcli.broker.broker_configs import BROKER_CONFIGS, broker_config
 from kcli.broker.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
@@ -21,27 +19,20 @@ from kcli.broker.coordinator.group_config import GroupConfig
 from kcli.broker.group_configs import GROUP_CONFIGS, check_group_configs
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.broker.topic_overrides import check_topic_configs
-from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.late_dataclasses import dataclass
+from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import ConfigRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kcli.broker.metadata_image import ConfigResource, MetadataImage
     from kcli.protocol.metadata_records import MetadataRecord
 
+C = TypeVar("C")
 
 _GROUPS = GroupConfig()
-
-
-class ConfigOperation(IntEnum):
-    """What IncrementalAlterConfigs does with a value, numbered as on the wire."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +67,14 @@ def incremental_alter_configs(
 
     `defaults` is the typed configuration of a topic without overrides, `groups` that of a group.
     """
-    records: list[MetadataRecord] = []
-    outcomes: list[KafkaError | None] = []
-    for resource, operations in changes:
-        try:
-            _check_resource(image, resource)
-            current = image.configs.get(resource, {})
-            values = _operate(resource, current, operations)
-            _check_values(resource, values, {each.name for each in operations}, defaults, groups)
-            own = _with_eligible_leaders(image, _records(resource, current, values))
-        except KafkaError as error:
-            outcomes.append(error.detached())
-            continue
-        records.extend(own)
-        outcomes.append(None)
-    return ControllerResult(tuple(records), outcomes)
+
+    def decide(resource: ConfigResource, operations: Sequence[ConfigChange]) -> list[MetadataRecord]:
+        current = image.config(*resource)
+        values = _operate(resource, current, operations)
+        _check_values(resource, values, {each.name for each in operations}, defaults, groups)
+        return _records(resource, current, values)
+
+    return _decide_each(image, changes, decide)
 
 
 def alter_configs(
@@ -101,14 +85,26 @@ def alter_configs(
     groups: GroupConfig = _GROUPS,
 ) -> ControllerResult[list[KafkaError | None]]:
     """Replace whole configurations, in the old way: a value not given is deleted."""
+
+    def decide(resource: ConfigResource, values: Mapping[str, str]) -> list[MetadataRecord]:
+        _check_values(resource, values, values.keys(), defaults, groups)
+        return _records(resource, image.config(*resource), values)
+
+    return _decide_each(image, changes, decide)
+
+
+def _decide_each(
+    image: MetadataImage,
+    changes: Sequence[tuple[ConfigResource, C]],
+    decide: Callable[[ConfigResource, C], list[MetadataRecord]],
+) -> ControllerResult[list[KafkaError | None]]:
+    """Decide about each resource as a whole; the response has an error or None for each, in order."""
     records: list[MetadataRecord] = []
     outcomes: list[KafkaError | None] = []
-    for resource, values in changes:
+    for resource, change in changes:
         try:
             _check_resource(image, resource)
-            _check_values(resource, values, values.keys(), defaults, groups)
-            current = image.configs.get(resource, {})
-            own = _with_eligible_leaders(image, _records(resource, current, values))
+            own = _with_eligible_leaders(image, decide(resource, change))
         except KafkaError as error:
             outcomes.append(error.detached())
             continue

@@ -22,10 +22,10 @@ from kcli.broker.config_entries import (
     group_entries,
     topic_entries,
 )
-from kcli.broker.controller.configuration_control import ConfigChange, ConfigOperation
+from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.topics import topic_defaults
-from kcli.protocol.config_kinds import ConfigResourceType, ConfigSource
+from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType, ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
 from kcli.protocol.messages import incremental_alter_configs as incremental

@@ -33,6 +33,7 @@ from kcli.client.admin.cluster import (
     api_versions,
     describe_cluster,
     describe_log_dirs,
+    unregister_broker,
 )
 from kcli.client.admin.configs import (
     describe_configs,
@@ -96,7 +97,6 @@ from kcli.client.admin.types import (
     ClusterNode,
     ConfigAlteration,
     ConfigEntry,
-    ConfigOperation,
     ConfigResource,
     ConfigSynonym,
     FeatureRange,
@@ -112,7 +112,7 @@ from kcli.client.admin.types import (
     TopicListing,
 )
 from kcli.client.metadata import Node, TopicPartition
-from kcli.protocol.config_kinds import ConfigResourceType, ConfigSource, ConfigType
+from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType, ConfigSource, ConfigType
 
 __all__ = [
     "CLASSIC",
@@ -183,4 +183,5 @@ __all__ = [
     "list_topics",
     "remove_members",
     "replica_places",
+    "unregister_broker",
 ]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.late_dataclasses import dataclass, field
 from kcli.protocol.config_kinds import ConfigSource, ConfigType
 from kcli.protocol.uuids import ZERO_UUID
 
@@ -13,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kcli.client.metadata import Node
-    from kcli.protocol.config_kinds import ConfigResourceType
+    from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType
     from kcli.protocol.error_codes import KafkaError
 
 
@@ -101,15 +100,6 @@ class ConfigResource(NamedTuple):
 
     type: ConfigResourceType
     name: str
-
-
-class ConfigOperation(IntEnum):
-    """How an alteration changes a value (KIP-339). APPEND and SUBTRACT act on lists."""
-
-    SET = 0
-    DELETE = 1
-    APPEND = 2
-    SUBTRACT = 3
 
 
 @dataclass(frozen=True, slots=True)

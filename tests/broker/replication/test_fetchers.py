@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from kcli.broker.controller.configuration_control import ConfigChange, ConfigOperation
+from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.fetcher_manager import fetcher_number
 from kcli.broker.timer import TimerTask, monotonic_ms
+from kcli.protocol.config_kinds import ConfigOperation
 from tests.broker.replication.clusters import append, create, leader_of, node, replicas_of, until
 from tests.support.running_cluster import running_cluster
 
