@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -98,6 +99,17 @@ Partition = Annotated[
     int, typer.Argument(metavar="PARTITION", min=0, help="The partition", show_default=False)
 ]
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group", show_default=False)]
+
+
+OPTION_NAMES = re.compile(
+    r"`(node|api|client_id|topic|code|delay_ms|next|probability|after|from|to|one_way)`"
+)
+"""What a scenario calls the options of a fault, as refusals quote it."""
+
+
+def _as_flags(text: str) -> str:
+    """Return what a broker says of options, in the words of the command line."""
+    return OPTION_NAMES.sub(lambda name: f"`--{name[1].replace('_', '-')}`", text)
 
 
 class ActiveFault(NamedTuple):
@@ -215,7 +227,10 @@ def add(
         "one_way": one_way or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
-    return ActiveFault(**_ask(data_dir, "fault.add", kind=kind, **given))
+    try:
+        return ActiveFault(**_ask(data_dir, "fault.add", kind=kind, **given))
+    except UsageError as error:
+        raise UsageError(_as_flags(error.message), hint=error.hint and _as_flags(error.hint)) from error
 
 
 @command(app, "clear", example="kcli broker fault clear --all")

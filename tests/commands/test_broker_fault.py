@@ -47,7 +47,10 @@ def test_faults_are_added_listed_and_cleared(nodes: KcliBroker, transcript: Tran
     )
 
 
-def test_what_makes_no_sense_is_refused(nodes: KcliBroker, transcript: Transcript) -> None:
+def test_what_makes_no_sense_is_refused(
+    nodes: KcliBroker, transcript: Transcript, kcli: Callable[..., Finished]
+) -> None:
+    assert kcli("topics", "create", "orders", "--partitions", "3", "-b", nodes.bootstrap).exit_code == 0
     transcript(
         "broker_fault_refused",
         "broker fault add eror --code 6",
@@ -60,8 +63,11 @@ def test_what_makes_no_sense_is_refused(nodes: KcliBroker, transcript: Transcrip
         "broker fault add cut --from 1 --to 1",
         "broker fault add isolate",
         "broker fault add fill-disk --node 0",
+        "broker fault add slow --from 1 --to 2 --delay-ms 0",
+        "broker fault add cut --from 1 --to 2 --node 3",
         "broker fault list",
-        "broker fault move-leader orders 0 2",
+        "broker fault move-leader order 0 2",
+        "broker fault move-leader orders 7 2",
         "broker fault move-coordinator my-group 2",
     )
 
@@ -122,4 +128,4 @@ steps:
         broker.stop()
     said = broker.messages()
     assert "scenario, 0 s: error api CreateTopics code POLICY_VIOLATION" in said
-    assert f"{scenario}:5: there is no partition 0 of `missing`" in said
+    assert f"{scenario}:5: there is no topic `missing`" in said

@@ -29,10 +29,10 @@ async def perform(cluster: Cluster, action: str, options: Mapping[str, Any]) -> 
     match action:
         case "move-leader":
             topic, partition = text(options, "topic"), whole(options, "partition")
-            move_leader(controller_of(cluster), topic, partition, whole(options, "to", least=1))
+            move_leader(controller_of(cluster), topic, partition, whole(options, "to"))
         case "move-coordinator":
-            move_coordinator(controller_of(cluster), text(options, "group"), whole(options, "to", least=1))
+            move_coordinator(controller_of(cluster), text(options, "group"), whole(options, "to"))
         case "move-controller":
-            await NODE_OPERATIONS["node.move-controller"](cluster, {"node": whole(options, "to", least=1)})
+            await NODE_OPERATIONS["node.move-controller"](cluster, {"node": whole(options, "to")})
         case _:
-            await NODE_OPERATIONS[f"node.{action}"](cluster, {"node": whole(options, "node", least=1)})
+            await NODE_OPERATIONS[f"node.{action}"](cluster, {"node": whole(options, "node")})

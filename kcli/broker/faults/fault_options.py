@@ -50,17 +50,16 @@ def fault_of(kind: str, options: Mapping[str, Any]) -> Fault:
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if name not in OPTIONS[kind]:
-            raise UsageError(
-                f"`{kind}` takes no `{name}`", hint=f"it takes {', '.join(sorted(OPTIONS[kind]))}"
-            )
+            takes = ", ".join(f"`{each}`" for each in sorted(OPTIONS[kind]))
+            raise UsageError(f"`{kind}` takes no `{name}`", hint=f"it takes {takes}")
     for name in _NEEDED.get(kind, ()):
         if name not in given:
             raise UsageError(f"`{kind}` needs `{name}`")
     if kind in REQUEST_KINDS:
         return _request_fault(kind, given)
     if kind in NODE_KINDS:
-        return NodeFault(kind=kind, node=whole(given, "node", least=1))
-    source, target = whole(given, "from", least=1), whole(given, "to", least=1)
+        return NodeFault(kind=kind, node=whole(given, "node"))
+    source, target = whole(given, "from"), whole(given, "to")
     if source == target:
         raise UsageError(f"`{kind}` is between two nodes, not {source} and itself")
     return LinkFault(
@@ -76,7 +75,7 @@ def fault_of(kind: str, options: Mapping[str, Any]) -> Fault:
 def _request_fault(kind: str, given: Mapping[str, Any]) -> RequestFault:
     return RequestFault(
         kind=kind,
-        node=whole(given, "node", least=1) if "node" in given else None,
+        node=whole(given, "node") if "node" in given else None,
         api=api_name(text(given, "api")) if "api" in given else None,
         client_id=text(given, "client_id") if "client_id" in given else None,
         topic=text(given, "topic") if "topic" in given else None,

@@ -21,7 +21,7 @@ from kcli.broker.faults.active_fault import ActiveFault
 from kcli.broker.faults.fault import LinkFault, NodeFault, RequestFault
 from kcli.broker.faults.fault_options import fault_of
 from kcli.broker.faults.faulty_engine import FaultyEngine
-from kcli.errors import KcliError, UsageError
+from kcli.errors import KcliError
 from kcli.storage import disk
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ class Faults:
         return list(self._active.values())
 
     def add(self, kind: str, **options: Any) -> ActiveFault:  # noqa: ANN401 - as `fault_of` checks them
-        """Let something go wrong, in the words of `fault_options`. Raises `UsageError`."""
+        """Let something go wrong, in the words of `fault_options`. Raises `UsageError` and `KcliError`."""
         return self.begin(fault_of(kind, options))
 
     def begin(self, fault: Fault) -> ActiveFault:
-        """Let something go wrong. Raises `UsageError` if it names a node that there is not."""
+        """Let something go wrong. Raises `KcliError` if it names a node that there is not."""
         self._check_nodes(fault)
         self._last_number += 1
         active = ActiveFault(self._last_number, fault, seed=self.seed, spent=self._spent)
@@ -115,8 +115,8 @@ class Faults:
         named = {fault.source, fault.target} if isinstance(fault, LinkFault) else {fault.node}
         for node in sorted(node for node in named if node is not None):
             if node not in known:
-                raise UsageError(
-                    f"there is no node {node}", hint=f"there are {', '.join(map(str, sorted(known)))}"
+                raise KcliError(
+                    f"there is no node {node}", hint=f"the nodes are {', '.join(map(str, sorted(known)))}"
                 )
 
     def _spent(self, active: ActiveFault) -> None:

@@ -25,11 +25,11 @@ Reading is pure; whatever a file says wrong is said with its line.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.faults.fault_options import KINDS, fault_of, nearest, text, whole
 from kcli.errors import KcliError, UsageError
+from kcli.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +96,7 @@ def parse_scenario(content: str, path: str) -> Scenario:
     except ImportError as error:
         raise KcliError("scenarios need PyYAML", hint="pip install 'kcli[scenario]'") from error
     lines = Lines(path)
-    top = lines.mapping(read_yaml(content, path), "a scenario")
+    top = lines.mapping(read_yaml(content, path), "a scenario", hint="it has `seed` and `steps`")
     for name, entry in top.items():
         if name not in ("seed", "steps"):
             raise lines.error(entry, f"a scenario has no `{name}`", hint="it has `seed` and `steps`")
@@ -157,7 +157,7 @@ def _check_action(
         if each not in options:
             raise UsageError(f"`{action}` needs `{each}`")
         if each in _NUMBERS:
-            whole(options, each, least=0 if each == "partition" else 1)
+            whole(options, each)
         else:
             text(options, each)
     if for_seconds is not None:

@@ -26,7 +26,10 @@ async def run_scenario(cluster: Cluster, scenario: Scenario) -> None:
     cluster.faults.seed = scenario.seed
     started = trio.current_time()
     numbers: dict[str, int] = {}
-    _log.info("scenario `%s`: %d steps, seed %d", scenario.path, len(scenario.steps), scenario.seed)
+    count = len(scenario.steps)
+    _log.info(
+        "scenario `%s`: %d step%s, seed %d", scenario.path, count, "" if count == 1 else "s", scenario.seed
+    )
     async with trio.open_nursery() as nursery:
         for step in scenario.steps:
             await trio.sleep_until(started + step.at_seconds)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from kcli.errors import UsageError
+from kcli.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -69,10 +69,10 @@ class Lines:
         except UsageError as error:
             raise self.error(entry, error.message, hint=error.hint) from error
 
-    def mapping(self, entry: Entry, what: str) -> dict[str, Entry]:
+    def mapping(self, entry: Entry, what: str, *, hint: str | None = None) -> dict[str, Entry]:
         """Return the entries of a mapping. Raises `UsageError`."""
         if not isinstance(entry.value, dict):
-            raise self.error(entry, f"{what} is a mapping of names to values")
+            raise self.error(entry, f"{what} is a mapping of names to values", hint=hint)
         return entry.value
 
     def sequence(self, entry: Entry, what: str) -> list[Entry]:

@@ -99,7 +99,7 @@ async def test_a_leader_moves_to_a_replica_in_sync_and_stays_there(tmp_path: Pat
         for arguments, message in (
             ({"topic": "t", "partition": 0, "to": 3}, "node 3 has no replica of `t` partition 0"),
             ({"topic": "t", "partition": 1, "to": 2}, "there is no partition 1 of `t`"),
-            ({"topic": "u", "partition": 0, "to": 2}, "there is no partition 0 of `u`"),
+            ({"topic": "u", "partition": 0, "to": 2}, "there is no topic `u`"),
         ):
             with pytest.raises(KcliError) as caught:
                 await perform(cluster, "move-leader", arguments)

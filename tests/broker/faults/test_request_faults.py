@@ -10,7 +10,7 @@ import trio
 import trio.lowlevel
 
 from kcli.broker.faults.faults import Faults
-from kcli.errors import KcliError, UsageError
+from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.create_topics import (
@@ -241,7 +241,7 @@ async def test_without_faults_connections_feed_the_engine_itself(tmp_path: Path)
 
 async def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
     async with bench(tmp_path) as it:
-        with pytest.raises(UsageError, match="there is no node 7"):
+        with pytest.raises(KcliError, match="there is no node 7"):
             it.faults.add("drop", node=7)
         with pytest.raises(KcliError, match="there is no fault 1"):
             it.faults.clear(1)

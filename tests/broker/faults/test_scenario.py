@@ -68,7 +68,7 @@ def test_steps_come_in_the_order_of_their_times() -> None:
         ("steps:\n- node: 2", "s.yaml:2: a step needs `do`"),
         ("steps:\n- do: kil\n  node: 2", "s.yaml:2: there is no step `kil`"),
         ("steps:\n- do: kill", "s.yaml:2: `kill` needs `node`"),
-        ("steps:\n- do: kill\n  node: two", "s.yaml:2: `node` is a whole number from 1 on, not 'two'"),
+        ("steps:\n- do: kill\n  node: two", "s.yaml:2: `node` is a whole number from 0 on, not 'two'"),
         ("steps:\n- do: kill\n  node: 2\n  for: 3", "s.yaml:2: `for` is for faults, `kill` is none"),
         ("steps:\n- do: kill\n  node: 2\n  topic: x", "s.yaml:2: `kill` takes no `topic`"),
         ("steps:\n- {do: drop, at: 1, after: 1}", "s.yaml:2: `at` and `after` exclude each other"),
@@ -97,6 +97,7 @@ def test_what_is_wrong_is_said_with_its_line(text: str, message: str) -> None:
 
 def test_the_nearest_name_is_the_hint() -> None:
     for text, hint in (
+        ("- do: pause", "it has `seed` and `steps`"),
         ("steps:\n- {do: paus, node: 2}", "did you mean `pause`?"),
         ("steps:\n- {do: drop, api: fech}", "did you mean `Fetch`?"),
         ("steps:\n- {do: error, code: not_leader}", "did you mean `NOT_LEADER_OR_FOLLOWER`?"),
