@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.partition_change import Assignment, Election
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
+from kcli.broker.controller.topic_placement import check_brokers
 from kcli.late_dataclasses import dataclass
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kcli.broker.controller.partition_decisions import PartitionDecisions
-    from kcli.broker.metadata_image import MetadataImage, PartitionRegistration, TopicImage
+    from kcli.broker.metadata_image import PartitionRegistration, TopicImage
     from kcli.protocol.metadata_records import PartitionChangeRecord
 
 
@@ -53,7 +54,7 @@ def alter_reassignments(
             if each.replicas is None:
                 record = _cancel(decisions, topic, each.partition)
             else:
-                _check_target(decisions.image, each.replicas)
+                check_brokers(decisions.image, each.partition, each.replicas)
                 if not allow_replication_factor_change:
                     _check_count(partition, each.replicas)
                 record = decisions.change(
@@ -98,20 +99,6 @@ def _cancel(decisions: PartitionDecisions, topic: TopicImage, index: int) -> Par
             )
         isr = replicas[:1]
     return decisions.change(topic, index, isr=isr, assignment=Assignment(replicas))
-
-
-def _check_target(image: MetadataImage, replicas: tuple[int, ...]) -> None:
-    """Raise `KafkaError` unless a partition may move there. Brokers that are down are accepted."""
-    wrong = None
-    unknown = [replica for replica in replicas if replica not in image.brokers]
-    if not replicas:
-        wrong = "there are no replicas"
-    elif unknown:
-        wrong = f"broker {unknown[0]} is not registered"
-    elif len(set(replicas)) != len(replicas):
-        wrong = "a broker is named more than once"
-    if wrong is not None:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, wrong)
 
 
 def _check_count(partition: PartitionRegistration, target: tuple[int, ...]) -> None:

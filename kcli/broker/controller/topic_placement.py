@@ -133,7 +133,19 @@ def assigned_replicas(image: MetadataImage, wanted: NewTopic) -> list[tuple[int,
 
 
 def check_replicas(image: MetadataImage, index: int, replicas: Sequence[int], expected: int | None) -> None:
-    """Raise `KafkaError` INVALID_REPLICA_ASSIGNMENT unless a partition may have these replicas."""
+    """Raise `KafkaError` INVALID_REPLICA_ASSIGNMENT unless a new partition may have these replicas."""
+    check_brokers(image, index, replicas)
+    wrong = None
+    if expected is not None and len(replicas) != expected:
+        wrong = f"has {len(replicas)} replicas where others have {expected}"
+    elif not any(image.broker_is_active(replica) for replica in replicas):
+        wrong = "is assigned only to brokers that are fenced or shutting down"
+    if wrong is not None:
+        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} {wrong}")
+
+
+def check_brokers(image: MetadataImage, index: int, replicas: Sequence[int]) -> None:
+    """Raise `KafkaError` INVALID_REPLICA_ASSIGNMENT unless these are brokers, up or down, each named once."""
     wrong = None
     unknown = [replica for replica in replicas if replica not in image.brokers]
     if not replicas:
@@ -142,10 +154,6 @@ def check_replicas(image: MetadataImage, index: int, replicas: Sequence[int], ex
         wrong = f"is assigned to broker {unknown[0]}, which is not registered"
     elif len(set(replicas)) != len(replicas):
         wrong = "is assigned to a broker more than once"
-    elif expected is not None and len(replicas) != expected:
-        wrong = f"has {len(replicas)} replicas where others have {expected}"
-    elif not any(image.broker_is_active(replica) for replica in replicas):
-        wrong = "is assigned only to brokers that are fenced or shutting down"
     if wrong is not None:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} {wrong}")
 
