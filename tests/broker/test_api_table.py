@@ -275,7 +275,13 @@ def test_the_table_has_each_api_once() -> None:
     assert len(keys) == len(set(keys))
     for api in APIS:
         info = message_info(api.request)
+        assert (info.key, info.name) == (api.key, api.name)
         assert info.min_version <= api.min_version <= api.max_version <= info.max_version
+
+
+def test_the_code_of_every_api_is_found_by_its_name() -> None:
+    assert all(callable(api.handler) for api in APIS)
+    assert [api.name for api in APIS if api.failed is None] == ["ApiVersions"]
 
 
 async def test_api_versions_is_the_table(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import logging
 import random
 import socket
 import struct
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -191,10 +192,9 @@ async def test_tagged_fields_in_a_header_are_skipped(tmp_path: Path) -> None:
 
 def replaced(key: int, handler: Any, failed: Any = None) -> tuple[Api, ...]:
     """Return the API table with another handler for one API."""
-    return tuple(
-        Api(api.request, f"{api.min_version}-{api.max_version}", handler, failed) if api.key == key else api
-        for api in APIS
-    )
+    changed = copy(next(api for api in APIS if api.key == key))
+    changed.handler, changed.failed = handler, failed
+    return tuple(changed if api.key == key else api for api in APIS)
 
 
 def raises_a_bug(request: object, context: object) -> None:
