@@ -76,7 +76,10 @@ class Housekeeping:
         self._log_manager = log_manager
         self._replica_manager = replica_manager
         self._wall_ms = wall_ms
-        self._jobs = [
+        self._jobs = self._all_jobs(config)
+
+    def _all_jobs(self, config: BrokerConfig) -> list[Job]:
+        return [
             Job("flush", 0, 0, self._flush),
             Job("file deletion", 0, 0, self._delete_files),
             self._checkpoint_job(

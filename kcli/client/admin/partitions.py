@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kcli.client.client import Client
+    from kcli.client.metadata import ClusterMetadata
 
 LATEST = -1
 EARLIEST = -2
@@ -69,18 +70,7 @@ async def list_offsets(
         return ListOffsetsRequest(
             replica_id=-1,
             isolation_level=int(read_committed),
-            topics=[
-                ListOffsetsTopic(
-                    name=topic,
-                    partitions=[
-                        ListOffsetsPartition(
-                            partition_index=index, timestamp=timestamps[TopicPartition(topic, index)]
-                        )
-                        for index in indexes
-                    ],
-                )
-                for topic, indexes in by_topic(group).items()
-            ],
+            topics=_topics_to_list(timestamps, group),
             timeout_ms=remaining_ms,
         )
 
@@ -98,6 +88,23 @@ async def list_offsets(
         return await ask_leaders(client, pending, remaining_ms, build, read, min_version=max(1, minimum))
 
     return await retry_items(client, timestamps, timeout_ms, attempt)
+
+
+def _topics_to_list(
+    timestamps: Mapping[TopicPartition, int], group: list[TopicPartition]
+) -> list[ListOffsetsTopic]:
+    return [
+        ListOffsetsTopic(
+            name=topic,
+            partitions=[
+                ListOffsetsPartition(
+                    partition_index=index, timestamp=timestamps[TopicPartition(topic, index)]
+                )
+                for index in indexes
+            ],
+        )
+        for topic, indexes in by_topic(group).items()
+    ]
 
 
 async def delete_records(
@@ -202,12 +209,8 @@ async def ask_leaders(
         leader = cluster.leader_of(partition)
         if leader is not None:
             groups.setdefault(leader.leader, []).append(partition)
-        elif partition.topic in cluster.errors:
-            results[partition] = KafkaError(cluster.errors[partition.topic])
-        elif partition.partition not in cluster.topics[partition.topic].partitions:
-            results[partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         else:
-            results[partition] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+            results[partition] = _leaderless(cluster, partition)
 
     async def ask(node_id: int, group: list[TopicPartition]) -> None:
         answered: dict[TopicPartition, Value | KafkaError]
@@ -234,6 +237,15 @@ async def ask_leaders(
         for node_id, group in groups.items():
             nursery.start_soon(ask, node_id, group)
     return results
+
+
+def _leaderless(cluster: ClusterMetadata, partition: TopicPartition) -> KafkaError:
+    """Return why there is nobody to ask about a partition."""
+    if partition.topic in cluster.errors:
+        return KafkaError(cluster.errors[partition.topic])
+    if partition.partition not in cluster.topics[partition.topic].partitions:
+        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
 
 
 def _unanswered(client: Client, partition: TopicPartition, node_id: int, error: KafkaError) -> KafkaError:
