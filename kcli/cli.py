@@ -11,9 +11,10 @@ import re
 import sys
 from contextlib import suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "broker": ("kcli.commands.broker", "Start, stop and inspect a development broker."),
     "topics": ("kcli.commands.topics", "Create, list, describe, alter and delete topics."),
-    "configs": ("kcli.commands.configs", "Describe and alter the configuration of topics and brokers."),
+    "configs": ("kcli.commands.configs", "Describe and alter configurations of topics, brokers and groups."),
     "produce": ("kcli.commands.produce", "Send lines of files or standard input to a topic."),
     "consume": ("kcli.commands.consume", "Print the records of a topic."),
     "consumer-groups": (
@@ -52,7 +53,10 @@ COMMANDS = {
         "kcli.commands.log_dirs",
         "Describe the log directories of brokers, and move replicas between them.",
     ),
-    "cluster": ("kcli.commands.cluster", "Show the cluster's id, its nodes and the APIs they speak."),
+    "cluster": (
+        "kcli.commands.cluster",
+        "Show the cluster's id, its nodes and the APIs they speak; forget lost nodes.",
+    ),
     "completion": ("kcli.commands.completion", "Print the completion script of a shell."),
 }
 
@@ -69,6 +73,25 @@ EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 wrong usage or invalid input file, "
     "3 a check found problems, 130 interrupted"
 )
+
+
+LONGEST_SUMMARY = 200
+
+
+class WholeSummaries(TyperGroup):
+    """A group whose help shows the summary of each command to its end, on several lines if it must."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401  # Typer's own click
+        """Write the names and summaries of the commands."""
+        commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, each.get_short_help_str(LONGEST_SUMMARY))
+                    for name, each in commands
+                    if each is not None
+                ]
+            )
 
 
 def print_version(requested: bool) -> None:
@@ -97,6 +120,7 @@ def build_app(names: Collection[str] = COMMANDS) -> typer.Typer:
     """Return the root application, with the commands in `names` imported and all others listed only."""
     app = typer.Typer(
         name="kcli",
+        cls=WholeSummaries,
         add_completion=False,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
@@ -106,7 +130,10 @@ def build_app(names: Collection[str] = COMMANDS) -> typer.Typer:
     app.callback(epilog=EPILOG)(root)
     for name, (module, summary) in COMMANDS.items():
         if name in names:
-            app.add_typer(import_module(module).app)
+            commands: typer.Typer = import_module(module).app
+            app.add_typer(commands, cls=WholeSummaries)
+            for group in commands.registered_groups:
+                group.cls = WholeSummaries
         else:
             app.command(name, help=summary)(placeholder)
     return app

@@ -33,6 +33,7 @@ Nodes = Annotated[
         "--nodes",
         min=1,
         max=100,
+        metavar="N",
         help="How many nodes to start; by default those that the data directory has, or 1",
     ),
 ]
@@ -40,11 +41,15 @@ Racks = Annotated[
     str | None,
     typer.Option("--rack", metavar="NAME,...", help="Racks of the nodes; given in turn if there are fewer"),
 ]
-Host = Annotated[str, typer.Option("--host", help="Address to listen on and to tell clients")]
+Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on and to tell clients")]
 Port = Annotated[
     int,
     typer.Option(
-        "--port", min=0, max=65535, help="Port of the first node; the others follow. 0: any free port"
+        "--port",
+        min=0,
+        max=65535,
+        metavar="N",
+        help="Port of the first node; the others follow. 0: any free port",
     ),
 ]
 Ephemeral = Annotated[
@@ -65,7 +70,10 @@ ScenarioFile = Annotated[
         "--scenario", metavar="FILE", help="A YAML file of what happens to the cluster once it is ready"
     ),
 ]
-Timeout = Annotated[float, typer.Option("--timeout", min=0, help="Seconds to wait for the broker to stop")]
+Timeout = Annotated[
+    float,
+    typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the broker to stop"),
+]
 
 LOG_FILE = "kcli-broker.log"
 

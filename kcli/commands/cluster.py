@@ -1,4 +1,4 @@
-"""`kcli cluster`: the cluster's id, its nodes, and the APIs that they speak."""
+"""`kcli cluster`: the cluster's id, its nodes, the APIs that they speak, and what becomes of lost ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kcli.errors import KcliError
 
 app = typer.Typer(
     name="cluster",
-    help="Show the cluster's id, its nodes and the APIs they speak.",
+    help="Show the cluster's id, its nodes and the APIs they speak; forget lost nodes.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -64,6 +64,16 @@ class Nodes(NamedTuple):
             for node in self.nodes
         ]
         yield Table(("Id", "Host", "Port", "Rack", "Fenced", "Controller"), rows)
+
+
+class Unregistered(NamedTuple):
+    """The broker that the cluster has forgotten."""
+
+    broker: int
+
+    def lines(self) -> Sequence[str]:
+        """Return the line of Kafka's `kafka-cluster unregister`."""
+        return [f"Broker {self.broker} is no longer registered."]
 
 
 class ApiRange(NamedTuple):
@@ -151,6 +161,30 @@ async def nodes(
         for node in description.nodes
     ]
     return Nodes(description.cluster_id, rows)
+
+
+@command(app, "unregister", example="kcli cluster unregister 4")
+async def unregister(
+    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's id", show_default=False)],
+    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Unregistered:
+    """Have the cluster forget a broker that will not come back.
+
+    Move its replicas first, with `kcli reassign-partitions generate --drain`. A broker that still runs
+    registers again.
+    """
+    from kcli.client import admin
+    from kcli.commands.session import failure, open_client
+    from kcli.protocol.error_codes import KafkaError
+
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        try:
+            await admin.unregister_broker(client, broker)
+        except KafkaError as error:
+            raise failure(f"cannot unregister broker {broker}", error) from error
+    return Unregistered(broker)
 
 
 @command(app, "api-versions", example="kcli cluster api-versions")

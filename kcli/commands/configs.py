@@ -1,4 +1,4 @@
-"""`kcli configs`: describe and alter the configuration of topics and brokers."""
+"""`kcli configs`: describe and alter the configuration of topics, brokers, groups and clients' metrics."""
 
 from __future__ import annotations
 
@@ -9,6 +9,19 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from kcli.commands.config_entities import (
+    BrokerDefaults,
+    BrokerId,
+    BrokerLogger,
+    ClientMetrics,
+    Entity,
+    EntityDefault,
+    EntityName,
+    EntityType,
+    GroupName,
+    all_entities,
+    chosen_entity,
+)
 from kcli.commands.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
@@ -24,51 +37,16 @@ from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
-    from kcli.client.admin import ConfigAlteration, ConfigEntry, ConfigResource
-    from kcli.client.client import Client
+    from kcli.client.admin import ConfigAlteration, ConfigEntry
 
 app = typer.Typer(
     name="configs",
-    help="Describe and alter the configuration of topics and brokers.",
+    help="Describe and alter configurations of topics, brokers and groups.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-DOCUMENTED_TYPES = "topics or brokers"
 COMMA_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
-
-EntityType = Annotated[str | None, typer.Option(metavar="TYPE", help=DOCUMENTED_TYPES, show_default=False)]
-EntityName = Annotated[
-    str | None, typer.Option(metavar="NAME", help="The topic's name or the broker's id", show_default=False)
-]
-EntityDefault = Annotated[bool, typer.Option("--entity-default", help="The default of all brokers")]
-BrokerId = Annotated[
-    str | None, typer.Option(metavar="ID", help="The same as --entity-type brokers --entity-name ID")
-]
-BrokerDefaults = Annotated[
-    bool, typer.Option("--broker-defaults", help="The same as --entity-type brokers --entity-default")
-]
-
-
-class Entity(NamedTuple):
-    """Whose configuration is meant: `kind` is `topics` or `brokers`.
-
-    The name of the default of all brokers is "".
-    """
-
-    kind: str
-    name: str | None
-
-    @property
-    def resource(self) -> ConfigResource:
-        """Return the entity as the protocol has it."""
-        from kcli.client.admin import ConfigResource, ConfigResourceType
-
-        types = {"topics": ConfigResourceType.TOPIC, "brokers": ConfigResourceType.BROKER}
-        return ConfigResource(types[self.kind], self.name or "")
-
-    def __str__(self) -> str:
-        return f"{self.kind.removesuffix('s')} {self.name}" if self.name else f"default of all {self.kind}"
 
 
 class Synonym(NamedTuple):
@@ -158,6 +136,9 @@ async def describe(
     topic_option: TopicOption = None,
     broker: BrokerId = None,
     broker_defaults: BrokerDefaults = False,
+    broker_logger: BrokerLogger = None,
+    group: GroupName = None,
+    client_metrics: ClientMetrics = None,
     entity_type: EntityType = None,
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
@@ -166,36 +147,37 @@ async def describe(
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Configs:
-    """Show the configuration of a topic or a broker, or of all of them if only a type is given."""
+    """Show the configuration of a topic, broker or group, or of all of them if only a type is given."""
     from kcli.client import admin
     from kcli.commands.session import failure, open_client
 
+    names = {
+        "topics": one_topic_or_none(topic, topic_option),
+        "brokers": broker,
+        "broker-loggers": broker_logger,
+        "groups": group,
+        "client-metrics": client_metrics,
+    }
     entity = chosen_entity(
-        one_topic_or_none(topic, topic_option),
-        broker,
-        broker_defaults,
-        entity_type,
-        entity_name,
-        entity_default,
+        names, entity_type, entity_name, is_default=entity_default, all_brokers=broker_defaults
     )
     async with open_client(bootstrap_server, command_config, command_property) as client:
-        entities = [entity] if entity.name is not None else await all_entities(client, entity.kind)
+        entities, failures = [entity], list[KcliError]()
+        if entity.name is None:
+            entities, failures = await all_entities(client, entity.kind)
         answers = await admin.describe_configs(
             client, [each.resource for each in entities], include_synonyms=True
         )
-    found, failures = [], []
+    found = []
     for each in entities:
         answer = answers[each.resource]
         if isinstance(answer, KcliError):
             failures.append(failure(f"cannot describe the configuration of {each}", answer))
         else:
             rows = [config_row(entry) for entry in sorted(answer, key=lambda entry: entry.name)]
-            own = own_source(each)
-            found.append(
-                EntityConfigs(
-                    each.kind, each.name or "", [row for row in rows if show_all or row.source == own]
-                )
-            )
+            own = None if show_all else each.own_source
+            shown = [row for row in rows if own in (None, row.source)]
+            found.append(EntityConfigs(each.kind, each.name or "", shown))
     return Configs(found, show_all, failures)
 
 
@@ -209,6 +191,9 @@ async def alter(
     topic_option: TopicOption = None,
     broker: BrokerId = None,
     broker_defaults: BrokerDefaults = False,
+    broker_logger: BrokerLogger = None,
+    group: GroupName = None,
+    client_metrics: ClientMetrics = None,
     entity_type: EntityType = None,
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
@@ -244,17 +229,19 @@ async def alter(
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Altered | None:
-    """Set, reset, extend or shorten configurations of a topic, a broker, or of all brokers."""
+    """Set, reset, extend or shorten configurations of a topic, a group, a broker, or of all brokers."""
     from kcli.client import admin
     from kcli.commands.session import failure, open_client
 
+    names = {
+        "topics": one_topic_or_none(topic, topic_option),
+        "brokers": broker,
+        "broker-loggers": broker_logger,
+        "groups": group,
+        "client-metrics": client_metrics,
+    }
     entity = chosen_entity(
-        one_topic_or_none(topic, topic_option),
-        broker,
-        broker_defaults,
-        entity_type,
-        entity_name,
-        entity_default,
+        names, entity_type, entity_name, is_default=entity_default, all_brokers=broker_defaults
     )
     if entity.name is None:
         raise UsageError("`--entity-name` or `--entity-default` is missing")
@@ -277,56 +264,6 @@ async def alter(
 def text(value: str | None) -> str:
     """Return a value as Java prints it."""
     return "null" if value is None else value
-
-
-def chosen_entity(
-    topic: str | None,
-    broker: str | None,
-    broker_defaults: bool,
-    entity_type: str | None,
-    entity_name: str | None,
-    entity_default: bool,
-) -> Entity:
-    """Return the entity that the options name in one of their spellings."""
-    spellings = {
-        "--topic": (topic is not None, Entity("topics", topic)),
-        "--broker": (broker is not None, Entity("brokers", broker)),
-        "--broker-defaults": (broker_defaults, Entity("brokers", "")),
-        "--entity-type": (entity_type is not None, Entity(entity_type or "", entity_name)),
-    }
-    given = [entity for is_given, entity in spellings.values() if is_given]
-    if len(given) != 1:
-        raise UsageError(
-            "exactly one entity must be given",
-            hint="--topic NAME, --broker ID, --broker-defaults, or --entity-type with --entity-name",
-        )
-    [entity] = given
-    if entity.kind not in ("topics", "brokers"):
-        raise UsageError(f"`--entity-type` cannot be {entity.kind}", hint=DOCUMENTED_TYPES)
-    if entity_default:
-        if entity.kind != "brokers" or entity.name:
-            raise UsageError("`--entity-default` goes with `--entity-type brokers` alone")
-        return Entity("brokers", "")
-    if entity.name and entity.kind == "brokers" and not entity.name.isdecimal():
-        raise UsageError(f"a broker's name is its id: {entity.name}")
-    return entity
-
-
-async def all_entities(client: Client, kind: str) -> list[Entity]:
-    """Return all topics, or all brokers and their default."""
-    from kcli.client import admin
-
-    if kind == "topics":
-        return [Entity(kind, listing.name) for listing in await admin.list_topics(client)]
-    nodes = (await admin.describe_cluster(client)).nodes
-    return [*(Entity(kind, str(node.node_id)) for node in nodes), Entity(kind, "")]
-
-
-def own_source(entity: Entity) -> str:
-    """Return the source of the values that were set for this entity itself."""
-    if entity.kind == "topics":
-        return "DYNAMIC_TOPIC_CONFIG"
-    return "DYNAMIC_BROKER_CONFIG" if entity.name else "DYNAMIC_DEFAULT_BROKER_CONFIG"
 
 
 def config_row(entry: ConfigEntry) -> ConfigRow:

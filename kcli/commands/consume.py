@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from kcli.commands.groups.options import complete_group
+from kcli.commands.consume_options import (
+    FormatterConfig,
+    FormatterName,
+    FormatterProperty,
+    FromBeginning,
+    FromTime,
+    GroupId,
+    Include,
+    Isolation,
+    KeyDeserializer,
+    MaxMessages,
+    PartitionNumbers,
+    SkipMessageOnError,
+    StartOffset,
+    TimeoutMs,
+    ToTime,
+    UntilEnd,
+    ValueDeserializer,
+    Verbose,
+)
 from kcli.commands.options import (
     DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
@@ -29,102 +47,27 @@ from kcli.errors import UsageError
 app = typer.Typer(rich_markup_mode=None)
 
 
-class IsolationLevel(StrEnum):
-    """Whether records of open and aborted transactions are read."""
-
-    READ_UNCOMMITTED = "read_uncommitted"
-    READ_COMMITTED = "read_committed"
-
-
 @command(app, "consume", example="kcli consume orders --from-beginning --max-messages 10")
 async def consume(
     topic: TopicArgument = None,
     topic_option: TopicOption = None,
-    include: Annotated[
-        str | None, typer.Option(metavar="REGEX", help="Read all topics that match", show_default=False)
-    ] = None,
-    partition: Annotated[
-        str | None,
-        typer.Option(metavar="IDS", help="Only these partitions, separated by commas", show_default=False),
-    ] = None,
-    offset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="OFFSET",
-            help="Begin at a number, earliest or latest; needs --partition",
-            show_default=False,
-        ),
-    ] = None,
-    from_beginning: Annotated[
-        bool, typer.Option("--from-beginning", help="Begin at the first record")
-    ] = False,
-    from_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Begin at the first record of this time or later: milliseconds since 1970 or ISO 8601",
-            show_default=False,
-        ),
-    ] = None,
-    to_time: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="End before the first record of this time or later", show_default=False
-        ),
-    ] = None,
-    until_end: Annotated[bool, typer.Option("--until-end", help="End where the topic ends now")] = False,
-    max_messages: Annotated[
-        int | None, typer.Option(min=-1, help="End after so many records", show_default=False)
-    ] = None,
-    timeout_ms: Annotated[
-        int | None, typer.Option(min=-1, help="End when there is no record for so long", show_default=False)
-    ] = None,
-    group: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ID",
-            help="Read as a member of this consumer group, from its committed offsets on, and commit",
-            autocompletion=complete_group,
-            show_default=False,
-        ),
-    ] = None,
-    formatter: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="default, json, logging, noop, checksum, offsets, group-metadata or transaction-log, "
-            "or their class names in Kafka",
-            show_default=False,
-        ),
-    ] = None,
-    formatter_property: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="What is printed: print.timestamp, print.partition, print.offset, print.headers, "
-            "print.key, print.value, key.separator, line.separator, headers.separator, null.literal "
-            "(repeatable)",
-        ),
-    ] = None,
-    formatter_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file of formatter properties", show_default=False)
-    ] = None,
-    key_deserializer: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TYPE", help="string, short, int, long, float, double, uuid, boolean", show_default=False
-        ),
-    ] = None,
-    value_deserializer: Annotated[
-        str | None, typer.Option(metavar="TYPE", help="As --key-deserializer", show_default=False)
-    ] = None,
-    isolation_level: Annotated[
-        IsolationLevel | None,
-        typer.Option(help="read_committed leaves out open and aborted transactions", show_default=False),
-    ] = None,
-    skip_message_on_error: Annotated[
-        bool, typer.Option("--skip-message-on-error", help="Go on after a record that cannot be printed")
-    ] = False,
+    include: Include = None,
+    partition: PartitionNumbers = None,
+    offset: StartOffset = None,
+    from_beginning: FromBeginning = False,
+    from_time: FromTime = None,
+    to_time: ToTime = None,
+    until_end: UntilEnd = False,
+    max_messages: MaxMessages = None,
+    timeout_ms: TimeoutMs = None,
+    group: GroupId = None,
+    formatter: FormatterName = None,
+    formatter_property: FormatterProperty = None,
+    formatter_config: FormatterConfig = None,
+    key_deserializer: KeyDeserializer = None,
+    value_deserializer: ValueDeserializer = None,
+    isolation_level: Isolation = None,
+    skip_message_on_error: SkipMessageOnError = False,
     enable_systest_events: Annotated[bool, typer.Option("--enable-systest-events", hidden=True)] = False,
     old_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
     consumer_property: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
@@ -133,7 +76,7 @@ async def consume(
     command_config: CommandConfig = None,
     command_property: Property = None,
     output: OutputFormat | None = None,
-    verbose: bool = False,
+    verbose: Verbose = False,
 ) -> None:
     """Print the records of a topic, from now on unless told where to begin.
 

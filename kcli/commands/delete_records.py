@@ -63,13 +63,17 @@ async def delete_records(
         ),
     ] = None,
     offset_json_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The offsets as JSON", show_default=False)
+        Path | None,
+        typer.Option(metavar="FILE", help="The offsets as JSON, see above", show_default=False),
     ] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> DeletedRecords:
-    """Delete the records below an offset of each given partition."""
+    """Delete the records below an offset of each given partition.
+
+    As JSON: {"partitions": [{"topic": "orders", "partition": 0, "offset": 100}], "version": 1}
+    """
     from kcli.client import admin
     from kcli.commands.session import failure, open_client
 
@@ -98,7 +102,9 @@ def parse_target(text: str) -> Target:
     try:
         partition, offset = (int(number) for number in numbers)
     except ValueError:
-        raise UsageError(f"not TOPIC:PARTITION:OFFSET: {text}") from None
+        raise UsageError(
+            f"not TOPIC:PARTITION:OFFSET: {text}", hint="orders:0:100 keeps offset 100 and what follows"
+        ) from None
     return checked(Target(topic, partition, offset))
 
 

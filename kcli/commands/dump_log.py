@@ -23,7 +23,7 @@ app = typer.Typer(rich_markup_mode=None)
     app,
     "dump-log",
     example="kcli dump-log kcli-data/node-1/orders-0 --print-data-log",
-    optional_values=("--key-decoder-class", "--value-decoder-class"),
+    optional_values={"--key-decoder-class": "", "--value-decoder-class": ""},
 )
 def dump_log(
     paths: Annotated[

@@ -12,8 +12,8 @@ from kcli.commands.options import (
     BootstrapServer,
     CommandConfig,
     Property,
-    TopicArgument,
     TopicOption,
+    TopicsArgument,
     one_topic_or_none,
 )
 from kcli.commands.output import Table
@@ -27,7 +27,14 @@ if TYPE_CHECKING:
 
 app = typer.Typer(rich_markup_mode=None)
 
-TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
+TIMES = {
+    "latest": -1,
+    "earliest": -2,
+    "max-timestamp": -3,
+    "earliest-local": -4,
+    "latest-tiered": -5,
+    "earliest-pending-upload": -6,
+}
 """The words for special timestamps, and the numbers they stand for on the wire."""
 
 
@@ -56,7 +63,7 @@ class Offsets(NamedTuple):
 
 @command(app, "get-offsets", example="kcli get-offsets orders --time earliest")
 async def get_offsets(
-    topic: TopicArgument = None,
+    topic: TopicsArgument = None,
     topic_option: TopicOption = None,
     partitions: Annotated[
         str | None, typer.Option(metavar="IDS", help="Partitions, separated by commas", show_default=False)
@@ -64,7 +71,9 @@ async def get_offsets(
     topic_partitions: Annotated[
         str | None,
         typer.Option(
-            metavar="PATTERNS", help="Topics and partitions: orders:1,clicks:0-3,logs:5-", show_default=False
+            metavar="PATTERNS",
+            help="Topics and partitions: orders:1,clicks:0-3,logs:5- (0-3 is without 3)",
+            show_default=False,
         ),
     ] = None,
     time: Annotated[
@@ -72,7 +81,7 @@ async def get_offsets(
         typer.Option(
             metavar="TIME",
             help="latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4), latest-tiered (-5), "
-            "or milliseconds since 1970: the first offset at or after them",
+            "earliest-pending-upload (-6), or milliseconds since 1970: the first offset at or after them",
         ),
     ] = "latest",
     exclude_internal_topics: Annotated[
@@ -84,7 +93,7 @@ async def get_offsets(
 ) -> Offsets:
     """Print the offsets of partitions: the latest, the earliest, or by time.
 
-    TOPIC may be a regular expression.
+    Without TOPIC and --topic-partitions it prints those of all topics.
     """
     from kcli.client import admin
     from kcli.commands.session import failure, open_client

@@ -56,6 +56,15 @@ TopicArgument = Annotated[
     str | None,
     typer.Argument(metavar="TOPIC", help="The topic", autocompletion=complete_topic, show_default=False),
 ]
+TopicsArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="TOPIC",
+        help="The topic, or a regular expression that matches the whole names of several",
+        autocompletion=complete_topic,
+        show_default=False,
+    ),
+]
 TopicOption = Annotated[
     str | None,
     typer.Option("--topic", metavar="TOPIC", hidden=True, autocompletion=complete_topic),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,6 +21,28 @@ from kcli.commands.options import (
     read_properties,
     renamed,
 )
+from kcli.commands.produce_options import (
+    Acks,
+    BatchSize,
+    CompressionCodec,
+    Files,
+    Idempotence,
+    KeySerializer,
+    LingerMs,
+    MaxBlockMs,
+    MaxMemoryBytes,
+    MaxRetries,
+    MetadataExpiryMs,
+    PartitionerOption,
+    PartitionNumber,
+    ReaderConfig,
+    ReaderProperties,
+    RequestTimeoutMs,
+    RetryBackoffMs,
+    SocketBufferSize,
+    Sync,
+    ValueSerializer,
+)
 from kcli.commands.runner import command
 from kcli.errors import UsageError
 
@@ -31,107 +52,35 @@ if TYPE_CHECKING:
 app = typer.Typer(rich_markup_mode=None)
 
 
-class Compression(StrEnum):
-    """What batches are compressed with."""
-
-    NONE = "none"
-    GZIP = "gzip"
-    SNAPPY = "snappy"
-    LZ4 = "lz4"
-    ZSTD = "zstd"
-
-
-class PartitionerName(StrEnum):
-    """How a record's partition is chosen."""
-
-    MURMUR2 = "murmur2"
-    CONSISTENT_RANDOM = "consistent_random"
-    FNV1A = "fnv1a"
-    STICKY = "sticky"
-    ROUNDROBIN = "roundrobin"
-
-
-@command(app, "produce", example="kcli produce orders --compression-codec zstd orders.jsonl")
+@command(
+    app,
+    "produce",
+    example="kcli produce orders --compression-codec zstd orders.jsonl",
+    optional_values={"--compression-codec": "gzip", "-z": "gzip"},
+)
 async def produce(
     topic: TopicArgument = None,
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[FILE]...", help="Files of lines; standard input if there is none", show_default=False
-        ),
-    ] = None,
+    files: Files = None,
     topic_option: TopicOption = None,
-    reader_property: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="How lines are read: parse.key, key.separator, parse.headers, headers.delimiter, "
-            "headers.separator, headers.key.separator, ignore.error, null.marker (repeatable)",
-        ),
-    ] = None,
-    reader_config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="A file of reader properties", show_default=False)
-    ] = None,
-    key_serializer: Annotated[
-        str, typer.Option(metavar="TYPE", help="string, short, int, long, float, double, uuid, boolean")
-    ] = "string",
-    value_serializer: Annotated[str, typer.Option(metavar="TYPE", help="As --key-serializer")] = "string",
-    partition: Annotated[
-        int | None, typer.Option(min=0, help="Send everything to this partition", show_default=False)
-    ] = None,
-    partitioner: Annotated[
-        PartitionerName | None,
-        typer.Option(
-            help="How keys choose partitions: murmur2 as Java clients (default), consistent_random as "
-            "librdkafka, fnv1a as sarama; they differ, so send the keys of a topic with one of them only",
-            show_default=False,
-        ),
-    ] = None,
-    sync: Annotated[bool, typer.Option("--sync", help="Send one record at a time")] = False,
-    compression_codec: Annotated[
-        Compression | None,
-        typer.Option("--compression-codec", "-z", help="(compression.type)", show_default=False),
-    ] = None,
-    acks: Annotated[
-        str | None,
-        typer.Option(
-            "--acks", "--request-required-acks", metavar="all|1|0", help="(acks)", show_default=False
-        ),
-    ] = None,
-    idempotence: Annotated[
-        bool | None,
-        typer.Option("--idempotence/--no-idempotence", help="(enable.idempotence)", show_default=False),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(
-            "--batch-size", "--max-partition-memory-bytes", min=0, help="(batch.size)", show_default=False
-        ),
-    ] = None,
-    linger_ms: Annotated[
-        int | None, typer.Option("--linger-ms", "--timeout", min=0, help="(linger.ms)", show_default=False)
-    ] = None,
-    message_send_max_retries: Annotated[
-        int | None, typer.Option(min=0, help="(retries)", show_default=False)
-    ] = None,
-    retry_backoff_ms: Annotated[
-        int | None, typer.Option(min=0, help="(retry.backoff.ms)", show_default=False)
-    ] = None,
-    request_timeout_ms: Annotated[
-        int | None, typer.Option(min=1, help="(request.timeout.ms)", show_default=False)
-    ] = None,
-    metadata_expiry_ms: Annotated[
-        int | None, typer.Option(min=0, help="(metadata.max.age.ms)", show_default=False)
-    ] = None,
-    max_block_ms: Annotated[
-        int | None, typer.Option(min=0, help="(max.block.ms)", show_default=False)
-    ] = None,
-    max_memory_bytes: Annotated[
-        int | None, typer.Option(min=0, help="(buffer.memory)", show_default=False)
-    ] = None,
-    socket_buffer_size: Annotated[
-        int | None, typer.Option(min=-1, help="(send.buffer.bytes)", show_default=False)
-    ] = None,
+    reader_property: ReaderProperties = None,
+    reader_config: ReaderConfig = None,
+    key_serializer: KeySerializer = "string",
+    value_serializer: ValueSerializer = "string",
+    partition: PartitionNumber = None,
+    partitioner: PartitionerOption = None,
+    sync: Sync = False,
+    compression_codec: CompressionCodec = None,
+    acks: Acks = None,
+    idempotence: Idempotence = None,
+    batch_size: BatchSize = None,
+    linger_ms: LingerMs = None,
+    message_send_max_retries: MaxRetries = None,
+    retry_backoff_ms: RetryBackoffMs = None,
+    request_timeout_ms: RequestTimeoutMs = None,
+    metadata_expiry_ms: MetadataExpiryMs = None,
+    max_block_ms: MaxBlockMs = None,
+    max_memory_bytes: MaxMemoryBytes = None,
+    socket_buffer_size: SocketBufferSize = None,
     line_reader: Annotated[str | None, typer.Option(hidden=True)] = None,
     old_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
     producer_property: Annotated[list[str] | None, typer.Option(hidden=True)] = None,

@@ -11,7 +11,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from itertools import pairwise
 from typing import Annotated, Any, get_origin
 
@@ -26,13 +26,13 @@ Body = Callable[..., Any]
 
 
 def command(
-    app: typer.Typer, name: str, *, example: str, optional_values: Sequence[str] = ()
+    app: typer.Typer, name: str, *, example: str, optional_values: Mapping[str, str] | None = None
 ) -> Callable[[Body], Body]:
     """Register a function as the command `name` of `app`; its help ends with `example`.
 
     The function returns a result (see `kcli.commands.output`) or None when it printed its own. A function
     with a parameter `output` or `verbose` is also told what was asked for, and may say in its annotation
-    what else that means to it. Options among `optional_values` may stand without a value, which is then "".
+    what else that means to it. An option in `optional_values` may stand without a value: it has that one.
     """
 
     def register(body: Body) -> Body:
@@ -53,15 +53,16 @@ def command(
     return register
 
 
-def taking_optional_values(names: Sequence[str]) -> type[TyperCommand]:
-    """Return a class of commands whose options `names` need no value: none begins with a dash."""
+def taking_optional_values(values: Mapping[str, str]) -> type[TyperCommand]:
+    """Return a class of commands whose options `values` need no value: none begins with a dash."""
 
     class OptionalValues(TyperCommand):
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  # Typer's own click
             filled = []
             for argument, following in pairwise([*args, "-"]):
-                is_alone = argument in names and following.startswith("-")
-                filled.append(f"{argument}=" if is_alone else argument)
+                filled.append(argument)
+                if argument in values and following.startswith("-"):
+                    filled.append(values[argument])
             return super().parse_args(ctx, filled)
 
     return OptionalValues

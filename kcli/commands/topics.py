@@ -14,6 +14,7 @@ from kcli.commands.options import (
     Property,
     TopicArgument,
     TopicOption,
+    TopicsArgument,
     one_topic,
     one_topic_or_none,
     parse_properties,
@@ -51,13 +52,15 @@ async def create(
     topic: TopicArgument = None,
     topic_option: TopicOption = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="Number of partitions: the cluster's default if not given")
+        int | None,
+        typer.Option(min=1, metavar="N", help="Number of partitions: the cluster's default if not given"),
     ] = None,
     replication_factor: Annotated[
         int | None,
         typer.Option(
             min=1,
             max=LARGEST_REPLICATION_FACTOR,
+            metavar="N",
             help="Replicas of each partition: the cluster's default if not given",
         ),
     ] = None,
@@ -71,7 +74,7 @@ async def create(
     disable_rack_aware: Annotated[
         bool, typer.Option("--disable-rack-aware", help="Accepted: the broker places replicas")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Create without questions or warnings")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Create without warnings")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     command_property: Property = None,
@@ -107,7 +110,7 @@ async def create(
 
 @command(app, "list", example="kcli topics list 'orders.*' --exclude-internal")
 async def list_topics(
-    topic: TopicArgument = None,
+    topic: TopicsArgument = None,
     topic_option: TopicOption = None,
     exclude_internal: Annotated[
         bool, typer.Option("--exclude-internal", help="Leave out internal topics")
@@ -126,7 +129,7 @@ async def list_topics(
 
 @command(app, "describe", example="kcli topics describe orders")
 async def describe(
-    topic: TopicArgument = None,
+    topic: TopicsArgument = None,
     topic_option: TopicOption = None,
     topic_id: Annotated[
         str | None, typer.Option(metavar="ID", help="Describe the topic with this id", show_default=False)
@@ -144,7 +147,10 @@ async def describe(
         bool, typer.Option("--at-min-isr-partitions", help="Only partitions exactly at min.insync.replicas")
     ] = False,
     topics_with_overrides: Annotated[
-        bool, typer.Option("--topics-with-overrides", help="Only topics with configurations of their own")
+        bool,
+        typer.Option(
+            "--topics-with-overrides", help="Only topics with configurations of their own, a line each"
+        ),
     ] = False,
     exclude_internal: Annotated[
         bool, typer.Option("--exclude-internal", help="Leave out internal topics")
@@ -157,7 +163,7 @@ async def describe(
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> TopicReport:
-    """Show the partitions, leaders, replicas and in-sync replicas of topics."""
+    """Show the partitions, leaders, replicas and in-sync replicas of topics: of all if none is named."""
     from kcli.commands.session import open_client
     from kcli.commands.topic_report import report_topics
 
@@ -182,10 +188,10 @@ async def describe(
 
 @command(app, "alter", example="kcli topics alter orders --partitions 12")
 async def alter(
-    topic: TopicArgument = None,
+    topic: TopicsArgument = None,
     topic_option: TopicOption = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, help="The new number of partitions, more than now")
+        int | None, typer.Option(min=1, metavar="N", help="The new number of partitions, more than now")
     ] = None,
     replica_assignment: ReplicaAssignment = None,
     config: Annotated[
@@ -232,7 +238,7 @@ async def alter(
 
 @command(app, "delete", example="kcli topics delete orders")
 async def delete(
-    topic: TopicArgument = None,
+    topic: TopicsArgument = None,
     topic_option: TopicOption = None,
     if_exists: IfExists = False,
     exclude_internal: Annotated[

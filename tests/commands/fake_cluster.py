@@ -43,6 +43,11 @@ class FakeCluster:
     def __init__(self) -> None:
         self.topics: dict[str, FakeTopic] = {}
         self.broker_configs: dict[str, dict[str, str]] = {"1": {}, "2": {}, "": {}}
+        self.other_configs: dict[ConfigResourceType, dict[str, dict[str, str]]] = {
+            ConfigResourceType.BROKER_LOGGER: {"1": {"root": "INFO"}, "2": {"root": "WARN"}},
+            ConfigResourceType.CLIENT_METRICS: {"laptops": {"interval.ms": "60000"}},
+            ConfigResourceType.GROUP: {"billing": {"consumer.session.timeout.ms": "50000"}},
+        }
         self.moving: dict[admin.TopicPartition, admin.PartitionReassignment] = {}
         self.refused: dict[admin.TopicPartition, KafkaError] = {}
         self.looks_left: int | None = None
@@ -149,6 +154,8 @@ class FakeCluster:
             )
             own = self.broker_configs[resource.name]
             return tuple(admin.ConfigEntry(name, value, source) for name, value in own.items())
+        if resource.type in self.other_configs:
+            return self._other_configs(resource)
         if resource.name not in self.topics:
             return unknown()
         own = self.topics[resource.name].configs
@@ -161,6 +168,21 @@ class FakeCluster:
             )
             for name, default in DEFAULTS.items()
         )
+
+    def _other_configs(self, resource: admin.ConfigResource) -> tuple[admin.ConfigEntry, ...]:
+        source = ConfigSource[f"DYNAMIC_{resource.type.name}_CONFIG"]
+        own = self.other_configs[resource.type].get(resource.name, {})
+        return (
+            *(admin.ConfigEntry(name, value, source) for name, value in own.items()),
+            admin.ConfigEntry("inherited", "1", ConfigSource.DEFAULT_CONFIG),
+        )
+
+    async def list_config_resources(
+        self, client: object, types: Iterable[ConfigResourceType]
+    ) -> list[admin.ConfigResource]:
+        return [
+            admin.ConfigResource(kind, name) for kind in types for name in sorted(self.other_configs[kind])
+        ]
 
     async def incremental_alter_configs(
         self,
@@ -182,6 +204,10 @@ class FakeCluster:
     ) -> KafkaError | None:
         if resource.type == ConfigResourceType.TOPIC and resource.name not in self.topics:
             return unknown()
+        if resource.type in self.other_configs:
+            values = {each.name: each.value or "" for each in operations}
+            self.other_configs[resource.type].setdefault(resource.name, {}).update(values)
+            return None
         is_broker = resource.type == ConfigResourceType.BROKER
         own = self.broker_configs[resource.name] if is_broker else self.topics[resource.name].configs
         for operation in operations:
@@ -238,6 +264,10 @@ class FakeCluster:
             admin.ClusterNode(3, "three.example", 9092, is_fenced=True),
         )
         return admin.ClusterDescription("4L6g3nShT-eMCtK--X86sw", 2, nodes if include_fenced else nodes[:2])
+
+    async def unregister_broker(self, client: object, broker_id: int) -> None:
+        if broker_id not in (1, 2, 3):
+            raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED)
 
     async def api_versions(self, client: object) -> dict[int, admin.NodeApiVersions | KcliError]:
         ranges = (

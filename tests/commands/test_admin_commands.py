@@ -12,6 +12,7 @@ import pytest
 from kcli.client import admin
 from tests.commands.conftest import Transcript
 from tests.commands.fake_cluster import FakeCluster
+from tests.commands.fake_groups import FakeGroups
 
 
 @pytest.fixture
@@ -160,6 +161,26 @@ def test_configs(orders: FakeCluster, transcript: Transcript) -> None:
     )
 
 
+def test_configs_of_what_is_neither_topic_nor_broker(groups: FakeGroups, transcript: Transcript) -> None:
+    groups.add_group("shipping")
+    transcript(
+        "configs_others",
+        "configs alter --group billing --add consumer.heartbeat.interval.ms=6000",
+        "configs describe --group billing",
+        "configs describe --entity-type groups --entity-name billing --all -o table",
+        "configs describe --entity-type groups",
+        "configs describe --entity-type client-metrics",
+        "configs alter --client-metrics phones --add interval.ms=1000 -o json",
+        "configs describe --client-metrics phones -o json",
+        "configs alter --broker-logger 1 --add kafka.server=DEBUG",
+        "configs describe --broker-logger 1",
+        "configs describe --entity-type broker-loggers",
+        "configs describe --broker-logger one",
+        "configs describe --group billing --client-metrics phones",
+        "configs describe --entity-type groups --entity-default",
+    )
+
+
 def test_get_offsets(orders: FakeCluster, transcript: Transcript) -> None:
     transcript(
         "get_offsets",
@@ -172,6 +193,8 @@ def test_get_offsets(orders: FakeCluster, transcript: Transcript) -> None:
         "get-offsets nothing",
         "get-offsets orders --time soon",
         "get-offsets orders --time -9",
+        "get-offsets orders --time earliest-pending-upload",
+        "get-offsets orders --time -6",
         "get-offsets orders --topic-partitions orders",
         "get-offsets --topic-partitions a:b",
         "get-offsets orders --partitions one",
@@ -245,6 +268,11 @@ def test_cluster(cluster: FakeCluster, transcript: Transcript) -> None:
         "cluster nodes",
         "cluster nodes --include-fenced-brokers -o table",
         "cluster nodes -o json",
+        "cluster unregister 3",
+        "cluster unregister 3 -o json",
+        "cluster unregister 9",
+        "cluster unregister three",
+        "cluster unregister",
         "cluster api-versions",
         "cluster api-versions -o table",
     )

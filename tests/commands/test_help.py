@@ -28,7 +28,7 @@ VERBS = {
     ),
     "reassign-partitions": ("generate", "execute", "verify", "list", "cancel"),
     "log-dirs": ("describe", "move"),
-    "cluster": ("id", "nodes", "api-versions"),
+    "cluster": ("id", "nodes", "unregister", "api-versions"),
 }
 NESTED = {
     ("broker", "node"): ("list", "stop", "kill", "start", "pause", "resume", "add", "remove"),
@@ -64,6 +64,16 @@ def test_a_command_explains_itself(
     assert words[: len(path) + 1] == ["kcli", *path]
     # `--help` comes last, so everything before it has been parsed.
     assert kcli(*words[1:], "--help").exit_code == 0
+
+
+@pytest.mark.parametrize("path", [(), *((name,) for name in VERBS), *NESTED], ids=" ".join)
+def test_no_summary_is_cut(path: tuple[str, ...], kcli: Callable[..., Finished]) -> None:
+    assert "..." not in kcli(*path, "--help").out.partition("Commands:")[2]
+
+
+@pytest.mark.parametrize("path", PATHS, ids="-".join)
+def test_options_tell_what_they_take(path: tuple[str, ...], kcli: Callable[..., Finished]) -> None:
+    assert not re.search(r"<(int|float|str)\b", kcli(*path, "--help").out)
 
 
 @pytest.mark.parametrize("group", VERBS)

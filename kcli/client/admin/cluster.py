@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 import trio
 
 from kcli.client.admin.partitions import by_topic
-from kcli.client.admin.retry import check, error_of
+from kcli.client.admin.retry import check, error_of, retry_items
 from kcli.client.admin.types import (
     ApiVersionRange,
     ClusterDescription,
@@ -18,7 +18,7 @@ from kcli.client.admin.types import (
     ReplicaLog,
 )
 from kcli.client.api_names import api_name, usable_version
-from kcli.client.routing import ANY
+from kcli.client.routing import ANY, CONTROLLER
 from kcli.errors import KcliError
 from kcli.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kcli.protocol.messages.describe_log_dirs import (
@@ -27,12 +27,14 @@ from kcli.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResponse,
     DescribeLogDirsResult,
 )
+from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from kcli.client.client import Client
     from kcli.client.metadata import TopicPartition
+    from kcli.protocol.error_codes import KafkaError
 
 Value = TypeVar("Value")
 
@@ -104,6 +106,21 @@ async def describe_log_dirs(
         return tuple(map(_log_dir, response.results))
 
     return await ask_nodes(client, node_ids, ask)
+
+
+async def unregister_broker(client: Client, broker_id: int, *, timeout_ms: int | None = None) -> None:
+    """Have the controller forget a broker (KIP-500); one that still runs comes back by itself."""
+
+    async def attempt(pending: list[int], remaining_ms: int) -> dict[int, KafkaError | None]:
+        request = UnregisterBrokerRequest(broker_id=broker_id)
+        response: UnregisterBrokerResponse = await client.request(
+            CONTROLLER, request, timeout_ms=remaining_ms
+        )
+        return {broker_id: error_of(response.error_code, response.error_message)}
+
+    refused = (await retry_items(client, [broker_id], timeout_ms, attempt))[broker_id]
+    if refused is not None:
+        raise refused
 
 
 async def ask_nodes(

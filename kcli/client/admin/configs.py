@@ -114,7 +114,12 @@ async def list_config_resources(
 
     Brokers before 4.1 list client metrics resources only.
     """
-    request = ListConfigResourcesRequest(resource_types=[int(kind) for kind in types])
+    kinds = [int(kind) for kind in types]
+    if not await client.supports(ListConfigResourcesRequest, min_version=1):
+        if kinds and ConfigResourceType.CLIENT_METRICS not in kinds:
+            return []
+        kinds = []
+    request = ListConfigResourcesRequest(resource_types=kinds)
     response: ListConfigResourcesResponse = await client.request(ANY, request, timeout_ms=timeout_ms)
     check(response.error_code)
     return sorted(

@@ -16,7 +16,7 @@ from kcli.commands.runner import command
     app,
     "list",
     example="kcli consumer-groups list --state stable,empty",
-    optional_values=("--state", "--type"),
+    optional_values={"--state": "", "--type": ""},
 )
 async def list_groups(
     context: typer.Context,

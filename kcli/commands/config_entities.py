@@ -1,0 +1,136 @@
+"""What has a configuration: topics, brokers and their loggers, groups, and what clients tell of themselves.
+
+An entity is named with Kafka's `--entity-type` and `--entity-name`, or with the option of its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.groups.options import complete_group
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.admin import ConfigResource
+    from kcli.client.client import Client
+
+KINDS = {
+    "topics": "TOPIC",
+    "brokers": "BROKER",
+    "broker-loggers": "BROKER_LOGGER",
+    "groups": "GROUP",
+    "client-metrics": "CLIENT_METRICS",
+}
+"""The entity types of Kafka's tool, and what the protocol calls them."""
+
+KIND_NAMES = ", ".join([*KINDS][:-1]) + f" or {[*KINDS][-1]}"
+HINT = "TOPIC, --broker ID, --broker-defaults, --group ID, or --entity-type with --entity-name"
+
+EntityType = Annotated[str | None, typer.Option(metavar="TYPE", help=KIND_NAMES, show_default=False)]
+EntityName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="The topic, the group, or the broker's id", show_default=False),
+]
+EntityDefault = Annotated[
+    bool, typer.Option("--entity-default", help="With --entity-type brokers: the default of all brokers")
+]
+BrokerId = Annotated[str | None, typer.Option("--broker", metavar="ID", help="A broker", show_default=False)]
+BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="The default of all brokers")]
+BrokerLogger = Annotated[
+    str | None, typer.Option(metavar="ID", help="The log levels of a broker", show_default=False)
+]
+GroupName = Annotated[
+    str | None,
+    typer.Option("--group", metavar="ID", help="A group", autocompletion=complete_group, show_default=False),
+]
+ClientMetrics = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A subscription to metrics of clients", show_default=False)
+]
+
+
+class Entity(NamedTuple):
+    """Whose configuration is meant, None where all of a kind are: the default of all brokers is ""."""
+
+    kind: str
+    name: str | None
+
+    @property
+    def resource(self) -> ConfigResource:
+        """Return the entity as the protocol has it."""
+        from kcli.client.admin import ConfigResource, ConfigResourceType
+
+        return ConfigResource(ConfigResourceType[KINDS[self.kind]], self.name or "")
+
+    @property
+    def own_source(self) -> str | None:
+        """Return the source of the values that were set for this entity itself, None if all are its own."""
+        match self.kind:
+            case "brokers" if not self.name:
+                return "DYNAMIC_DEFAULT_BROKER_CONFIG"
+            case "broker-loggers":
+                return None
+            case kind:
+                return f"DYNAMIC_{KINDS[kind]}_CONFIG"
+
+    def __str__(self) -> str:
+        return f"{self.kind.removesuffix('s')} {self.name}" if self.name else f"default of all {self.kind}"
+
+
+def chosen_entity(
+    names: Mapping[str, str | None],
+    entity_type: str | None,
+    entity_name: str | None,
+    *,
+    is_default: bool,
+    all_brokers: bool,
+) -> Entity:
+    """Return the entity that was named by its kind, or with Kafka's `--entity-type`; one must be."""
+    given = [Entity(kind, name) for kind, name in names.items() if name is not None]
+    if all_brokers:
+        given.append(Entity("brokers", ""))
+    if entity_type is not None:
+        given.append(Entity(entity_type, entity_name))
+    if len(given) != 1:
+        raise UsageError("exactly one entity must be given", hint=HINT)
+    [entity] = given
+    if entity.kind not in KINDS:
+        raise UsageError(f"`--entity-type` cannot be {entity.kind}", hint=KIND_NAMES)
+    if is_default:
+        if entity.kind != "brokers" or entity.name:
+            raise UsageError("`--entity-default` goes with `--entity-type brokers` alone")
+        return Entity("brokers", "")
+    if entity.name and entity.kind in ("brokers", "broker-loggers") and not entity.name.isdecimal():
+        raise UsageError(f"a broker's name is its id: {entity.name}")
+    return entity
+
+
+async def all_entities(client: Client, kind: str) -> tuple[list[Entity], list[KcliError]]:
+    """Return all entities of a kind, the default of all brokers among them, and why some are missing."""
+    from kcli.client import admin
+
+    failures: list[KcliError] = []
+    match kind:
+        case "topics":
+            names = [listing.name for listing in await admin.list_topics(client)]
+        case "brokers" | "broker-loggers":
+            names = [str(node.node_id) for node in (await admin.describe_cluster(client)).nodes]
+            names += [""] if kind == "brokers" else []
+        case "groups":
+            names, failures = await group_names(client)
+        case _:
+            kinds = [admin.ConfigResourceType.CLIENT_METRICS]
+            names = [each.name for each in await admin.list_config_resources(client, kinds)]
+    return [Entity(kind, name) for name in names], failures
+
+
+async def group_names(client: Client) -> tuple[list[str], list[KcliError]]:
+    """Return the groups that there are, and those that only have a configuration."""
+    from kcli.client import admin
+    from kcli.commands.groups.lookup import list_consumer_groups
+
+    groups, failures = await list_consumer_groups(client)
+    configured = await admin.list_config_resources(client, [admin.ConfigResourceType.GROUP])
+    return sorted({group.group_id for group in groups} | {each.name for each in configured}), failures
