@@ -94,17 +94,7 @@ class Broker:
         self.purgatory = Purgatory(self.timer)
         self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
         self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.log_manager = LogManager(
-            log_dirs,
-            node_id=self.node_id,
-            cluster_id=cluster_id,
-            default_config=config.log_config({}),
-            config_for=self._topic_log_config,
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-            recovery_threads=config.num_recovery_threads_per_data_dir,
-            report=_log.warning,
-            on_directory_failure=self._directory_failed,
-        )
+        self.log_manager = self._new_log_manager(log_dirs)
         self.replica_manager = ReplicaManager(
             self.node_id,
             self.log_manager,
@@ -117,23 +107,39 @@ class Broker:
         self.endpoints: tuple[Endpoint, ...] = ()
         self._quotas = ConnectionQuotas()
         self._set_connection_limits()
-        self._server = SocketServer(
-            self,
-            apis=APIS,
-            engine=engine,
-            buffers=buffers,
-            quotas=self._quotas,
-            max_request_bytes=config.socket_request_max_bytes,
-            max_idle_ms=config.connections_max_idle_ms,
-            send_buffer_bytes=config.socket_send_buffer_bytes,
-            gate=self.gate,
-        )
+        self._server = self._new_server(buffers)
         self._sockets: list[tuple[str, socket.socket]] = []
         self.metadata_directory = log_dirs[0]
         """The log directory that this node's copy of the metadata log lies in."""
         self._may_accept, self._accepts = trio.Event(), trio.Event()
         self._failed = trio.Event()
         self._failure: Exception | None = None
+
+    def _new_log_manager(self, log_dirs: tuple[str, ...]) -> LogManager:
+        return LogManager(
+            log_dirs,
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            default_config=self.config.log_config({}),
+            config_for=self._topic_log_config,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            recovery_threads=self.config.num_recovery_threads_per_data_dir,
+            report=_log.warning,
+            on_directory_failure=self._directory_failed,
+        )
+
+    def _new_server(self, buffers: ReceiveBuffers) -> SocketServer:
+        return SocketServer(
+            self,
+            apis=APIS,
+            engine=self.engine,
+            buffers=buffers,
+            quotas=self._quotas,
+            max_request_bytes=self.config.socket_request_max_bytes,
+            max_idle_ms=self.config.connections_max_idle_ms,
+            send_buffer_bytes=self.config.socket_send_buffer_bytes,
+            gate=self.gate,
+        )
 
     # --- start -----------------------------------------------------------------------------------
 
