@@ -65,7 +65,7 @@ class CommittedPositions:
             self._backoff.reset()
             self._not_before = -math.inf
             for state in waiting:
-                # Who sought meanwhile has a position of its own.
+                # A partition that was sought meanwhile has a position of its own.
                 if state.state is FetchState.INITIALIZING:
                     committed = found.get(state.partition)
                     if committed is None:

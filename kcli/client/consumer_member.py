@@ -98,7 +98,7 @@ class ConsumerMember:
     def is_settled(self) -> bool:
         """Return whether the member has an assignment, or is known to have none yet.
 
-        Who joins may get its first partitions with a later heartbeat, once others have given them up.
+        A member that joins may get its first partitions with a later heartbeat, once others gave them up.
         """
         membership = self.membership
         return membership.state is ConsumerState.STABLE and bool(membership.owned or membership.is_quiet)

@@ -68,7 +68,7 @@ class ConsumerMembership:
     """One member's state. `owned` is what it last finished to take, `target` what it was last given."""
 
     outdated = frozenset({ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
-    """Errors of reading offsets that pass: the next heartbeat tells what has become of the member."""
+    """Errors of reading offsets that a retry may mend: the next heartbeat tells where the member stands."""
 
     def __init__(self, member_id: str) -> None:
         self.state = ConsumerState.UNSUBSCRIBED

@@ -1,4 +1,4 @@
-"""The part that a group has in a consumer's block: the member, its tasks, and its end when the block ends."""
+"""A group's part in a consumer's `async with` block: the member, its tasks, and its end with the block."""
 
 from __future__ import annotations
 

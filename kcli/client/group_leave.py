@@ -1,4 +1,4 @@
-"""LeaveGroup of one member, by the word of its own."""
+"""LeaveGroup: a member tells its coordinator that it leaves."""
 
 from __future__ import annotations
 

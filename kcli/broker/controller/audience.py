@@ -11,7 +11,7 @@ Subscriber = Callable[[MetadataImage, MetadataDelta], None]
 
 
 class Audience:
-    """The subscribers. What one of them causes while it is told is told to all of them afterwards."""
+    """The subscribers. A change that one of them causes while it is told is told to all afterwards."""
 
     def __init__(self) -> None:
         self._subscribers: list[Subscriber] = []

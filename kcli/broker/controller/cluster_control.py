@@ -1,4 +1,4 @@
-"""Brokers: how they come, and how they go: registration, fencing, controlled shutdown (KIP-631).
+"""Brokers that come and go: registration, fencing, controlled shutdown (KIP-631).
 
 A broker registers with every start and gets an epoch, the offset of its registration; whoever quotes an
 older one is stale. It is fenced until it has caught up. A new registration of a node that had not been
@@ -92,7 +92,7 @@ def unfence_broker(decisions: PartitionDecisions, *, node_id: int, epoch: int) -
 
 
 def fence_broker(decisions: PartitionDecisions, *, node_id: int, epoch: int) -> ControllerResult[None]:
-    """Take a broker out of every in-sync set it is not alone in, and its leaderships away."""
+    """Remove a broker from every in-sync set that it is not alone in, and take its leaderships away."""
     if current_broker(decisions.image, node_id, epoch).fenced:
         return ControllerResult((), None)
     records: list[MetadataRecord] = list(leave_partitions(decisions, node_id))
@@ -114,7 +114,7 @@ def begin_controlled_shutdown(
 
 
 def unregister_broker(decisions: PartitionDecisions, *, node_id: int) -> ControllerResult[None]:
-    """Forget a broker; what it alone has in sync waits for a broker of its number."""
+    """Forget a broker; partitions that it alone is in sync with wait for a broker of the same id."""
     broker = decisions.image.brokers.get(node_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node_id} is not registered")
@@ -126,7 +126,7 @@ def unregister_broker(decisions: PartitionDecisions, *, node_id: int) -> Control
 def leave_partitions(
     decisions: PartitionDecisions, node_id: int, concerns: Callable[[Place], bool] = lambda _: True
 ) -> Iterator[PartitionChangeRecord]:
-    """Yield the changes to those partitions of a broker that it is no longer there for."""
+    """Yield the changes to a broker's partitions that follow from its absence."""
     without = decisions.with_going(node_id)
     for place in decisions.partitions():
         partition = place.partition

@@ -86,7 +86,7 @@ class Controller:
         self._audience = Audience()
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Have `subscriber` told of every change from now on, in order, before whoever asked for it."""
+        """Tell `subscriber` of every change from now on, in order, before its author gets an answer."""
         self._audience.add(subscriber)
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
@@ -136,9 +136,9 @@ class Controller:
     ) -> int:
         """Register a node that starts, fenced, and return its broker epoch.
 
-        With `now_ms`, raises `KafkaError` DUPLICATE_BROKER_REGISTRATION while another that goes by the same
-        number is heard of: a node that was killed can come back when its session has ended. Without a clean
-        stop, it may have lost records.
+        With `now_ms`, raises `KafkaError` DUPLICATE_BROKER_REGISTRATION while a broker of the same id is
+        alive: a node that was killed can come back when its session has ended. Without a clean stop, it may
+        have lost records.
         """
         former = self.image.brokers.get(node_id)
         if former is not None and former.incarnation != incarnation:
@@ -165,7 +165,7 @@ class Controller:
         self.commit(cluster_control.unfence_broker(self._decisions(), node_id=node_id, epoch=epoch))
 
     def fence_broker(self, *, node_id: int, epoch: int) -> None:
-        """Take a node that is not there any more out of everything."""
+        """Fence a node that is gone."""
         self.commit(cluster_control.fence_broker(self._decisions(), node_id=node_id, epoch=epoch))
         self._sessions.fenced(node_id)
 

@@ -1,8 +1,9 @@
 """Eligible leader replicas and `min.insync.replicas`: what keeps the one true to the other (KIP-966).
 
-Who was in sync when there were enough is safe to elect only as long as "enough" means the same to everyone
-and stays what it was. So while the feature is on, brokers have no value of their own, the cluster always has
-one, and a new value, of the cluster or of a topic, forgets who was eligible by the old one.
+Eligible leaders are safe to elect only as long as `min.insync.replicas` means the same to everyone and stays
+what it was. So while the feature is on, single brokers have no value of their own, the cluster always has
+one, and a new value, of the cluster or of a topic, clears the eligible leaders that were recorded under the
+old one.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ MIN_ISR = "min.insync.replicas"
 
 
 def check_min_isr(records: Sequence[MetadataRecord]) -> None:
-    """Raise `KafkaError` INVALID_CONFIG if a change cannot be while the feature is on."""
+    """Raise `KafkaError` INVALID_CONFIG for a change that the feature forbids while it is on."""
     for record in _changes(records):
         if record.resource_type != ConfigResourceType.BROKER:
             continue
@@ -40,7 +41,7 @@ def check_min_isr(records: Sequence[MetadataRecord]) -> None:
 
 
 def forgetting(records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
-    """Return the records that forget who was eligible by the values that these records change."""
+    """Return the records that clear the eligible leaders recorded under values that these records change."""
     forgotten: list[MetadataRecord] = []
     for record in _changes(records):
         if record.resource_type == ConfigResourceType.TOPIC:

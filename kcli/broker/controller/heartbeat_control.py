@@ -1,4 +1,4 @@
-"""Heartbeats: which brokers are there, by what they say and by their silence (KIP-631, KIP-841).
+"""Heartbeats: which brokers are alive, by what they say and by their silence (KIP-631, KIP-841).
 
 What stands here is not in the log: when each broker was heard of, how far it has applied the metadata, and
 at which offset its controlled shutdown is done. A controller that takes office knows none of it, so every

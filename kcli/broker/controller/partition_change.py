@@ -145,7 +145,7 @@ def _eligible(
     isr: tuple[int, ...],
     eligible_leaders: EligibleLeaders | None,
 ) -> tuple[int, ...]:
-    """Return who has every committed record although it is not in sync: whoever was, since too few are."""
+    """Return who has every committed record without being in sync: those that left after too few were."""
     if eligible_leaders is None:
         # Who was kept while the feature was on is all there is to elect from.
         return () if isr else partition.elr

@@ -40,8 +40,8 @@ def alter_reassignments(
     """Begin, replace and stop moves; the response has an error or None for each, in order.
 
     Errors: 3 for what does not exist, 39 for replicas that cannot be, 38 for another number of them where
-    that is not allowed, 85 for stopping what does not move, 44 for more than one batch can hold,
-    42 for what was decided in the same request.
+    that is not allowed, 85 for stopping what does not move, 44 for more than one batch can hold, 42 for a
+    partition that was decided already in the same request.
     """
     records: list[PartitionChangeRecord] = []
     outcomes: list[KafkaError | None] = []
@@ -75,9 +75,10 @@ def alter_reassignments(
 
 
 def _begin(partition: PartitionRegistration, target: tuple[int, ...]) -> Assignment:
-    """Return the assignment of a move; what an unfinished one has added counts as added still.
+    """Return the assignment of a move; what an unfinished one has added still counts as added.
 
-    So stopping it restores what was there before either. A replica may both come and go until it ends.
+    So stopping it restores what was there before both. A replica may be among those that come and those that
+    go, until the move ends.
     """
     original = set(partition.replicas) - set(partition.adding)
     removing = tuple(sorted(set(partition.replicas) - set(target)))

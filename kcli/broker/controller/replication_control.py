@@ -148,7 +148,7 @@ def adopt_topic(
 ) -> ControllerResult[TopicImage]:
     """Register a topic whose data lies in a node's directories, under the id that is written there.
 
-    Raises `KafkaError` if the name or the id is taken, or the name is none.
+    Raises `KafkaError` if the name or the id is taken, or the name is not valid.
     """
     if topic_id in image.topics_by_id:
         other = image.topics_by_id[topic_id].name

@@ -1,4 +1,4 @@
-"""ControllerResult: a decision, not yet taken."""
+"""ControllerResult: a decision that is not in the log yet."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def place_new_topic(
 
 
 def place_growth(image: MetadataImage, topic: TopicImage, additional: int) -> list[tuple[int, ...]]:
-    """Return the replicas of a topic's additional partitions: placing goes on as it began."""
+    """Return the replicas of a topic's additional partitions: they continue the first placement."""
     active, fenced = _candidates(image)
     start = growth_start(active, topic.partitions[0].replicas[0])
     return _place(
@@ -76,7 +76,7 @@ def _place(
     shift: int,
     first_partition: int = 0,
 ) -> list[tuple[int, ...]]:
-    """Place replicas on active brokers, and on fenced ones only what is left then, never first."""
+    """Place replicas on active brokers, on fenced ones only where those do not suffice, never as leaders."""
     known = len(active) + len(fenced)
     if replication_factor > known:
         raise KafkaError(

@@ -1,4 +1,4 @@
-"""Upkeep: when the controller does what nobody asked for."""
+"""Upkeep: when the controller balances leaders, and elects unclean ones, of its own accord."""
 
 from __future__ import annotations
 

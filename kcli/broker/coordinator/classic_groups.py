@@ -42,7 +42,7 @@ class ClassicGroups:
         self._is_live = False
 
     def join_group(self, attempt: JoinAttempt) -> list[Effect]:
-        """Let a client join a group that is classic, or does not exist: who has no id yet founds it."""
+        """Let a client join a group that is classic, or does not exist: a client without an id creates it."""
         group_id = attempt.request.group_id
         found = self._groups.get(group_id)
         if found is None and attempt.request.member_id:

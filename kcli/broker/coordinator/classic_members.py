@@ -130,7 +130,7 @@ class ClassicMembers:
     def _admit(
         self, update: GroupUpdate, request: JoinGroupRequest, member_id: str
     ) -> tuple[ConsumerMember | None, ConsumerMember]:
-        """Return the member that asks, as it is so far, and the one whose place it takes, if it does."""
+        """Return the member that asks, as it is now, and the member whose place it takes, if any."""
         group, instance_id = update.group, request.group_instance_id
         if instance_id is not None and request.member_id:
             return None, known_static_member(group, instance_id, member_id)
@@ -259,7 +259,7 @@ class ClassicMembers:
     def _member(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None
     ) -> tuple[ConsumerMember, ClassicOffer]:
-        """Return the classic member that asks; raise what says that there is none."""
+        """Return the classic member that asks; raise the error for one that does not exist."""
         if instance_id is None:
             member = group.member(member_id)
         else:
@@ -284,7 +284,7 @@ def _check_generation(member: ConsumerMember, generation: int) -> None:
 
 
 def _has_a_step_to_make(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """True if joining again would bring a member on: nothing else tells it so."""
+    """True if a member has to join again to make progress: nothing else tells it to."""
     match member.state:
         case MemberState.UNREVOKED_PARTITIONS:
             return True
@@ -304,7 +304,7 @@ def _subscription(request: JoinGroupRequest) -> Subscription:
 
 
 def _said_by(member: ConsumerMember, attempt: JoinAttempt, subscription: Subscription) -> ConsumerMember:
-    """Return the member with what its request says of it; the same object if that is nothing new."""
+    """Return the member updated with what its request says; the same object if nothing changed."""
     request, instance_id = attempt.request, attempt.request.group_instance_id
     said = replace(
         member,

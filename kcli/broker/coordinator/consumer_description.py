@@ -38,7 +38,7 @@ def describe_consumer_group(
 
 
 def no_such_group(group_id: str, why: str) -> DescribedGroup:
-    """Return what stands for a group that does not exist, or is none of these."""
+    """Return the description of a group that does not exist, or is no consumer group."""
     return DescribedGroup(
         error_code=ErrorCode.GROUP_ID_NOT_FOUND,
         error_message=f"Group {group_id} {why}.",

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 RETRY_MS = 500
-"""After so long a timer fires again whose work could not be written."""
+"""How soon a timer fires again whose records could not be written."""
 
 
 class ConsumerGroups:
@@ -135,7 +135,7 @@ class ConsumerGroups:
     def _admit(
         self, update: GroupUpdate, request: ConsumerGroupHeartbeatRequest, member_id: str
     ) -> tuple[ConsumerMember | None, ConsumerMember]:
-        """Return the member that asks, as it is so far, and the one whose place it takes, if it does."""
+        """Return the member that asks, as it is now, and the member whose place it takes, if any."""
         group, joins = update.group, request.member_epoch == JOIN_EPOCH
         if request.instance_id is not None:
             if not joins:
@@ -271,7 +271,7 @@ class ConsumerGroups:
 
 
 def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """True if a member says all there is to say: it wants to hear all as well."""
+    """True if a heartbeat has every field: then the answer is to have every field, too."""
     subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     return request.rebalance_timeout_ms != NO_TIMEOUT and subscribes and request.topic_partitions is not None
 

@@ -90,7 +90,7 @@ def owned_by(request: ConsumerGroupHeartbeatRequest) -> Mapping[bytes, Collectio
 def said_by(
     member: ConsumerMember, request: ConsumerGroupHeartbeatRequest, client: ClientInfo
 ) -> ConsumerMember:
-    """Return the member with what its request says of it; the same object if that is nothing new."""
+    """Return the member updated with what its request says; the same object if nothing changed."""
     names, regex = request.subscribed_topic_names, request.subscribed_topic_regex
     assignor, rack_id, timeout_ms = request.server_assignor, request.rack_id, request.rebalance_timeout_ms
     says_nothing = names is None and regex is None and assignor is None and rack_id is None
@@ -119,7 +119,7 @@ def said_by(
 def check_epoch(member: ConsumerMember, epoch: int, owned: Mapping[bytes, Collection[int]] | None) -> None:
     """Raise FENCED_MEMBER_EPOCH for a member that must start again.
 
-    One that missed the last answer says its epoch before that, and has nothing that it should not have.
+    A member that missed the last answer may quote its previous epoch, if it owns nothing that was taken away.
     """
     if epoch == JOIN_EPOCH or epoch == member.epoch:
         return

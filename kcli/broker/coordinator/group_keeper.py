@@ -106,11 +106,11 @@ class GroupKeeper:
         )
 
     def after_conversion(self, now: Now, opened: Opened, error: KafkaError | None) -> list[Effect]:
-        """Let go of the classic group that a group was, once the log has it converted.
+        """Dissolve the classic group that a group was, once its conversion is in the log.
 
-        Whoever waits there asks again and is answered by the new group. If that was never stored the old
-        group is as it was. If it was stored and not committed the group is the new one all the same, and who
-        waits looks for its coordinator again.
+        Requests parked there come again and are answered by the new group. If the conversion was never stored
+        the old group is as it was. If it was stored but not committed the group is the new one all the same,
+        and who was parked looks for its coordinator again.
         """
         classic = opened.converted
         if classic is None or self.groups.get(classic.group_id) is classic:

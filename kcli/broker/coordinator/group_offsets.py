@@ -66,7 +66,7 @@ class GroupOffsets:
     # --- commit ------------------------------------------------------------------------------------
 
     def commit(self, now: Now, token: Token, request: OffsetCommitRequest, version: int) -> list[Effect]:
-        """Store offsets; the answer waits until they are stored. It also is a sign of life."""
+        """Store offsets; the answer waits until they are stored. A commit is a sign of life."""
         group = self._groups.get(request.group_id)
         error = _unknown_group(request, version) if group is None else group.check_commit(request, version)
         if error:
@@ -112,7 +112,7 @@ class GroupOffsets:
     # --- fetch -------------------------------------------------------------------------------------
 
     def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
-        """Return the offsets asked for, or all; -1 where there is none, and for a group that is none."""
+        """Return the offsets asked for, or all; -1 where there is none, and if there is no such group."""
         group = self._groups.get(request.group_id)
         error = ErrorCode.NONE if group is None else group.check_fetch(request)
         if error:

@@ -149,9 +149,9 @@ class CoordinatorRuntime(Generic[S]):
         return answer.finish() if answer.ended else answer
 
     def unsettled(self, name: str) -> Answer | None:
-        """Return an operation for whoever has read of a group what may not be committed yet; None if all is.
+        """Return an operation that ends when all that was read of a group is committed; None if it is.
 
-        Who tells it before that ends, tells what a new leader may not know. The reply is None, or the
+        An answer before that could tell what a new leader does not know. The reply is None, or the
         `KafkaError` that stood in the way.
         """
         host = self._hosts.get(self.partition_for(name))

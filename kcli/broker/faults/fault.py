@@ -71,7 +71,7 @@ class RequestFault:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFault:
-    """What one node says to another, or with `both` also the other way, suffers."""
+    """Calls from one node to another suffer; with `both`, calls in either direction."""
 
     kind: str
     source: int

@@ -35,7 +35,7 @@ _log = logging.getLogger(__name__)
 
 
 class Nodes(Protocol):
-    """What faults are done to."""
+    """The nodes that faults are done to."""
 
     @property
     def brokers(self) -> Sequence[Broker]: ...
@@ -105,7 +105,7 @@ class Faults:
         return len(cleared)
 
     def attend(self, broker: Broker) -> None:
-        """Let a node that has been made suffer what its id has to."""
+        """Apply the active faults to a node that was just made."""
         self._equip(broker)
 
     # --- taking effect -------------------------------------------------------------------------------

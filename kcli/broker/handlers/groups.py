@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def client_info(context: RequestContext) -> ClientInfo:
-    """Return who asks, as groups remember it."""
+    """Return the client that asks, as groups remember it."""
     return ClientInfo(context.client_id, f"/{context.peer_address}")
 
 

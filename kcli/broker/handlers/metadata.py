@@ -2,13 +2,13 @@
 
 * Version 0 reads an empty list as all topics; from version 1 null is all and empty is none.
 * From version 12 topics may be asked for by id; an unknown id is UNKNOWN_TOPIC_ID. Where one is asked for by
-  id, only those are answered.
+id, only those are answered.
 * Addresses are those of the listener that the request came in on; a leader without it counts as absent.
 * Version 0 leaves out replicas that cannot be reached and says REPLICA_NOT_AVAILABLE; later versions keep
-  them and, from 5, list them as offline.
+them and, from 5, list them as offline.
 * A missing topic is created if the broker and (from version 4) the request allow it; it is answered at once,
-  for its metadata is there when the controller returns. The cluster's own topics are not: the coordinators
-  make theirs, and the metadata log is none.
+  for its metadata is there when the controller returns. The cluster's own topics are not: coordinators create
+  theirs, and the metadata log is no topic.
 
 Topics are encoded once per version and joined: a response of a thousand topics is not built twice.
 """

@@ -157,7 +157,7 @@ def _existing(
     images: list[TopicImage | None],
     unknown: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
 ) -> tuple[list[Topic], Refused]:
-    """Return what of a request is about partitions that there are, with names for ids, and the rest."""
+    """Split a request: the partitions that exist, by names instead of ids, and those refused."""
     known: list[Topic] = []
     refused: Refused = []
     for topic, found in zip(topics, images, strict=True):

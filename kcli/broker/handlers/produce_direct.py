@@ -50,7 +50,7 @@ Read = tuple[int, bytes, int, memoryview]
 def produce_directly(
     context: RequestContext, buffer: memoryview, position: int, end: int
 ) -> bytes | ProduceResponse | None:
-    """Handle a request, `buffer[position:end]` being behind its client id; None if it is none for here."""
+    """Handle a request, of which `buffer[position:end]` is the body; None if it is not of this shape."""
     version = context.api_version
     if not FIRST_VERSION <= version < TOPIC_IDS_FROM or end - position > YIELD_BYTES:
         return None
