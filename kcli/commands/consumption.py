@@ -30,7 +30,7 @@ class Choice(NamedTuple):
     exclude_internal: bool = True
 
     def check(self) -> None:
-        """Refuse a choice that is none, or contradicts itself."""
+        """Refuse an empty choice, and one that contradicts itself."""
         if (self.topic is None) == (self.include is None):
             raise UsageError("exactly one of `TOPIC` and `--include` must be given")
         if self.partitions is not None and self.topic is None:
@@ -54,7 +54,7 @@ class Start(NamedTuple):
     reset: str | None = None
 
     def reset_strategy(self) -> str:
-        """Return where a partition begins that nothing else is said about."""
+        """Return where a partition begins for which no other place is given."""
         if (self.offset is not None) + self.from_beginning + (self.time_ms is not None) > 1:
             raise UsageError("`--offset`, `--from-beginning` and `--from-time` exclude each other")
         if self.from_beginning and self.reset not in (None, "earliest"):

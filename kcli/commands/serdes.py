@@ -57,7 +57,7 @@ def decode_boolean(data: bytes) -> object:
 
 
 def refuse(_: object) -> bytes:
-    """Stand for a value that there must not be."""
+    """Refuse a value: this type is null alone."""
     raise ValueError("only null is expected")
 
 

@@ -1,4 +1,4 @@
-"""Loading a log directory: every replica that is found in it, with what its checkpoints say.
+"""Loading a log directory: every replica in it, with the offsets that its checkpoints have.
 
 After a clean stop that reads next to nothing; after a crash every log is recovered, several at a time.
 """

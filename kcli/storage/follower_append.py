@@ -36,7 +36,7 @@ _Batch = tuple[int, int, int, int, "ProducerStateEntry | None", int]
 
 
 def append_run(log: UnifiedLog, records: memoryview) -> bool:
-    """Append the whole batches of `records`; return False, and do nothing, if they are none for here.
+    """Append the whole batches of `records`; return False, and do nothing, if they are not all of this kind.
 
     Raises `KafkaError` KAFKA_STORAGE_ERROR; nothing was written then.
     """

@@ -37,7 +37,8 @@ _read_max_timestamp = Struct(">q").unpack_from
 
 
 def append_plain(log: UnifiedLog, records: memoryview, leader_epoch: int, now_ms: int) -> int:
-    """Append a client's batch, patched in place; return its first offset, `NOT_PLAIN` if it is none for here.
+    """Append a client's batch, patched in place; return its first offset, `NOT_PLAIN` if it is not of this
+    kind.
 
     Raises `KafkaError` KAFKA_STORAGE_ERROR; nothing was written then.
     """

@@ -74,7 +74,7 @@ def in_tool_order(rows: Iterable[GroupRow]) -> list[GroupRow]:
 
 
 def parse_words(text: str | None, option: str, known: Sequence[str]) -> list[str]:
-    """Return the states or types in a list with commas, as Kafka spells them; of None and nothing, none."""
+    """Return the states or types in a list with commas, as Kafka spells them; no words for None."""
     spelled = {word.lower(): word for word in known}
     found = []
     for word in (text or "").split(",") if text else ():
