@@ -338,7 +338,7 @@ class Cluster:
         try:
             self.office.copies.close(node_id)
         except OSError as error:
-            _log.error("cannot close the metadata log of node %d: %s", node_id, error)
+            _log.error("cannot close the metadata log of node %d: %s", node_id, error.strerror)
         if self._nursery is None or self.stopping:
             return
         self.office.node_gone(node_id, monotonic_ms())

@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.broker.metadata_copies import bring_level
+from kcli.broker.metadata_log import MetadataLogFailed
+from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -92,8 +94,13 @@ class Term:
             )
         start = self._log.end_offset
         batch = self._log.encode(records)
-        self._log.write(batch)
-        self._log.sync()
+        try:
+            self._log.write(batch)
+            self._log.sync()
+        except (OSError, MetadataLogFailed) as error:
+            # It can decide nothing any more, and as a replica it would know nothing new either.
+            self._failed(self.node_id, _failure(self._log, error))
+            raise
         self._each(lambda copy: self._extend(copy, start, batch))
         return self._log.end_offset - 1
 
@@ -114,5 +121,13 @@ class Term:
             if node_id != self.node_id and self._reaches(node_id):
                 try:
                     change(copy)
-                except (OSError, KafkaError) as error:
+                except OSError as error:
+                    self._failed(node_id, _failure(copy, error))
+                except KafkaError as error:
                     self._failed(node_id, error)
+
+
+def _failure(copy: MetadataLog, error: OSError | MetadataLogFailed) -> KcliError:
+    if isinstance(error, MetadataLogFailed):
+        return error
+    return KcliError(f"cannot write the metadata log in `{copy.directory}`: {error.strerror or error}")

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
 from kcli.protocol.uuids import ZERO_UUID, uuid_from_text, uuid_to_text
+from kcli.storage import disk
 from kcli.storage.log_paths import PARTITION_METADATA, TopicPartition, sync_directory
 
 if TYPE_CHECKING:
@@ -55,9 +56,7 @@ def write_atomically(path: str, data: bytes, *, sync: bool = True) -> None:
     temporary = path + ".tmp"
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
     try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
+        disk.write_fully(descriptor, data)
         if sync:
             os.fsync(descriptor)
     finally:

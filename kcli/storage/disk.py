@@ -1,4 +1,4 @@
-"""Disk: the system call that records are written by, so that a directory can be declared full.
+"""Disk: the system call that everything in a log directory is written by, so that one can be declared full.
 
 While none is, `pwrite` is the operating system's own. With a full one it is a function that first looks
 where a descriptor leads, which costs a look-up per write.
@@ -30,6 +30,15 @@ def set_full(path: str, *, full: bool) -> None:
     else:
         _full.discard(real)
     pwrite = _write_where_there_is_room if _full else os.pwrite
+
+
+def write_fully(descriptor: int, data: Buffer, position: int = 0) -> None:
+    """Write all of `data` at a position of a file. Raises `OSError`."""
+    view = memoryview(data)
+    while view:
+        written = pwrite(descriptor, view, position)
+        view = view[written:]
+        position += written
 
 
 def _write_where_there_is_room(descriptor: int, data: Buffer, position: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from kcli.errors import KcliError
+from kcli.storage import disk
 
 
 class CorruptIndex(KcliError):
@@ -47,12 +48,7 @@ class IndexFile:
         """Write whole entries behind those on disk. Raises `OSError`."""
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT, 0o644)
         try:
-            position = self.entries * self.entry_size
-            view = memoryview(data)
-            while view:
-                written = os.pwrite(descriptor, view, position)
-                view = view[written:]
-                position += written
+            disk.write_fully(descriptor, data, self.entries * self.entry_size)
         finally:
             os.close(descriptor)
         self.entries += len(data) // self.entry_size

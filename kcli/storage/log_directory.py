@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError
 from kcli.protocol.uuids import uuid_from_text, uuid_to_text
+from kcli.storage import disk
 from kcli.storage.checkpoints import write_atomically
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ class LogDirectory:
             os.close(descriptor)
             raise
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        disk.write_fully(descriptor, f"{os.getpid()}\n".encode())
         self._lock = descriptor
 
     def release(self) -> None:
@@ -169,7 +170,7 @@ class LogDirectory:
         content = f'{{"version":0,"brokerEpoch":{broker_epoch}}}'
         descriptor = os.open(f"{self.path}/{CLEAN_SHUTDOWN}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            os.write(descriptor, content.encode())
+            disk.write_fully(descriptor, content.encode())
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

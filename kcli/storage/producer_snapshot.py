@@ -37,6 +37,7 @@ from typing import TYPE_CHECKING
 from kcli.errors import KcliError
 from kcli.protocol.checksums import crc32c
 from kcli.protocol.record import NO_SEQUENCE, NO_TIMESTAMP
+from kcli.storage import disk
 from kcli.storage.log_paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of, segment_path
 from kcli.storage.producer_state import NO_OFFSET, BatchMetadata, ProducerStateEntry
 
@@ -145,9 +146,7 @@ class ProducerSnapshots:
             return
         descriptor = os.open(self.path(offset), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
         try:
-            view = memoryview(encode_snapshot(entries))
-            while view:
-                view = view[os.write(descriptor, view) :]
+            disk.write_fully(descriptor, encode_snapshot(entries))
             if sync:
                 os.fsync(descriptor)
         finally:

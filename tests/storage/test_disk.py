@@ -1,4 +1,4 @@
-"""A directory that is declared full takes no records, others do, and it takes them again afterwards."""
+"""A directory that is declared full takes nothing, others do, and it takes everything again afterwards."""
 
 from __future__ import annotations
 
@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.storage import disk
+from kcli.storage.checkpoints import write_atomically
+from kcli.storage.index_file import IndexFile
+from kcli.storage.log_directory import LogDirectory
+from kcli.storage.producer_snapshot import ProducerSnapshots
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 
@@ -32,3 +37,23 @@ def test_only_the_full_directory_refuses_and_only_while_it_is_full(tmp_path: Pat
     assert disk.pwrite(descriptors[0], b"x", 0) == 1
     for descriptor in descriptors:
         os.close(descriptor)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda path: IndexFile(f"{path}/0.index", 8).append(bytes(8)),
+        lambda path: write_atomically(f"{path}/checkpoint", b"0\n0\n"),
+        lambda path: ProducerSnapshots(str(path)).write(1, []),
+        lambda path: LogDirectory(str(path)).write_clean_marker(7),
+    ],
+    ids=["index", "checkpoint", "snapshot", "marker"],
+)
+def test_no_file_of_a_full_directory_is_written(tmp_path: Path, write: Callable[[Path], None]) -> None:
+    disk.set_full(str(tmp_path), full=True)
+    try:
+        with pytest.raises(OSError, match="No space left"):
+            write(tmp_path)
+    finally:
+        disk.set_full(str(tmp_path), full=False)
+    write(tmp_path)
