@@ -26,6 +26,7 @@ async def first_timestamps(
     client: Client,
     positions: Mapping[tuple[str, int], int],
     ends: Mapping[tuple[str, int], int],
+    *,
     timeout_ms: int | None = None,
 ) -> dict[tuple[str, int], int | None]:
     """Return the timestamp of the first record at or behind each position.

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 async def prepare_clone(
-    client: Client, group: str, new: str, scope: Scope, *, force: bool, timeout_ms: int | None = None
+    client: Client, group: str, new: str, *, scope: Scope, force: bool, timeout_ms: int | None = None
 ) -> tuple[ResetPlan, Mapping[Partition, Committed]]:
     """Return the plan of the group `new`, and the offsets to be committed; raise if that cannot be."""
     described = await admin.describe_groups(client, [group, new], timeout_ms=timeout_ms)
@@ -28,7 +28,7 @@ async def prepare_clone(
     reason = objection(new, described[new])
     if reason is not None:
         raise reason
-    committed, failures = await committed_offsets(client, [group, new], timeout_ms)
+    committed, failures = await committed_offsets(client, [group, new], timeout_ms=timeout_ms)
     if failures:
         raise failures[0]
     copied = {partition: entry for partition, entry in committed[group].items() if is_in(partition, scope)}
@@ -46,11 +46,11 @@ async def prepare_clone(
         )
     facts = ResetFacts(
         {partition: entry.offset for partition, entry in committed[new].items()},
-        await known_offsets(client, copied, admin.EARLIEST, timeout_ms),
-        await known_offsets(client, copied, admin.LATEST, timeout_ms),
+        await known_offsets(client, copied, admin.EARLIEST, timeout_ms=timeout_ms),
+        await known_offsets(client, copied, admin.LATEST, timeout_ms=timeout_ms),
         requested={partition: entry.offset for partition, entry in copied.items()},
     )
-    return make_plan(new, copied, ResetKind.COPY, facts), copied
+    return make_plan(new, copied, kind=ResetKind.COPY, facts=facts), copied
 
 
 def is_in(partition: Partition, scope: Scope) -> bool:

@@ -56,13 +56,15 @@ async def clone(
     scope = parse_scope(topic or ())
     failures: list[KcliError] = []
     async with open_client(bootstrap_server, command_config, command_property) as client:
-        plan, copied = await prepare_clone(client, group, new, scope, force=force, timeout_ms=timeout_ms)
+        plan, copied = await prepare_clone(
+            client, group, new, scope=scope, force=force, timeout_ms=timeout_ms
+        )
         if execute:
             offsets = {
                 partition: CommittedOffset(entry.offset, entry.leader_epoch, entry.metadata)
                 for partition, entry in copied.items()
             }
-            failures = await commit(client, new, offsets, timeout_ms)
+            failures = await commit(client, new, offsets, timeout_ms=timeout_ms)
     if not (execute or dry_run):
         note(DRY_RUN_NOTE)
     return ResetView([plan], execute, failures)

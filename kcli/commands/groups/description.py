@@ -56,24 +56,24 @@ async def describe_live(
     if view is View.EXPLAIN:
         from kcli.commands.groups.inquiry import explain_groups
 
-        explained = await explain_groups(client, names, apart_ms, timeout_ms)
+        explained = await explain_groups(client, names, apart_ms=apart_ms, timeout_ms=timeout_ms)
         return explained._replace(failures=[*unlisted, *explained.failures])
     if view is View.HISTORY:
         from kcli.commands.groups.records import read_histories
 
         histories, damaged = await read_histories(client, names, with_commits=True, timeout_ms=timeout_ms)
-        return history_view(histories, names, [*unlisted, *damaged])
-    found = await lookup.describe(client, names, timeout_ms)
+        return history_view(histories, names, failures=[*unlisted, *damaged])
+    found = await lookup.describe(client, names, timeout_ms=timeout_ms)
     failures = [*unlisted, *found.failures]
     if view is View.STATE:
         return StatesView([lookup.head_of(group) for group in found.groups], verbose, failures)
     if view is View.MEMBERS:
         return MembersView([lookup.members_of(group) for group in found.groups], verbose, failures)
-    groups, unknown = await lookup.offsets_of(client, found.groups, timeout_ms)
+    groups, unknown = await lookup.offsets_of(client, found.groups, timeout_ms=timeout_ms)
     failures += unknown
     if time_lag:
         now_ms = time.time_ns() // 1_000_000
-        groups, refused = await lookup.add_time_lag(client, groups, now_ms, timeout_ms)
+        groups, refused = await lookup.add_time_lag(client, groups, now_ms=now_ms, timeout_ms=timeout_ms)
         failures += refused
     if view is View.TOTAL_LAG:
         return TotalsView(groups, time_lag, failures)
@@ -92,7 +92,7 @@ def describe_files(
     wanted = set(names)
     every = files.groups(with_events=lambda name: view is View.HISTORY and (not wanted or name in wanted))
     if view is View.HISTORY:
-        return history_view(every, names or every, files.failures, " --log-dir DIR")
+        return history_view(every, names or every, failures=files.failures, option=" --log-dir DIR")
     failures = files.failures + [
         unknown_group(name, " --log-dir DIR") for name in names if name not in every or not every[name].exists
     ]
@@ -119,6 +119,7 @@ def describe_files(
 def history_view(
     histories: dict[str, GroupHistory],
     names: Collection[str],
+    *,
     failures: Sequence[KcliError],
     option: str = "",
 ) -> HistoryView:

@@ -48,10 +48,10 @@ class Sight(NamedTuple):
 
 
 async def explain_groups(
-    client: Client, names: Sequence[str], apart_ms: int, timeout_ms: int | None = None
+    client: Client, names: Sequence[str], *, apart_ms: int, timeout_ms: int | None = None
 ) -> ExplainView:
     """Look at groups twice, read their records, and explain them."""
-    before = await look_at(client, names, timeout_ms)
+    before = await look_at(client, names, timeout_ms=timeout_ms)
     names = [group.group_id for group in before.found.groups]
     histories: dict[str, GroupHistory] = {}
     damaged: list[KcliError] = []
@@ -65,12 +65,14 @@ async def explain_groups(
         history_error = error.message
     if names:
         await trio.sleep(max(0, before.at_ms + apart_ms - wall_ms()) / 1000)
-    now = await look_at(client, names, timeout_ms)
-    counts = await topic_counts(client, now.found.groups, timeout_ms)
+    now = await look_at(client, names, timeout_ms=timeout_ms)
+    counts = await topic_counts(client, now.found.groups, timeout_ms=timeout_ms)
     explained = []
     for group in now.found.groups:
         history = histories.get(group.group_id)
-        facts = facts_of(group, now, before, history, history_error, counts)
+        facts = facts_of(
+            group, now=now, before=before, history=history, history_error=history_error, counts=counts
+        )
         lags = [entry.lag for entry in facts.partitions if entry.now.lag() is not None]
         explained.append(ExplainedGroup(facts.head, sum(lags) if lags else None, explain(facts)))
     failures = [*before.found.failures, *now.found.failures, *now.failures, *damaged]
@@ -79,23 +81,23 @@ async def explain_groups(
     return ExplainView(explained, failures)
 
 
-async def look_at(client: Client, names: Iterable[str], timeout_ms: int | None) -> Sight:
+async def look_at(client: Client, names: Iterable[str], *, timeout_ms: int | None) -> Sight:
     """Describe groups, and see where they and their partitions are."""
-    found = await describe(client, names, timeout_ms)
+    found = await describe(client, names, timeout_ms=timeout_ms)
     committed, failures = await committed_offsets(
-        client, [group.group_id for group in found.groups], timeout_ms
+        client, [group.group_id for group in found.groups], timeout_ms=timeout_ms
     )
     partitions = {partition for offsets in committed.values() for partition in offsets}
     partitions |= {
         partition for group in found.groups for member in group.members for partition in member.assignment
     }
-    starts = await known_offsets(client, partitions, admin.EARLIEST, timeout_ms)
-    ends = await known_offsets(client, partitions, admin.LATEST, timeout_ms)
+    starts = await known_offsets(client, partitions, admin.EARLIEST, timeout_ms=timeout_ms)
+    ends = await known_offsets(client, partitions, admin.LATEST, timeout_ms=timeout_ms)
     return Sight(wall_ms(), found, committed, starts, ends, failures)
 
 
 async def topic_counts(
-    client: Client, groups: Iterable[GroupDescription], timeout_ms: int | None
+    client: Client, groups: Iterable[GroupDescription], *, timeout_ms: int | None
 ) -> dict[str, int | None]:
     """Return the number of partitions of every topic that groups read, None for those that do not exist."""
     topics = {topic for group in groups for topic in topics_of(group)}
@@ -116,6 +118,7 @@ def topics_of(group: GroupDescription) -> set[str]:
 
 def facts_of(
     group: GroupDescription,
+    *,
     now: Sight,
     before: Sight,
     history: GroupHistory | None,

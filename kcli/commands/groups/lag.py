@@ -117,7 +117,7 @@ def unread_positions(
 
 
 def with_time_lag(
-    rows: Iterable[PartitionRow], timestamps: Mapping[Partition, int | None], now_ms: int
+    rows: Iterable[PartitionRow], timestamps: Mapping[Partition, int | None], *, now_ms: int
 ) -> list[PartitionRow]:
     """Return the rows with the time lag that follows from the timestamps of first unread records.
 

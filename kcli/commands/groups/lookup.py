@@ -59,7 +59,7 @@ async def every_name(client: Client, timeout_ms: int | None = None) -> tuple[lis
     return [group.group_id for group in groups], failures
 
 
-async def describe(client: Client, names: Iterable[str], timeout_ms: int | None = None) -> Found:
+async def describe(client: Client, names: Iterable[str], *, timeout_ms: int | None = None) -> Found:
     """Describe groups, in Java's order of their names."""
     answer = await admin.describe_groups(client, names, timeout_ms=timeout_ms)
     groups: list[GroupDescription] = []
@@ -137,7 +137,7 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
 
 
 async def committed_offsets(
-    client: Client, names: Collection[str], timeout_ms: int | None = None
+    client: Client, names: Collection[str], *, timeout_ms: int | None = None
 ) -> tuple[dict[str, Offsets], list[KcliError]]:
     """Return what groups have committed, and what the coordinators did not tell."""
     answer = await admin.list_group_offsets(client, dict.fromkeys(names), timeout_ms=timeout_ms)
@@ -159,7 +159,7 @@ async def committed_offsets(
 
 
 async def known_offsets(
-    client: Client, partitions: Iterable[Partition], timestamp: int, timeout_ms: int | None = None
+    client: Client, partitions: Iterable[Partition], timestamp: int, *, timeout_ms: int | None = None
 ) -> dict[Partition, int]:
     """Return an offset of each partition, `admin.EARLIEST` or `admin.LATEST`; unknown ones are left out.
 
@@ -175,15 +175,17 @@ async def known_offsets(
 
 
 async def offsets_of(
-    client: Client, groups: Sequence[GroupDescription], timeout_ms: int | None = None
+    client: Client, groups: Sequence[GroupDescription], *, timeout_ms: int | None = None
 ) -> tuple[list[GroupOffsets], list[KcliError]]:
     """Return groups with their partitions and lag, and what could not be found out."""
-    committed, failures = await committed_offsets(client, [group.group_id for group in groups], timeout_ms)
+    committed, failures = await committed_offsets(
+        client, [group.group_id for group in groups], timeout_ms=timeout_ms
+    )
     partitions = {partition for offsets in committed.values() for partition in offsets}
     partitions |= {
         partition for group in groups for member in group.members for partition in member.assignment
     }
-    ends = await known_offsets(client, partitions, admin.LATEST, timeout_ms)
+    ends = await known_offsets(client, partitions, admin.LATEST, timeout_ms=timeout_ms)
     found = []
     for group in groups:
         rows = partition_rows(owners_of(group), committed[group.group_id], ends)
@@ -201,13 +203,13 @@ def owners_of(group: GroupDescription) -> list[Owner]:
 
 
 async def add_time_lag(
-    client: Client, groups: Sequence[GroupOffsets], now_ms: int, timeout_ms: int | None = None
+    client: Client, groups: Sequence[GroupOffsets], *, now_ms: int, timeout_ms: int | None = None
 ) -> tuple[list[GroupOffsets], list[KcliError]]:
     """Return the groups with how far their partitions are behind in time, and which records were refused."""
     from kcli.commands.record_times import first_timestamps
 
     behind = {(row.topic, row.partition) for group in groups for row in group.partitions if row.lag}
-    starts = await known_offsets(client, behind, admin.EARLIEST, timeout_ms)
+    starts = await known_offsets(client, behind, admin.EARLIEST, timeout_ms=timeout_ms)
     positions = [unread_positions(group.partitions, starts) for group in groups]
     ends: Mapping[Partition, int] = {
         (row.topic, row.partition): row.log_end_offset
@@ -220,8 +222,8 @@ async def add_time_lag(
     for group, wanted in zip(groups, positions, strict=True):
         timestamps: Mapping[Partition, int | None] = {}
         try:
-            timestamps = await first_timestamps(client, wanted, ends, timeout_ms)
+            timestamps = await first_timestamps(client, wanted, ends, timeout_ms=timeout_ms)
         except KcliError as error:
             failures.append(failure(f"cannot read the times of records for `{group.head.group}`", error))
-        found.append(group._replace(partitions=with_time_lag(group.partitions, timestamps, now_ms)))
+        found.append(group._replace(partitions=with_time_lag(group.partitions, timestamps, now_ms=now_ms)))
     return found, failures

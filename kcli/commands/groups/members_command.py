@@ -90,7 +90,7 @@ async def members(
 
     name = one_group(group, group_option)
     async with open_client(bootstrap_server, command_config, command_property) as client:
-        found = await describe(client, [name], timeout_ms)
+        found = await describe(client, [name], timeout_ms=timeout_ms)
     if found.failures:
         raise found.failures[0]
     return ShortMembers(members_of(found.groups[0]))

@@ -60,25 +60,25 @@ async def reset_groups(
     timeout_ms: int | None = None,
 ) -> Reset:
     """Plan the offsets of each group, and set them if that is wanted."""
-    reset = await prepare(client, names, request, timeout_ms)
+    reset = await prepare(client, names, request, timeout_ms=timeout_ms)
     failures = list(reset.failures)
     for plan in reset.plans:
         if execute and plan.rows:
             offsets = {(row.topic, row.partition): CommittedOffset(row.new_offset) for row in plan.rows}
-            failures += await commit(client, plan.group, offsets, timeout_ms)
+            failures += await commit(client, plan.group, offsets, timeout_ms=timeout_ms)
     return reset._replace(failures=failures)
 
 
 async def prepare(
-    client: Client, names: Sequence[str], request: ResetRequest, timeout_ms: int | None = None
+    client: Client, names: Sequence[str], request: ResetRequest, *, timeout_ms: int | None = None
 ) -> Reset:
     """Plan the offsets of each group; one with members is refused and gets an empty plan."""
     described = await admin.describe_groups(client, names, timeout_ms=timeout_ms)
-    committed, failures = await committed_offsets(client, names, timeout_ms)
+    committed, failures = await committed_offsets(client, names, timeout_ms=timeout_ms)
     if failures:
         raise failures[0]
-    await check_file(client, request.from_file, names, timeout_ms)
-    in_scope = await partitions_in(client, request.scope, timeout_ms)
+    await check_file(client, request.from_file, names, timeout_ms=timeout_ms)
+    in_scope = await partitions_in(client, request.scope, timeout_ms=timeout_ms)
     plans, unknown, refused = [], [], []
     for name, group in described.items():
         reason = objection(name, group)
@@ -87,7 +87,11 @@ async def prepare(
             plans.append(ResetPlan(name, ()))
             continue
         try:
-            plans.append(await plan_group(client, name, request, committed[name], in_scope, timeout_ms))
+            plans.append(
+                await plan_group(
+                    client, name, request, committed=committed[name], in_scope=in_scope, timeout_ms=timeout_ms
+                )
+            )
         except KcliError as error:
             refused.append(error)
         else:
@@ -112,7 +116,7 @@ def objection(name: str, group: GroupDescription | KafkaError) -> KcliError | No
 
 
 async def check_file(
-    client: Client, file: OffsetsFile, names: Sequence[str], timeout_ms: int | None = None
+    client: Client, file: OffsetsFile, names: Sequence[str], *, timeout_ms: int | None = None
 ) -> None:
     """Raise for the first line of a file that names a partition which is not there."""
     wanted = [(name, partition) for name in names for partition in file.offsets.get(name, ())]
@@ -131,7 +135,7 @@ def no_partition(topic: str, partition: int, count: int) -> str:
     return f"topic `{topic}` has no partition {partition}, it has {count}"
 
 
-async def partitions_in(client: Client, scope: Scope, timeout_ms: int | None = None) -> list[Partition]:
+async def partitions_in(client: Client, scope: Scope, *, timeout_ms: int | None = None) -> list[Partition]:
     """Return the partitions that `--topic` names, in the order of Kafka's tool; raise if one is not there."""
     topics = dict.fromkeys((*(topic for topic, _ in scope.partitions), *scope.topics))
     described = await admin.describe_topics(client, topics, timeout_ms=timeout_ms)
@@ -154,6 +158,7 @@ async def plan_group(
     client: Client,
     name: str,
     request: ResetRequest,
+    *,
     committed: Offsets,
     in_scope: Sequence[Partition],
     timeout_ms: int | None = None,
@@ -176,26 +181,26 @@ async def plan_group(
         partitions = in_scope
     facts = ResetFacts(
         {partition: entry.offset for partition, entry in committed.items()},
-        await offsets_at(client, partitions, admin.EARLIEST, timeout_ms),
-        await offsets_at(client, partitions, admin.LATEST, timeout_ms),
-        await timed_offsets(client, partitions, request, timeout_ms),
+        await offsets_at(client, partitions, admin.EARLIEST, timeout_ms=timeout_ms),
+        await offsets_at(client, partitions, admin.LATEST, timeout_ms=timeout_ms),
+        await timed_offsets(client, partitions, request, timeout_ms=timeout_ms),
         requested,
     )
-    return make_plan(name, partitions, request.kind, facts, value=request.value)
+    return make_plan(name, partitions, kind=request.kind, facts=facts, value=request.value)
 
 
 async def timed_offsets(
-    client: Client, partitions: Iterable[Partition], request: ResetRequest, timeout_ms: int | None
+    client: Client, partitions: Iterable[Partition], request: ResetRequest, *, timeout_ms: int | None
 ) -> dict[Partition, int | None]:
     """Return the first offset at or after the wanted time, None where no record is that new."""
     if request.kind not in (ResetKind.DATETIME, ResetKind.DURATION):
         return {}
-    found = await offsets_at(client, partitions, max(0, request.value), timeout_ms)
+    found = await offsets_at(client, partitions, max(0, request.value), timeout_ms=timeout_ms)
     return {partition: offset if offset >= 0 else None for partition, offset in found.items()}
 
 
 async def offsets_at(
-    client: Client, partitions: Iterable[Partition], timestamp: int, timeout_ms: int | None
+    client: Client, partitions: Iterable[Partition], timestamp: int, *, timeout_ms: int | None
 ) -> dict[Partition, int]:
     """Return an offset of each partition; raise if one is refused."""
     wanted = [TopicPartition(*partition) for partition in partitions]
@@ -209,7 +214,7 @@ async def offsets_at(
 
 
 async def commit(
-    client: Client, name: str, offsets: Mapping[Partition, CommittedOffset], timeout_ms: int | None = None
+    client: Client, name: str, offsets: Mapping[Partition, CommittedOffset], *, timeout_ms: int | None = None
 ) -> list[KcliError]:
     """Commit offsets in the name of a group; return the refusals."""
     wanted = {TopicPartition(*partition): offset for partition, offset in offsets.items()}

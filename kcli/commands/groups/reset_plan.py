@@ -96,7 +96,7 @@ def parse_scope(topics: Iterable[str], *, all_topics: bool = False) -> Scope:
 
 
 def make_plan(
-    group: str, partitions: Iterable[Partition], kind: ResetKind, facts: ResetFacts, *, value: int = 0
+    group: str, partitions: Iterable[Partition], *, kind: ResetKind, facts: ResetFacts, value: int = 0
 ) -> ResetPlan:
     """Return the plan of a group: `value` is the offset of `--to-offset`, the distance of `--shift-by`."""
     wanted = list(partitions)

@@ -96,7 +96,7 @@ def test_the_first_unread_record_is_not_before_the_first_record() -> None:
 def test_behind_in_time_is_how_long_the_first_unread_record_waits(
     found: str, lag: int | None, timestamps: dict[Partition, int | None], expected: int | None
 ) -> None:
-    (behind,) = with_time_lag([row(0, 3, 9, lag)], timestamps, NOW)
+    (behind,) = with_time_lag([row(0, 3, 9, lag)], timestamps, now_ms=NOW)
     assert behind.time_lag_ms == expected, found
 
 
@@ -104,7 +104,7 @@ def test_the_longest_time_lag_is_that_of_the_slowest_partition() -> None:
     rows = with_time_lag(
         [row(0, 3, 9, 6), row(1, 3, 9, 6), row(2, None, 9, None)],
         {("orders", 0): NOW - 5, ("orders", 1): NOW - 70},
-        NOW,
+        now_ms=NOW,
     )
     assert longest_time_lag(rows) == 70
     assert longest_time_lag([row(0, 1, 1, 0)]) is None

@@ -49,7 +49,7 @@ FACTS = ResetFacts(
     ],
 )
 def test_a_committed_partition(kind: ResetKind, value: int, expected: int, warning: str | None) -> None:
-    plan = make_plan("g", [ORDERS], kind, FACTS, value=value)
+    plan = make_plan("g", [ORDERS], kind=kind, facts=FACTS, value=value)
     assert [row.new_offset for row in plan.rows] == [expected]
     assert list(plan.warnings) == ([] if warning is None else [warning])
 
@@ -69,14 +69,14 @@ def test_a_committed_partition(kind: ResetKind, value: int, expected: int, warni
     ],
 )
 def test_a_partition_without_a_committed_offset(kind: ResetKind, expected: int, warning: str | None) -> None:
-    plan = make_plan("g", [("orders", 1)], kind, FACTS)
+    plan = make_plan("g", [("orders", 1)], kind=kind, facts=FACTS)
     assert plan.rows == [ResetRow("orders", 1, None, expected, None, 0, 0, 0, 7)]
     assert list(plan.warnings) == ([] if warning is None else [warning])
 
 
 def test_what_was_never_committed_cannot_be_shifted() -> None:
     with pytest.raises(KcliError, match="cannot shift the offset of orders-1: none is committed") as caught:
-        make_plan("g", [ORDERS, ("orders", 1)], ResetKind.SHIFT, FACTS, value=1)
+        make_plan("g", [ORDERS, ("orders", 1)], kind=ResetKind.SHIFT, facts=FACTS, value=1)
     assert caught.value.exit_code == 1
 
 
@@ -95,7 +95,7 @@ def test_records_to_read_again_and_to_skip_are_those_that_are_there(
     current: int, new: int, again: int, skipped: int
 ) -> None:
     facts = ResetFacts({ORDERS: current}, {ORDERS: 10}, {ORDERS: 100})
-    (row,) = make_plan("g", [ORDERS], ResetKind.OFFSET, facts, value=new).rows
+    (row,) = make_plan("g", [ORDERS], kind=ResetKind.OFFSET, facts=facts, value=new).rows
     assert (row.change, row.records_to_read_again, row.records_to_skip) == (new - current, again, skipped)
 
 
@@ -110,7 +110,7 @@ def test_rows_come_in_the_order_of_a_java_hash_map(put: str, listed: str) -> Non
     """As Apache Kafka 4.3.1 printed them: clicks-1 and orders-0 share a bucket."""
     partitions = [(name[:-2], int(name[-1])) for name in put.split()]
     facts = ResetFacts(ends=dict.fromkeys(partitions, 9))
-    plan = make_plan("g", partitions, ResetKind.LATEST, facts)
+    plan = make_plan("g", partitions, kind=ResetKind.LATEST, facts=facts)
     assert " ".join(f"{row.topic}-{row.partition}" for row in plan.rows) == listed
 
 
