@@ -27,7 +27,7 @@ def main() -> int:
     open_standard_files()
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     gc.set_threshold(YOUNG_OBJECTS, 20, 100)
-    if sys.argv[1:2] in (["dump-log"], ["verify-index"]):
+    if sys.argv[1:2] in (["dump-log"], ["verify-index"]) or sys.argv[1:3] == ["broker", "start"]:
         from kcli.commands.shortcut import run_shortcut
 
         signal.signal(signal.SIGINT, signal.default_int_handler)

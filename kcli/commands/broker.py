@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
+from collections.abc import Awaitable
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -12,9 +12,9 @@ import typer
 
 from kcli.commands import broker_fault, broker_node
 from kcli.commands.broker_data_dir import DEFAULT_DATA_DIR, DataDir
-from kcli.commands.options import parse_properties, read_properties
+from kcli.commands.broker_start import MOST_NODES, MOST_PORT, StartOptions, start_broker
 from kcli.commands.runner import command
-from kcli.errors import ChecksFailed, KcliError, UsageError
+from kcli.errors import ChecksFailed, KcliError
 
 app = typer.Typer(name="broker", help="Start, stop and inspect a development broker.", no_args_is_help=True)
 app.add_typer(broker_node.app, name="node")
@@ -32,7 +32,7 @@ Nodes = Annotated[
     typer.Option(
         "--nodes",
         min=1,
-        max=100,
+        max=MOST_NODES,
         metavar="N",
         help="How many nodes to start; by default those that the data directory has, or 1",
     ),
@@ -47,7 +47,7 @@ Port = Annotated[
     typer.Option(
         "--port",
         min=0,
-        max=65535,
+        max=MOST_PORT,
         metavar="N",
         help="Port of the first node; the others follow. 0: any free port",
     ),
@@ -75,8 +75,6 @@ Timeout = Annotated[
     typer.Option("--timeout", min=0, metavar="SECONDS", help="How long to wait for the broker to stop"),
 ]
 
-LOG_FILE = "kcli-broker.log"
-
 
 class BrokerStatus(NamedTuple):
     """Whether a broker serves a data directory, and where."""
@@ -99,7 +97,7 @@ class BrokerStatus(NamedTuple):
 
 
 @command(app, "start", example="kcli broker start --port 9092 --override num.partitions=3")
-async def start(
+def start(
     *,
     config: ConfigFile = None,
     override: Override = None,
@@ -113,7 +111,7 @@ async def start(
     scenario: ScenarioFile = None,
     daemon: Daemon = False,
     verbose: bool = False,
-) -> None:
+) -> Awaitable[None] | None:
     """Start a broker and serve until it is interrupted.
 
     One line on standard output says that it is ready, and where. Ctrl-C or SIGTERM stops it in order: a
@@ -124,30 +122,22 @@ async def start(
     (`topic:`, `partition:`, `to:`), move-coordinator (`group:`, `to:`), move-controller (`to:`), clear, or a
     fault with the words of `kcli broker fault add` and perhaps `for:` (seconds).
     """
-    if daemon:
-        if ephemeral:
-            raise UsageError("`--daemon` and `--ephemeral` exclude each other")
-        start_daemon(data_dir)
-        return
-    from kcli.broker.cluster import ClusterOptions
-    from kcli.broker.process import serve
-
-    properties = {**read_properties(config), **parse_properties(override, "--override")}
-    options = ClusterOptions(
-        data_dir=None if ephemeral else data_dir.absolute(),
-        nodes=nodes,
-        host=host,
-        port=port,
-        properties=properties,
-        adopt=adopt,
-        racks=rack_names(rack),
+    return start_broker(
+        StartOptions(
+            config=config,
+            override=tuple(override or ()),
+            nodes=nodes,
+            rack=rack,
+            host=host,
+            port=port,
+            data_dir=data_dir,
+            ephemeral=ephemeral,
+            adopt=adopt,
+            scenario=scenario,
+            daemon=daemon,
+            verbose=verbose,
+        )
     )
-    steps = None
-    if scenario is not None:
-        from kcli.broker.faults.scenario import read_scenario
-
-        steps = read_scenario(scenario)
-    await serve(options, verbose=verbose, scenario=steps)
 
 
 @command(app, "stop", example="kcli broker stop --data-dir kcli-data")
@@ -191,57 +181,3 @@ async def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     alive = [node.address() for node in nodes if node.host is not None and node.state != "dead"]
     bootstrap = ",".join(alive) or running.bootstrap_servers
     return BrokerStatus(True, directory, running.pid, bootstrap, running.cluster_id, nodes)
-
-
-def rack_names(text: str | None) -> tuple[str, ...]:
-    """Return the names of a list of racks; raise `UsageError` if one is empty."""
-    if text is None:
-        return ()
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names):
-        raise UsageError(f"`--rack` names an empty rack: {text}")
-    return names
-
-
-def start_daemon(data_dir: Path) -> None:
-    """Start this command line again without `--daemon`, and return once the broker is ready.
-
-    The broker's own lines go to `kcli-broker.log` in the data directory. Raises `KcliError` with its reason
-    if it ends before it is ready.
-    """
-    import subprocess
-
-    log_path = data_dir / LOG_FILE
-    arguments = [word for word in sys.argv[1:] if word != "--daemon"]
-    try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        log = log_path.open("ab")
-    except OSError as error:
-        raise KcliError(f"cannot write to `{data_dir}`: {error.strerror}") from error
-    with log:
-        earlier_bytes = log.seek(0, os.SEEK_END)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kcli", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,
-        )
-    assert process.stdout is not None
-    with process.stdout:
-        ready = process.stdout.readline()
-    if not ready:
-        process.wait()
-        reason = last_error(log_path, earlier_bytes)
-        raise KcliError(f"the broker did not start: {reason}", hint=f"see {log_path}")
-    sys.stdout.write(ready.decode())
-    process.returncode = 0  # it goes on without us: nobody will wait for it
-
-
-def last_error(log_path: Path, start: int) -> str:
-    """Return the last error in a broker's log from byte `start` on: what stands before is of earlier runs."""
-    with log_path.open("rb") as log:
-        log.seek(start)
-        lines = log.read().decode(errors="replace").splitlines()
-    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return errors[-1] if errors else "it gave no reason"

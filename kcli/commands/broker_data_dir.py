@@ -7,11 +7,12 @@ from typing import Annotated
 
 import typer
 
+from kcli.commands.broker_start import DATA_DIR_VARIABLE
+from kcli.commands.broker_start import DEFAULT_DATA_DIR as DEFAULT_DATA_DIR
+
 DataDir = Annotated[
     Path,
     typer.Option(
-        "--data-dir", metavar="DIR", envvar="KCLI_DATA_DIR", help="Directory of the logs of all nodes"
+        "--data-dir", metavar="DIR", envvar=DATA_DIR_VARIABLE, help="Directory of the logs of all nodes"
     ),
 ]
-
-DEFAULT_DATA_DIR = Path("kcli-data")

@@ -6,12 +6,13 @@ They are `Annotated` aliases: a command lists those that it uses as parameters. 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
 
+from kcli.commands.given_properties import parse_properties as parse_properties
+from kcli.commands.given_properties import read_properties as read_properties
 from kcli.commands.output import OutputFormat as OutputFormat
 from kcli.errors import MissingArgument, UsageError
 
@@ -86,17 +87,6 @@ def one_topic_or_none(argument: str | None, option: str | None) -> str | None:
     return option if argument is None else argument
 
 
-def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Return `name=value` strings as a dict; `option` is named in the error."""
-    properties = {}
-    for pair in pairs or ():
-        name, equals, value = pair.partition("=")
-        if not equals or not name.strip():
-            raise UsageError(f"`{option}` wants name=value: {pair}")
-        properties[name.strip()] = value.strip()
-    return properties
-
-
 def renamed(old: Given | None, old_option: str, new: Given | None, new_option: str) -> Given | None:
     """Return an option's value that had another name before KIP-1147; only one of the two may be used."""
     if old is None:
@@ -107,12 +97,3 @@ def renamed(old: Given | None, old_option: str, new: Given | None, new_option: s
 
     note(f"warning: `{old_option}` is an old name of `{new_option}`")
     return old
-
-
-def read_properties(path: Path | None) -> dict[str, str]:
-    """Read a Java properties file; None is an empty one."""
-    if path is None:
-        return {}
-    from kcli import properties
-
-    return properties.read_properties(path)

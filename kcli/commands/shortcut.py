@@ -1,18 +1,22 @@
-"""Command lines of `dump-log` and `verify-index` that need no Typer: paths and little else.
+"""Command lines that need no Typer: `broker start`, and `dump-log` and `verify-index` with little but paths.
 
-To import Typer, and to describe all options of a command to it, takes longer than to read hundreds of
-megabytes. A line with anything in it that is not known here is Typer's. So are errors: they are judged and
-printed where all others are.
+To import Typer, and to describe all options of a command to it, takes a fifth of a broker's start, and longer
+than to read hundreds of megabytes. A line with anything in it that is not known here is Typer's. So are
+errors: they are judged and printed where all others are.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.output import OutputFormat
+
+if TYPE_CHECKING:
+    from kcli.commands.broker_start import StartOptions
 
 _SWITCHES = {
     "dump-log": ("--print-data-log", "--deep-iteration", "--continue"),
@@ -31,15 +35,40 @@ class Line(NamedTuple):
 
 def run_shortcut(arguments: Sequence[str]) -> int | None:
     """Do what a command line says and return its exit code; None, and nothing done, if it is for Typer."""
-    line = None if _COMPLETE_VARIABLE in os.environ else parse(arguments)
-    if line is None:
+    body = None if _COMPLETE_VARIABLE in os.environ else body_of(arguments)
+    if body is None:
         return None
     try:
-        code = dump_log(line) if arguments[0] == "dump-log" else verify_index(line)
+        code = body()
         sys.stdout.flush()
     except BaseException as error:
-        return judge(error)
+        return judge(error, verbose="--verbose" in arguments)
     return code
+
+
+def body_of(arguments: Sequence[str]) -> Callable[[], int] | None:
+    """Return what does what a command line says, None if there is more in it than is known here."""
+    if arguments[:2] == ["broker", "start"]:
+        from kcli.commands.broker_line import parse_start
+
+        options = parse_start(arguments[2:])
+        return None if options is None else partial(start_broker, options)
+    line = parse(arguments)
+    if line is None:
+        return None
+    return partial(dump_log if arguments[0] == "dump-log" else verify_index, line)
+
+
+def start_broker(options: StartOptions) -> int:
+    """Serve until the broker is stopped; return the exit code."""
+    from kcli.commands import broker_start
+
+    serving = broker_start.start_broker(options)
+    if serving is not None:
+        import trio
+
+        trio.run(lambda: serving)
+    return 0
 
 
 def parse(arguments: Sequence[str]) -> Line | None:
@@ -95,7 +124,7 @@ def verify_index(line: Line) -> int:
     return verify(wanted, line.output)
 
 
-def judge(error: BaseException) -> int:
+def judge(error: BaseException, *, verbose: bool) -> int:
     """Print an error as any command does, and return the exit code."""
     import typer
 
@@ -105,7 +134,7 @@ def judge(error: BaseException) -> int:
         raise error
 
     try:
-        run(fail, output=None, verbose=False)
+        run(fail, output=None, verbose=verbose)
     except typer.Exit as ended:
         return ended.exit_code
     return 0

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.commands.broker import LOG_FILE, last_error, start_daemon
+from kcli.commands.broker_daemon import LOG_FILE, last_error, start_daemon
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:

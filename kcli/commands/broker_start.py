@@ -1,0 +1,75 @@
+"""`kcli broker start` when its options are known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.commands.given_properties import parse_properties, read_properties
+from kcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable
+
+MOST_NODES = 100
+MOST_PORT = 65535
+
+DATA_DIR_VARIABLE = "KCLI_DATA_DIR"
+DEFAULT_DATA_DIR = Path("kcli-data")
+
+
+class StartOptions(NamedTuple):
+    """What the command line says; `kcli broker start --help` tells what it means."""
+
+    config: Path | None = None
+    override: tuple[str, ...] = ()
+    nodes: int | None = None
+    rack: str | None = None
+    host: str = "localhost"
+    port: int = 9092
+    data_dir: Path = DEFAULT_DATA_DIR
+    ephemeral: bool = False
+    adopt: bool = False
+    scenario: Path | None = None
+    daemon: bool = False
+    verbose: bool = False
+
+
+def start_broker(options: StartOptions) -> Awaitable[None] | None:
+    """Return what serves until it is interrupted; None if a process of its own does. Raises `KcliError`."""
+    if options.daemon:
+        from kcli.commands.broker_daemon import start_daemon
+
+        if options.ephemeral:
+            raise UsageError("`--daemon` and `--ephemeral` exclude each other")
+        start_daemon(options.data_dir)
+        return None
+    from kcli.broker.cluster import ClusterOptions
+    from kcli.broker.process import serve
+
+    properties = {**read_properties(options.config), **parse_properties(options.override, "--override")}
+    cluster_options = ClusterOptions(
+        data_dir=None if options.ephemeral else options.data_dir.absolute(),
+        nodes=options.nodes,
+        host=options.host,
+        port=options.port,
+        properties=properties,
+        adopt=options.adopt,
+        racks=rack_names(options.rack),
+    )
+    steps = None
+    if options.scenario is not None:
+        from kcli.broker.faults.scenario import read_scenario
+
+        steps = read_scenario(options.scenario)
+    return serve(cluster_options, verbose=options.verbose, scenario=steps)
+
+
+def rack_names(text: str | None) -> tuple[str, ...]:
+    """Return the names of a list of racks; raise `UsageError` if one is empty."""
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise UsageError(f"`--rack` names an empty rack: {text}")
+    return names
