@@ -123,7 +123,7 @@ def test_describe(groups: FakeGroups, transcript: Transcript) -> None:
 def test_records_that_may_not_be_read_have_no_time(
     groups: FakeGroups, transcript: Transcript, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refused(*_: object) -> None:
+    async def refused(*_: object, **__: object) -> None:
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
     monkeypatch.setattr("kcli.commands.record_times.first_timestamps", refused)
