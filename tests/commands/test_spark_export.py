@@ -25,6 +25,7 @@ import pytest
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
 from tests.support.processes import ChildProcess
+from tests.support.waiting import eventually
 
 Kcli = Callable[..., Finished]
 Row = tuple[Any, ...]
@@ -210,14 +211,15 @@ def test_an_export_that_follows_ends_in_order(
         [sys.executable, "-m", "kcli", *command, "--follow", "--interval", "100ms", "-o", "json"],
         stderr=tmp_path / "errors",
     )
-    deadline = time.monotonic() + 60
-    for commit in ("0000000001", "0000000002"):
-        while not (out / f"_kcli/log/{commit}.commit.json").exists():
-            assert time.monotonic() < deadline, (tmp_path / "errors").read_text()
-            assert process.is_running(), (tmp_path / "errors").read_text()
-            time.sleep(0.05)
-        if commit.endswith("1"):
-            produce(broker, topic, range(2500, 2600))
+
+    def is_committed(commit: Path) -> bool:
+        assert process.is_running(), process.errors
+        return commit.exists()
+
+    first, second = (out / f"_kcli/log/000000000{number}.commit.json" for number in (1, 2))
+    eventually(lambda: is_committed(first), "what there was is exported", seen=lambda: process.errors)
+    produce(broker, topic, range(2500, 2600))
+    eventually(lambda: is_committed(second), "what came later is exported", seen=lambda: process.errors)
     assert process.stop() == 0, (tmp_path / "errors").read_text()
     succeeded(live(*command, "-o", "json"))
     assert exported(out) == consumed(broker, topic)
@@ -232,11 +234,12 @@ def interrupted(topic: str, broker: KcliBroker, tmp_path: Path) -> Iterator[subp
          "--max-records-per-partition", "5", "--include-headers", *LOCAL],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
-    deadline = time.monotonic() + 60
-    while not list(out.glob("_kcli/log/0000000001/split-*.json")):
-        assert time.monotonic() < deadline
+
+    def is_under_way() -> bool:
         assert process.poll() is None, process.communicate()
-        time.sleep(0.01)
+        return any(out.glob("_kcli/log/0000000001/split-*.json"))
+
+    eventually(is_under_way, "a split is done")
     yield process
     if process.poll() is None:
         process.kill()
@@ -326,15 +329,16 @@ def test_an_import_that_is_killed_goes_on_behind_the_last_record(
     succeeded(live("spark-export", topic, "--to", out, "--include-headers", *LOCAL, "-o", "json"))
     command = [sys.executable, "-m", "kcli", "spark-import", out, "--topic", copy, "-b", broker.bootstrap]
     slowly = ("-X", "batch.size=200", "-X", "max.in.flight.requests.per.connection=1", "-X", "linger.ms=0")
-    arrived = 0
+
+    def arrived() -> int:
+        return sum(log.stat().st_size for log in broker.node_directory.glob(f"{copy}-*/*.log"))
+
+    def wait_for_bytes(count: int) -> None:
+        eventually(lambda: arrived() >= count, "records have arrived")
+
     for _ in range(3):
         process = subprocess.Popen([*command, *slowly], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 30
-        before = arrived
-        while arrived < before + 3000:
-            assert time.monotonic() < deadline
-            arrived = sum(log.stat().st_size for log in broker.node_directory.glob(f"{copy}-*/*.log"))
-            time.sleep(0.002)
+        wait_for_bytes(arrived() + 3000)
         process.kill()
         assert process.wait() == -signal.SIGKILL
     finished = succeeded(live("spark-import", out, "--topic", copy, "-o", "json"))

@@ -19,11 +19,11 @@ from kcli.commands.shortcut import run_shortcut
 from kcli.protocol.checksums import crc32c
 from kcli.protocol.compression import Codec
 from tests.support import peak
-from tests.support.forensic_topics import wait_for
 from tests.support.harms import entries_of_log, entry_at, first_difference
 from tests.support.hostile_records import MEGABYTE, batch, bomb
 from tests.support.producing import create_topic, delete_topic
 from tests.support.steady_load import SteadyLoad
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -207,7 +207,7 @@ def test_a_segment_that_is_being_written_is_read_to_its_valid_end(
     ends: list[int] = []
     try:
         with SteadyLoad(broker.bootstrap, topic, 1, per_second=5000) as load:
-            wait_for(lambda: any(path.stat().st_size for path in partition.glob("*.log")), "a log")
+            eventually(lambda: any(path.stat().st_size for path in partition.glob("*.log")), "a log")
             deadline = time.monotonic() + TIMEOUT_SECONDS
             while len(set(ends)) < ROUNDS and time.monotonic() < deadline:
                 exit_code, objects = run(capfd, "dump-log", "--continue", str(partition), "--kind", "log")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,6 +19,7 @@ from tests.support.apache_kafka import ApacheKafka
 from tests.support.kcli_broker import KcliBroker
 from tests.support.raw_client import RawClient
 from tests.support.raw_member import ATTEMPTS, NOT_YET, RawMember
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,15 +46,18 @@ class Groups:
         self.classic.join(ASSIGNMENT)
         assert set(self.classic.commit(TOPIC, OFFSETS, "where we are").values()) == {0}
         self.epoch, self.owned = 0, list[TopicPartitions]()
-        for _ in range(ATTEMPTS):
-            response = heartbeat(client, self.epoch, self.owned)
-            self.epoch = response.member_epoch
-            if response.assignment is not None:
-                self.owned = response.assignment.topic_partitions
-            elif self.owned:
-                break  # From now on they are known to be its own.
-            time.sleep(0.005)  # Apache Kafka takes a second between two assignments.
+        # Apache Kafka takes a second between two assignments.
+        eventually(lambda: self._is_assigned(client), "the member of the consumer protocol has partitions")
         assert len(self.owned[0].partitions) == PARTITIONS
+
+    def _is_assigned(self, client: RawClient) -> bool:
+        """Whether a heartbeat that told of partitions brought the same: they are known to be its own."""
+        told = self.owned
+        response = heartbeat(client, self.epoch, told)
+        self.epoch = response.member_epoch
+        if response.assignment is not None:
+            self.owned = response.assignment.topic_partitions
+        return bool(told) and self.owned == told
 
     @staticmethod
     def described(client: RawClient) -> tuple[Any, Any]:

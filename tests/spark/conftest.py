@@ -10,6 +10,7 @@ import pytest
 
 from kcli.spark.session import OpenSession, SessionSettings, open_session
 from tests.support.kcli_broker import KcliBroker
+from tests.support.spark_cluster import QUICK_JAVA
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -22,7 +23,11 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSess
     """
     site = tmp_path_factory.mktemp("site")
     (site / "pyspark_kcli").symlink_to(ROOT / "kcli" / "spark" / "pyspark_kcli")
-    conf = {"spark.sql.shuffle.partitions": "2", "spark.sql.python.filterPushdown.enabled": "true"}
+    conf = {
+        "spark.driver.extraJavaOptions": QUICK_JAVA,
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.python.filterPushdown.enabled": "true",
+    }
     with pytest.MonkeyPatch.context() as patch:
         for name in ("JAVA_HOME", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP"):
             # What the session sets is put back when it ends.

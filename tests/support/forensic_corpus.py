@@ -23,7 +23,6 @@ from tests.support import forensic_topics
 from tests.support.apache_kafka import ApacheKafka, java_command
 from tests.support.forensic_topics import (
     delete_records,
-    wait_for,
     write_codecs,
     write_compacted,
     write_groups,
@@ -39,6 +38,7 @@ from tests.support.toolchain import (
     java_classes,
     java_libraries,
 )
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -129,8 +129,8 @@ def _write_with_apache(directory: Path, tools: KafkaTools) -> None:
         # In the next leader epoch.
         write_more(broker.bootstrap, "codecs")
         open_transaction = write_transactions(broker.bootstrap, "transactions")
-        wait_for(lambda: _is_cleaned(broker.data), "the cleaner has thinned out the compacted topic")
-        wait_for(lambda: len(_metadata_snapshots(broker.data)) > 1, "there are metadata snapshots")
+        eventually(lambda: _is_cleaned(broker.data), "the cleaner has thinned out the compacted topic")
+        eventually(lambda: len(_metadata_snapshots(broker.data)) > 1, "there are metadata snapshots")
         for name in ("codecs-0", "transactions-0"):
             shutil.copytree(broker.data / name, directory / "running" / name)
     finally:

@@ -7,16 +7,16 @@ timestamps are of the year 2096: the markers of transactions, which bear the tim
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.support.producing import DEADLINE_SECONDS, create_topic
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 FIRST_TIMESTAMP = 4_000_000_000_000
@@ -189,7 +189,7 @@ def consume_as_group(bootstrap: str, topic: str, group: str, **config: object) -
     )
     try:
         consumer.subscribe([topic])
-        wait_for(lambda: consumer.poll(0.2) is not None, f"{group} receives a record")
+        eventually(lambda: consumer.poll(0.2) is not None, f"{group} receives a record")
         position = TopicPartition(topic, 0, 2, metadata=f"größe of {group}")
         committed = consumer.commit(offsets=[position], asynchronous=False)
         assert committed is not None
@@ -233,13 +233,6 @@ def write_transactional_offsets(bootstrap: str, topic: str, group: str) -> None:
                 writer.producer.abort_transaction(DEADLINE_SECONDS)
     finally:
         consumer.close()
-
-
-def wait_for(holds: Callable[[], bool], what: str) -> None:
-    """Ask until it is so."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not holds():
-        assert time.monotonic() < deadline, f"not in {DEADLINE_SECONDS} s: {what}"
 
 
 def delete_records(bootstrap: str, topic: str, before: int) -> None:

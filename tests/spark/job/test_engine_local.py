@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from kcli.spark.job.local_target import LocalTarget
 from kcli.spark.job.verification import verify_export
 from tests.spark.job.exporting import Watched, export, offsets_in, temporary_files
 from tests.spark.job.fake_source import FakeReader, FakeSource
+from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[3]
 
@@ -103,11 +103,12 @@ def workers_of(pid: int) -> list[int]:
 
 def wait_until_writing(driver: subprocess.Popen[bytes], target: Path) -> None:
     """Wait until data files are being written."""
-    deadline = time.monotonic() + 30
-    while not list(target.glob("topic=orders/*/.*")):
+
+    def is_writing() -> bool:
         assert driver.poll() is None
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+        return any(target.glob("topic=orders/*/.*"))
+
+    eventually(is_writing, "data files are being written")
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="workers are found through /proc")
@@ -124,20 +125,15 @@ def test_kill_9(victim: str, engine: LocalEngine, tmp_path: Path) -> None:
     assert offsets_in(target) == {("orders", 0): list(range(600)), ("orders", 1): list(range(500))}
     assert temporary_files(target) == []
     assert verify_export(LocalTarget(str(target))).problems == ()
-    for worker in workers:
-        assert ended(worker)
+    eventually(lambda: not any(map(is_running, workers)), "the workers have ended")
 
 
-def ended(pid: int) -> bool:
-    """Return whether a process ends within a few seconds."""
-    deadline = time.monotonic() + 10
-    while time.monotonic() < deadline:
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return True
-        time.sleep(0.01)
-    return False
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def test_a_task_that_does_not_pickle_is_told(engine: LocalEngine, tmp_path: Path) -> None:
