@@ -6,6 +6,7 @@ An entity is named with Kafka's `--entity-type` and `--entity-name`, or with the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -129,8 +130,12 @@ async def all_entities(client: Client, kind: str) -> tuple[list[Entity], list[Kc
 async def group_names(client: Client) -> tuple[list[str], list[KcliError]]:
     """Return the groups that there are, and those that only have a configuration."""
     from kcli.client import admin
+    from kcli.client.versions import UnsupportedVersion
     from kcli.commands.groups.lookup import list_consumer_groups
 
     groups, failures = await list_consumer_groups(client)
-    configured = await admin.list_config_resources(client, [admin.ConfigResourceType.GROUP])
-    return sorted({group.group_id for group in groups} | {each.name for each in configured}), failures
+    names = {group.group_id for group in groups}
+    with suppress(UnsupportedVersion):  # before 3.7 groups had no configuration
+        configured = await admin.list_config_resources(client, [admin.ConfigResourceType.GROUP])
+        names |= {resource.name for resource in configured}
+    return sorted(names), failures

@@ -43,6 +43,7 @@ from kcli.protocol.messages.heartbeat import HeartbeatRequest
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kcli.protocol.messages.join_group import JoinGroupRequest
 from kcli.protocol.messages.leave_group import LeaveGroupRequest
+from kcli.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from kcli.protocol.messages.list_groups import ListGroupsRequest
 from kcli.protocol.messages.list_offsets import (
     ListOffsetsPartitionResponse,
@@ -68,6 +69,7 @@ from kcli.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kcli.protocol.messages.sync_group import SyncGroupRequest
+from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kcli.protocol.record_batch import RecordBatch, set_base_offset_and_epoch
 from kcli.protocol.schema import codec, message_info
 
@@ -93,6 +95,7 @@ REQUESTS = {
         InitProducerIdRequest,
         JoinGroupRequest,
         LeaveGroupRequest,
+        ListConfigResourcesRequest,
         ListGroupsRequest,
         ListOffsetsRequest,
         ListPartitionReassignmentsRequest,
@@ -102,6 +105,7 @@ REQUESTS = {
         OffsetFetchRequest,
         ProduceRequest,
         SyncGroupRequest,
+        UnregisterBrokerRequest,
     )
 }
 

@@ -62,6 +62,18 @@ def test_every_codec(codec: str, topic: str, kcli: Kcli, tmp_path: Path) -> None
     assert consumed(kcli, topic) == sorted(lines)
 
 
+@pytest.mark.parametrize("option", ["-z", "--compression-codec"])
+def test_compression_without_a_codec_is_gzip(
+    option: str, topic: str, broker: KcliBroker, kcli: Kcli, here: Path
+) -> None:
+    (here / "lines").write_text("one\n")
+    # `-` is standard input, not a codec.
+    assert kcli("produce", topic, "lines", option, "-", "--partition", "0", input=b"two\n").exit_code == 0
+    [log] = broker.node_directory.glob(f"{topic}-0/*.log")
+    assert "compresscodec: gzip" in kcli("dump-log", str(log), "-o", "text").out
+    assert consumed(kcli, topic) == ["one", "two"]
+
+
 def test_keys_headers_and_nulls(topic: str, kcli: Kcli) -> None:
     arguments = [
         "--reader-property", "parse.key=true", "--reader-property", "parse.headers=true",

@@ -99,10 +99,48 @@ def test_configs_describe_is_the_original_text(
     assert run("configs", "describe", *every) == original("kafka-configs", "--describe", *every)
 
 
+@pytest.fixture
+def configured_group(run: Callable[..., list[str]]) -> Iterator[str]:
+    """A group that nobody has joined, with a configuration of its own."""
+    assert run("configs", "alter", "--group", "configured", "--add", "consumer.session.timeout.ms=50000") == [
+        "Completed updating config for group configured."
+    ]
+    yield "configured"
+    run("configs", "alter", "--group", "configured", "--delete", "consumer.session.timeout.ms")
+
+
+def test_configs_of_groups_are_the_original_text(
+    run: Callable[..., list[str]], original: Callable[..., list[str]], configured_group: str
+) -> None:
+    for entity in (("--group", configured_group), ("--group", configured_group, "--all")):
+        assert run("configs", "describe", *entity) == original("kafka-configs", "--describe", *entity)
+    every = ("--entity-type", "groups")
+    assert sorted(run("configs", "describe", *every)) == sorted(
+        original("kafka-configs", "--describe", *every)
+    )
+
+
+@pytest.mark.parametrize("broker", ["apache_kafka"], indirect=True)
+def test_configs_that_only_apache_kafka_has_are_the_original_text(
+    run: Callable[..., list[str]], original: Callable[..., list[str]]
+) -> None:
+    laptops = ("--client-metrics", "laptops")
+    done = ["Completed updating config for client-metric laptops."]
+    assert run("configs", "alter", *laptops, "--add", "interval.ms=60000") == done
+    described = run("configs", "describe", *laptops)
+    assert "interval.ms=60000" in described[1]
+    assert described == original("kafka-configs", "--describe", *laptops)
+    every = run("configs", "describe", "--entity-type", "client-metrics")
+    assert every == original("kafka-configs", "--describe", "--entity-type", "client-metrics")
+    assert run("configs", "alter", *laptops, "--delete", "interval.ms") == done
+    loggers = ("--broker-logger", "1")
+    assert run("configs", "describe", *loggers) == original("kafka-configs", "--describe", *loggers)
+
+
 def test_get_offsets_is_the_original_text(
     run: Callable[..., list[str]], original: Callable[..., list[str]], topic: str
 ) -> None:
-    for time in ("latest", "earliest", "max-timestamp", "-1", "-2", "1000"):
+    for time in ("latest", "earliest", "max-timestamp", "-1", "-2", "-6", "1000"):
         theirs = original("kafka-get-offsets", "--topic", topic, "--time", time)
         assert run("get-offsets", topic, "--time", time) == theirs
 

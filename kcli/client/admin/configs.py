@@ -115,16 +115,18 @@ async def list_config_resources(
     Brokers before 4.1 list client metrics resources only.
     """
     kinds = [int(kind) for kind in types]
-    if not await client.supports(ListConfigResourcesRequest, min_version=1):
-        if kinds and ConfigResourceType.CLIENT_METRICS not in kinds:
-            return []
-        kinds = []
-    request = ListConfigResourcesRequest(resource_types=kinds)
-    response: ListConfigResourcesResponse = await client.request(ANY, request, timeout_ms=timeout_ms)
+
+    def build(version: int) -> ListConfigResourcesRequest:
+        return ListConfigResourcesRequest(resource_types=kinds if version >= 1 else [])
+
+    response: ListConfigResourcesResponse = await client.request_by_version(
+        ANY, ListConfigResourcesRequest, build, timeout_ms=timeout_ms
+    )
     check(response.error_code)
     return sorted(
         ConfigResource(ConfigResourceType(resource.resource_type), resource.resource_name)
         for resource in response.config_resources
+        if not kinds or resource.resource_type in kinds
     )
 
 
