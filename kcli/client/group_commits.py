@@ -213,7 +213,7 @@ class GroupCommits:
     ) -> dict[TopicPartition, ErrorCode]:
         """Send one commit; return the errors of its partitions."""
         instance_id = self._config.group_instance_id if self._topics.is_of_group else ""
-        request = offset_commit(self._config.group_id, instance_id, generation, offsets)
+        request = offset_commit(self._config.group_id, instance_id, generation=generation, offsets=offsets)
         first = FIRST_STATIC_VERSION if instance_id else 1
         if self._commits_epochs:
             first = FIRST_EPOCH_VERSION

@@ -17,7 +17,7 @@ _FIRST_VERSION_OF_MEMBERS = 3
 _MAX_REASON = 255
 
 
-async def leave_group(client: Client, node_id: int, group_id: str, member_id: str, *, reason: str) -> None:
+async def leave_group(client: Client, node_id: int, *, group_id: str, member_id: str, reason: str) -> None:
     """Have the coordinator drop a member; raise `KcliError` if it does not."""
 
     def build(version: int) -> LeaveGroupRequest:

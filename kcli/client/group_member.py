@@ -232,7 +232,11 @@ class GroupMember:
         if generation.member_id and node_id is not None and not self._config.group_instance_id:
             try:
                 await leave_group(
-                    self._client, node_id, self._config.group_id, generation.member_id, reason=reason
+                    self._client,
+                    node_id,
+                    group_id=self._config.group_id,
+                    member_id=generation.member_id,
+                    reason=reason,
                 )
             except KcliError as error:
                 self._note(f"the coordinator did not take note of the leaving: {error.message}")

@@ -36,7 +36,7 @@ def commit_version(versions: NodeVersions, *, first: int = 1) -> int:
 
 
 def offset_commit(
-    group_id: str, instance_id: str, generation: Generation, offsets: Offsets
+    group_id: str, instance_id: str, *, generation: Generation, offsets: Offsets
 ) -> OffsetCommitRequest:
     """Return the request; a generation of -1 and no member id are those of a consumer outside of groups."""
     return OffsetCommitRequest(

@@ -117,7 +117,7 @@ async def _move(
         )
     holders = {partition: tuple(brokers) for partition in partitions}
     plan = Plan(holders, moves)
-    started, failures = await start_log_dir_moves(client, moves, 0)
+    started, failures = await start_log_dir_moves(client, moves, timeout_ms=0)
     if wait and started:
         await wait_for_moves(client, plan, holders, copies_of(plan, holders, before))
     states = compare_log_dirs(plan, await places_of(client, brokers, partitions))

@@ -212,7 +212,11 @@ async def report_topics(client: Client, names: Sequence[str], options: ReportOpt
             row = topic_row(topic, entries, moving)
             if options.partitions_only:
                 minimum = minimum_isr(entries)
-                selected = [each for each in row.partitions if is_selected(each, options, minimum, live)]
+                selected = [
+                    each
+                    for each in row.partitions
+                    if is_selected(each, options, minimum_isr=minimum, live=live)
+                ]
                 row = row._replace(partitions=selected)
             if row.configs or not options.overrides_only:
                 rows.append(row)
@@ -287,7 +291,7 @@ def minimum_isr(entries: Iterable[ConfigEntry]) -> int:
     return next((int(entry.value or 1) for entry in entries if entry.name == "min.insync.replicas"), 1)
 
 
-def is_selected(partition: PartitionRow, options: ReportOptions, minimum_isr: int, live: set[int]) -> bool:
+def is_selected(partition: PartitionRow, options: ReportOptions, *, minimum_isr: int, live: set[int]) -> bool:
     """Tell whether the report flags select a partition."""
     leader, in_sync = partition.leader, len(partition.isr)
     return (

@@ -230,9 +230,9 @@ async def alter(
         if partitions is not None and names:
             if not force:
                 note("warning: with more partitions, records with keys go to other partitions than before")
-            refused |= await add_partitions(client, names, partitions, assignments)
+            refused |= await add_partitions(client, names, total=partitions, assignments=assignments)
         if (settings or delete_config) and names:
-            refused |= await alter_configs(client, names, settings, delete_config or ())
+            refused |= await alter_configs(client, names, settings=settings, deleted=delete_config or ())
     return Altered([name for name in names if name not in refused], list(refused.values()))
 
 
@@ -317,7 +317,7 @@ async def topics_with_id(client: Client, topic_id: str) -> list[str]:
 
 
 async def add_partitions(
-    client: Client, names: Sequence[str], total: int, assignments: list[list[int]] | None
+    client: Client, names: Sequence[str], *, total: int, assignments: list[list[int]] | None
 ) -> dict[str, KcliError]:
     """Raise the partition counts of topics to `total`; return the refusals.
 
@@ -342,7 +342,7 @@ async def add_partitions(
 
 
 async def alter_configs(
-    client: Client, names: Sequence[str], settings: dict[str, str], deleted: Sequence[str]
+    client: Client, names: Sequence[str], *, settings: dict[str, str], deleted: Sequence[str]
 ) -> dict[str, KcliError]:
     """Set and reset configurations of topics; return the refusals."""
     from kcli.client import admin

@@ -37,7 +37,7 @@ def rebuild_producer_state(
     `CorruptRecord` and `OSError`.
     """
     snapshots.remove_if(below=log_start_offset + 1, above=end_offset)
-    load_newest_snapshot(state, snapshots, log_start_offset, now_ms, report)
+    load_newest_snapshot(state, snapshots, log_start_offset=log_start_offset, now_ms=now_ms, report=report)
     for segment in segments.between(state.map_end_offset, end_offset):
         start = max(segment.base_offset, state.map_end_offset, log_start_offset)
         entry = segment.find(start)
@@ -55,6 +55,7 @@ def rebuild_producer_state(
 def load_newest_snapshot(
     state: ProducerStateManager,
     snapshots: ProducerSnapshots,
+    *,
     log_start_offset: int,
     now_ms: int,
     report: Callable[[str], None],

@@ -56,7 +56,7 @@ def offset_of_max_timestamp(log: UnifiedLog) -> tuple[int, int, int] | None:
         return newest.first_with_timestamp(largest, newest.indexes.offset_of_max_timestamp)
 
 
-def offsets_before(log: UnifiedLog, timestamp: int, max_offsets: int, now_ms: int) -> list[int]:
+def offsets_before(log: UnifiedLog, timestamp: int, *, max_offsets: int, now_ms: int) -> list[int]:
     """Return up to `max_offsets` offsets, newest first, that segments began at before `timestamp`.
 
     The time of a segment is when its file was written last. -1 stands for the log end, -2 for the log start.

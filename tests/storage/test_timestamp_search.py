@@ -74,13 +74,13 @@ def test_version_0_of_list_offsets_knows_segments_by_the_time_of_their_files(tim
     for number, segment in enumerate(timed.log.segments):
         os.utime(segment.records.path, (number, number))
     first, second, third = timed.bases[:3]
-    assert offsets_before(timed.log, -1, 2, NOW_MS) == [40, timed.bases[-1]]
-    assert offsets_before(timed.log, -2, 5, NOW_MS) == [0]
-    assert offsets_before(timed.log, 2500, 10, NOW_MS) == [third, second, first]
-    assert offsets_before(timed.log, 1000, 1, NOW_MS) == [second]
-    assert offsets_before(timed.log, NOW_MS, 1, NOW_MS) == [40]
+    assert offsets_before(timed.log, -1, max_offsets=2, now_ms=NOW_MS) == [40, timed.bases[-1]]
+    assert offsets_before(timed.log, -2, max_offsets=5, now_ms=NOW_MS) == [0]
+    assert offsets_before(timed.log, 2500, max_offsets=10, now_ms=NOW_MS) == [third, second, first]
+    assert offsets_before(timed.log, 1000, max_offsets=1, now_ms=NOW_MS) == [second]
+    assert offsets_before(timed.log, NOW_MS, max_offsets=1, now_ms=NOW_MS) == [40]
     timed.log.delete_records_before(5)
-    assert offsets_before(timed.log, 500, 1, NOW_MS) == [5]
+    assert offsets_before(timed.log, 500, max_offsets=1, now_ms=NOW_MS) == [5]
 
 
 @given(

@@ -172,7 +172,7 @@ def _decide_topic(
     if wanted.assignments:
         assigned = assigned_replicas(image, wanted)
     else:
-        assigned = place_new_topic(image, wanted, defaults, random)
+        assigned = place_new_topic(image, wanted, defaults=defaults, random=random)
     partitions = tuple(new_partition(image, replicas) for replicas in assigned)
     topic = TopicImage(wanted.name, wanted.topic_id or new_topic_id(), partitions)
     return topic, _topic_records(topic, config_records)
@@ -243,6 +243,6 @@ def _decide_growth(
                 f"{additional} partitions to add, but {len(growth.assignments)} assignments",
             )
         for index, replicas in enumerate(growth.assignments, current):
-            check_replicas(image, index, replicas, replication_factor)
+            check_replicas(image, index, replicas, expected=replication_factor)
         assigned = [tuple(replicas) for replicas in growth.assignments]
     return [new_partition(image, replicas) for replicas in assigned]

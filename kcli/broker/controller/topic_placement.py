@@ -21,7 +21,7 @@ BROKER_DEFAULT = -1
 
 
 def place_new_topic(
-    image: MetadataImage, wanted: NewTopic, defaults: TopicDefaults, random: Random
+    image: MetadataImage, wanted: NewTopic, *, defaults: TopicDefaults, random: Random
 ) -> list[tuple[int, ...]]:
     """Return the replicas of each partition of a topic that is given by counts."""
     replicas = wanted.replication_factor
@@ -122,7 +122,7 @@ def assigned_replicas(image: MetadataImage, wanted: NewTopic) -> list[tuple[int,
             raise KafkaError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"partition {index} is assigned more than once"
             )
-        check_replicas(image, index, replicas, expected)
+        check_replicas(image, index, replicas, expected=expected)
         assigned[index] = tuple(replicas)
         expected = len(replicas)
     if set(assigned) != set(range(len(assigned))):
@@ -132,7 +132,9 @@ def assigned_replicas(image: MetadataImage, wanted: NewTopic) -> list[tuple[int,
     return [assigned[index] for index in range(len(assigned))]
 
 
-def check_replicas(image: MetadataImage, index: int, replicas: Sequence[int], expected: int | None) -> None:
+def check_replicas(
+    image: MetadataImage, index: int, replicas: Sequence[int], *, expected: int | None
+) -> None:
     """Raise `KafkaError` INVALID_REPLICA_ASSIGNMENT unless a new partition may have these replicas."""
     check_brokers(image, index, replicas)
     wrong = None

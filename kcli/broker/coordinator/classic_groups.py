@@ -104,7 +104,7 @@ class ClassicGroups:
     def _expire(self, now: Now, group: ClassicGroup, kind: str, rest: list[object]) -> list[Effect]:
         match kind:
             case "session":
-                return expire_session(now, group, str(rest[0]), self._config)
+                return expire_session(now, group, str(rest[0]), config=self._config)
             case "join":
                 return expire_join(now, group, self._config)
             case "sync":

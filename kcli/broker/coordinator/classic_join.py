@@ -127,7 +127,7 @@ def _add(attempt: JoinAttempt, group: ClassicGroup, member_id: str) -> list[Effe
         group.new_member_added = True
     group.add(member)
     group.park_join(member, attempt.token)
-    effects = arm_session(attempt.now, group, member, NEW_MEMBER_JOIN_TIMEOUT_MS)
+    effects = arm_session(attempt.now, group, member, timeout_ms=NEW_MEMBER_JOIN_TIMEOUT_MS)
     return effects + rebalance(attempt.now, group, attempt.config)
 
 

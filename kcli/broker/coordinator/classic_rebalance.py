@@ -173,7 +173,7 @@ def dissolve(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
 # --- time ------------------------------------------------------------------------------------------
 
 
-def expire_session(now: Now, group: ClassicGroup, member_id: str, config: GroupConfig) -> list[Effect]:
+def expire_session(now: Now, group: ClassicGroup, member_id: str, *, config: GroupConfig) -> list[Effect]:
     """Remove a member, or a pending id, whose time is up."""
     pending_until_ms = group.pending.get(member_id)
     if pending_until_ms is not None:

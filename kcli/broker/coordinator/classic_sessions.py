@@ -27,7 +27,7 @@ def session_key(group_id: str, member_id: str) -> Hashable:
 
 
 def arm_session(
-    now: Now, group: ClassicGroup, member: ClassicMember, timeout_ms: int | None = None
+    now: Now, group: ClassicGroup, member: ClassicMember, *, timeout_ms: int | None = None
 ) -> list[Effect]:
     """Start a member's session anew, for its own session timeout unless another is given."""
     delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
@@ -47,7 +47,7 @@ def rearm_session(now: Now, group: ClassicGroup, member: ClassicMember) -> list[
     """Set the timer of a member that outlived it, for the rest of its session."""
     if member.deadline_ms <= now.ms:
         return arm_session(now, group, member)
-    return arm_session(now, group, member, member.deadline_ms - now.ms)
+    return arm_session(now, group, member, timeout_ms=member.deadline_ms - now.ms)
 
 
 def end_session(group: ClassicGroup, member_id: str) -> list[Effect]:

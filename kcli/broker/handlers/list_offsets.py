@@ -188,7 +188,7 @@ def _segment_offsets(
     partition: Partition, timestamp: int, max_count: int, isolation: Isolation, now_ms: int
 ) -> list[int]:
     """Return at most `max_count` segment bases, newest first, as version 0 has them."""
-    offsets = offsets_before(partition.log, timestamp, max(0, max_count), now_ms)
+    offsets = offsets_before(partition.log, timestamp, max_offsets=max(0, max_count), now_ms=now_ms)
     limit = partition.limit(isolation)
     if any(offset > limit for offset in offsets):
         offsets = [limit, *(offset for offset in offsets if offset <= limit)]

@@ -102,7 +102,9 @@ async def alter_group_offsets(
     async def attempt(
         pending: list[TopicPartition], remaining_ms: int
     ) -> dict[TopicPartition, KafkaError | None]:
-        request = offset_commit(group_id, "", Generation(), {each: offsets[each] for each in pending})
+        request = offset_commit(
+            group_id, "", generation=Generation(), offsets={each: offsets[each] for each in pending}
+        )
 
         async def ask(
             coordinator: Node, group_ids: list[str]

@@ -77,4 +77,4 @@ async def _stop_log_dir_moves(
         for state in compare_log_dirs(plan, places)
         if state.state == MOVING and state.log_dir is not None
     }
-    return await start_log_dir_moves(client, back, timeout_ms)
+    return await start_log_dir_moves(client, back, timeout_ms=timeout_ms)

@@ -93,14 +93,16 @@ class Execution:
         if limits.throttle is not None or limits.log_dir_throttle is not None:
             self._is_limited = True
         if limits.throttle is not None:
-            await set_throttles(self._client, self._moves, limits.throttle)
+            await set_throttles(self._client, self._moves, rate=limits.throttle)
         if limits.log_dir_throttle is not None and self._plan.log_dirs:
             brokers = {replica.broker for replica in self._plan.log_dirs}
-            await set_log_dir_throttles(self._client, brokers, limits.log_dir_throttle)
+            await set_log_dir_throttles(self._client, brokers, rate=limits.log_dir_throttle)
         started, failures = await self._submit()
         lines: list[str] = []
         if started and self._plan.log_dirs:
-            lines, refused = await start_log_dir_moves(self._client, self._plan.log_dirs, limits.timeout_ms)
+            lines, refused = await start_log_dir_moves(
+                self._client, self._plan.log_dirs, timeout_ms=limits.timeout_ms
+            )
             failures += refused
         if not started and self._moves.keys() == self._plan.replicas.keys():
             failures += await self.release()

@@ -20,7 +20,7 @@ RETRY_SECONDS = 0.1
 
 
 async def start_log_dir_moves(
-    client: Client, log_dirs: Mapping[TopicPartitionReplica, str], timeout_ms: int
+    client: Client, log_dirs: Mapping[TopicPartitionReplica, str], *, timeout_ms: int
 ) -> tuple[list[str], list[KcliError]]:
     """Have brokers move replicas; returns Kafka's lines about those that began, and what did not.
 

@@ -42,7 +42,7 @@ class Throttled(NamedTuple):
     topics: list[str]
 
 
-async def set_throttles(client: Client, moves: Mapping[TopicPartition, Move], rate: int) -> None:
+async def set_throttles(client: Client, moves: Mapping[TopicPartition, Move], *, rate: int) -> None:
     """Limit every move to `rate` bytes a second and broker; raises the first refusal."""
     leaders, followers = leader_throttles(moves), follower_throttles(moves)
     topics = {
@@ -60,7 +60,7 @@ async def set_throttles(client: Client, moves: Mapping[TopicPartition, Move], ra
         raise failures[0]
 
 
-async def set_log_dir_throttles(client: Client, brokers: Iterable[int], rate: int) -> None:
+async def set_log_dir_throttles(client: Client, brokers: Iterable[int], *, rate: int) -> None:
     """Limit moves between the log directories of brokers; raises the first refusal."""
     failures = await _alter(
         client, {_broker(broker): [_set(LOG_DIR_RATE, str(rate))] for broker in sorted(set(brokers))}
