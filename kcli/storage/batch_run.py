@@ -44,7 +44,7 @@ LAST_CODEC = 4
 
 _MAGIC = 2
 _OFFSET = Struct(">q")
-_SOUND_ATTRIBUTES = frozenset(bits for bits in range(BATCH_BITS + 1) if bits & CODEC_MASK <= LAST_CODEC)
+SOUND_ATTRIBUTES = frozenset(bits for bits in range(BATCH_BITS + 1) if bits & CODEC_MASK <= LAST_CODEC)
 
 Row = tuple[int, ...]
 """The fields of a header."""
@@ -219,7 +219,7 @@ class BatchReader:
             or max(map(sub, counts, deltas)) > 1
             or min(run.base_offsets[which]) < 0
             or max(run.last_offsets[which]) > self.highest
-            or not attributes <= _SOUND_ATTRIBUTES
+            or not attributes <= SOUND_ATTRIBUTES
         ):
             return False
         if all(bits & CODEC_MASK for bits in attributes):

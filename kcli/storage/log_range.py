@@ -9,13 +9,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.storage.batch_run import MAX_RELATIVE_OFFSET, BatchReader
+from kcli.protocol.record_batch_header import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MIN_BATCH_LENGTH,
+)
+from kcli.storage.batch_run import MAX_ENTRY_BYTES, MAX_RELATIVE_OFFSET, SOUND_ATTRIBUTES, BatchReader
 from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kcli.storage.batch_run import BatchRun
+
+_NEAR_BYTES = 64 * 1024
 
 
 class RangeStart(NamedTuple):
@@ -93,8 +103,36 @@ def begin_of(segment: SegmentFile, base_offset: int, start: int, stop: int) -> i
     """Return where the first batch of a stretch begins, its end if there is none. Raises `OSError`."""
     if not start:
         return 0
+    near = _batch_near(segment, base_offset, start, stop)
+    if near is not None:
+        return near
     from kcli.storage.entry_search import EntrySearch
 
     search = EntrySearch(segment, base_offset + MAX_RELATIVE_OFFSET)
     found = search.next_entry(start, base_offset, stop)
     return stop if found is None else found.position
+
+
+def _batch_near(segment: SegmentFile, base_offset: int, start: int, stop: int) -> int | None:
+    """Return where a batch of the segment begins not far behind `start`, None if none is seen.
+
+    That is what nearly every stretch begins with. The whole search knows older entries too: it compiles
+    patterns for them, and takes checksums of much that is none. Where such stand right before a batch they are
+    overlooked, and the stretch does not follow on the one before it.
+    """
+    head = segment.read(start, _NEAR_BYTES, stop + HEADER_SIZE - 1)
+    magic_at = head.find(2, MAGIC_POSITION)
+    while magic_at >= 0 and (at := magic_at - MAGIC_POSITION) <= len(head) - HEADER_SIZE:
+        offset, length, _, _, crc, attributes, delta, *_, count = HEADER.unpack_from(head, at)
+        end = start + at + LOG_OVERHEAD + length
+        if (
+            base_offset <= offset <= base_offset + MAX_RELATIVE_OFFSET
+            and MIN_BATCH_LENGTH <= length <= MAX_ENTRY_BYTES
+            and attributes in SOUND_ATTRIBUTES
+            and 0 <= count <= delta + 1
+            and end <= segment.end
+            and segment.crc32c(start + at + CRC_START, end) == crc
+        ):
+            return start + at
+        magic_at = head.find(2, magic_at + 1)
+    return None
