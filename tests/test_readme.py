@@ -22,10 +22,13 @@ def test_every_command_is_named(name: str) -> None:
 
 
 def shown_commands() -> list[str]:
-    """Return the kcli command lines of the console blocks, in pipes as well."""
+    """Return the kcli command lines of the console blocks, in pipes as well, and those of the tables."""
     lines = re.findall(r"^\$ (.*)$", README, re.MULTILINE)
     pieces = [piece.strip() for line in lines for piece in re.split(r"\||&&|;", line)]
-    return [piece for piece in pieces if re.match(r"(\S*/)?kcli ", piece)]
+    cells = [
+        cell for row in re.findall(r"^\| .*", README, re.MULTILINE) for cell in re.findall(r"`(.*?)`", row)
+    ]
+    return [piece for piece in (*pieces, *cells) if re.match(r"(\S*/)?kcli ", piece)]
 
 
 @pytest.mark.parametrize("line", shown_commands())
@@ -37,7 +40,7 @@ def test_every_command_line_parses(line: str, kcli: Callable[..., Finished]) -> 
 
 
 def test_the_exit_codes() -> None:
-    table = README.partition("## Exit codes")[2].partition("\n## ")[0]
+    table = README.partition("## Output and exit codes")[2].partition("\n## ")[0]
     codes = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
     assert codes == {0} | {kind.exit_code for kind in vars(errors).values() if isinstance(kind, type)}
 
