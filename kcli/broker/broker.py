@@ -169,8 +169,14 @@ class Broker:
         """The port of each listener that clients are told of."""
         return {endpoint.name: endpoint.port for endpoint in self.endpoints}
 
-    def register(self) -> None:
-        """Tell the controller that this node starts; it stays fenced. Raises `KafkaError`."""
+    def register(self, *, with_process: bool) -> None:
+        """Tell the controller that this node starts; it stays fenced. Raises `KafkaError`.
+
+        A node that starts by itself and was not stopped in order may have lost records (KIP-966). Those that
+        start `with_process` all ended in one moment (`cluster_restart`).
+        """
+        former = self.controller.image.brokers.get(self.node_id)
+        had_clean_stop = with_process or former is None or self.log_manager.was_stopped_in(former.epoch)
         self.epoch = self.controller.register_broker(
             node_id=self.node_id,
             incarnation=random_uuid(),
@@ -179,6 +185,7 @@ class Broker:
                 directory.directory_id for directory in self.log_manager.directories if directory.is_online
             ],
             rack=self.config.broker_rack,
+            had_clean_stop=had_clean_stop,
         )
 
     async def load(self, feeds: MetadataFeeds) -> None:

@@ -201,7 +201,7 @@ class Cluster:
         nodes = open_nodes(self)
         controller = open_office(self, [node.node_id for node in nodes])
         for node in nodes:
-            node.broker.register()
+            node.broker.register(with_process=True)
             if self.options.adopt:
                 adopt(controller, node.config, node.log_dirs)
         for node in nodes:
@@ -278,7 +278,7 @@ class Cluster:
             while True:
                 self.office.tick(monotonic_ms())
                 try:
-                    return broker.register()
+                    return broker.register(with_process=False)
                 except KafkaError as error:
                     if error.code is not ErrorCode.NOT_CONTROLLER:
                         raise

@@ -84,7 +84,7 @@ def _is_newly_recovering(before: PartitionRegistration, after: PartitionRegistra
     return (
         after.recovery_state is LeaderRecoveryState.RECOVERING
         and after.leader_epoch > before.leader_epoch
-        and after.leader not in {before.leader, *before.isr, *before.elr, -1}
+        and after.leader not in {before.leader, *before.isr, *before.elr, *before.last_known_elr, -1}
     )
 
 

@@ -20,6 +20,7 @@ that a crash while loading counts as unclean.
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import struct
 import time
@@ -157,6 +158,19 @@ class LogDirectory:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def clean_epoch(self) -> int | None:
+        """Return the broker epoch in which all logs here were closed properly, None if they were not.
+
+        Raises `OSError`.
+        """
+        try:
+            with open(f"{self.path}/{CLEAN_SHUTDOWN}", "rb") as file:
+                return int(json.loads(file.read())["brokerEpoch"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError):
+            return -1  # Kafka up to 3.6 left the file empty.
 
     def take_clean_marker(self) -> None:
         """Set `was_clean`, and remove the marker. Raises `OSError`."""

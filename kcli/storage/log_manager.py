@@ -121,6 +121,13 @@ class LogManager:
         if len({directory.directory_id for directory in online}) != len(online):
             raise KcliError("two log directories have the same directory.id", hint="one is a copy: delete it")
 
+    def was_stopped_in(self, broker_epoch: int) -> bool:
+        """True if every directory was closed properly by the node of this epoch. Call it before `load`."""
+        try:
+            return {each.clean_epoch() for each in self.directories if each.is_online} == {broker_epoch}
+        except OSError:
+            return False  # Loading will meet that, too.
+
     def load(
         self, *, now_ms: int, keep: Callable[[TopicPartition, bytes | None], bool] | None = None
     ) -> None:

@@ -32,9 +32,13 @@ async def do(cluster: Cluster, operation: str, node: int | None = None, **argume
     return await NODE_OPERATIONS[f"node.{operation}"](cluster, given)
 
 
-async def created(cluster: Cluster, name: str, partitions: int = 1, replicas: int = 1) -> None:
+async def created(
+    cluster: Cluster, name: str, partitions: int = 1, replicas: int = 1, on: tuple[int, ...] = ()
+) -> None:
     async with connect(",".join(cluster.bootstrap_servers)) as client:
         wanted = NewTopic(name, partitions=partitions, replication_factor=replicas)
+        if on:
+            wanted = NewTopic(name, assignments={0: on})
         outcome = (await create_topics(client, [wanted]))[name]
         assert not isinstance(outcome, KcliError), outcome
 
@@ -108,6 +112,23 @@ async def test_a_killed_node_is_missed_when_its_session_ends(tmp_path: Path) -> 
         assert not (tmp_path / "node-3" / ".kafka_cleanshutdown").exists()
         await do(cluster, "start", 3)
         await until(cluster, lambda image: all(len(each.isr) == 3 for each in image.topics["t"].partitions))
+
+
+@pytest.mark.parametrize(("operation", "leader"), [("stop", 2), ("kill", -1)])
+async def test_who_was_killed_may_have_lost_what_made_it_eligible(
+    tmp_path: Path, operation: str, leader: int
+) -> None:
+    settings = {**QUICK, "min_insync_replicas": "2"}
+    async with running_cluster(tmp_path, nodes=3, **settings) as cluster:
+        await created(cluster, "t", on=(1, 2))
+        await do(cluster, operation, 2)
+        await until(cluster, lambda image: image.topics["t"].partitions[0].elr == (2,))
+        await do(cluster, "kill", 1)
+        await until(cluster, lambda image: leaders(image) == [-1])
+        await do(cluster, "start", 2)
+        assert leaders(cluster.feeds.latest) == [leader]
+        await do(cluster, "start", 1)
+        await until(cluster, lambda image: sorted(image.topics["t"].partitions[0].isr) == [1, 2])
 
 
 async def test_the_only_node_can_be_killed_and_started(tmp_path: Path) -> None:

@@ -156,9 +156,11 @@ def test_our_lock_keeps_java_out(tmp_path: Path) -> None:
 
 def test_a_clean_stop_is_marked_as_apache_kafka_does(tmp_path: Path) -> None:
     directory = opened(tmp_path)
+    assert directory.clean_epoch() is None
     directory.write_clean_marker(11)
     marker = tmp_path / ".kafka_cleanshutdown"
     assert marker.read_bytes() == (APACHE / ".kafka_cleanshutdown").read_bytes()
+    assert directory.clean_epoch() == 11
     directory.take_clean_marker()
     assert directory.was_clean
     assert not marker.exists()
@@ -171,6 +173,7 @@ def test_an_empty_or_unreadable_marker_is_a_clean_stop(tmp_path: Path) -> None:
     directory = opened(tmp_path)
     for content in (b"", b"\xff{"):
         (tmp_path / ".kafka_cleanshutdown").write_bytes(content)
+        assert directory.clean_epoch() == -1
         directory.take_clean_marker()
         assert directory.was_clean
     directory.release()

@@ -442,6 +442,6 @@ def test_a_failed_fsync_takes_the_directory_offline(node: NodeLogs) -> None:
 
 def test_checkpoints_of_a_full_disk_take_it_offline(node: NodeLogs, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(node.create(), 3)
-    monkeypatch.setattr(os, "write", no_space)
+    monkeypatch.setattr(disk, "pwrite", no_space)
     node.manager.checkpoint(REPLICATION_OFFSET_CHECKPOINT)
     assert node.manager.offline_dirs

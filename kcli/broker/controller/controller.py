@@ -132,20 +132,14 @@ class Controller:
         directories: Sequence[bytes],
         rack: str | None = None,
         had_clean_stop: bool = True,
-        now_ms: int | None = None,
     ) -> int:
         """Register a node that starts, fenced, and return its broker epoch.
 
-        With `now_ms`, raises `KafkaError` DUPLICATE_BROKER_REGISTRATION while a broker of the same id is
-        alive: a node that was killed can come back when its session has ended. Without a clean stop, it may
-        have lost records.
+        It is the only one of its number: another process on its directories is refused before. Without a
+        clean stop, it may have lost records.
         """
         former = self.image.brokers.get(node_id)
         if former is not None and former.incarnation != incarnation:
-            if now_ms is not None and not former.fenced and self._is_alive(node_id, now_ms):
-                raise KafkaError(
-                    ErrorCode.DUPLICATE_BROKER_REGISTRATION, f"another broker is registered as node {node_id}"
-                )
             self._sessions.forget(node_id)
         return self.commit(
             cluster_control.register_broker(
@@ -264,10 +258,6 @@ class Controller:
     def _has_lost_all(self, node_id: int, offline_dirs: Collection[bytes]) -> bool:
         broker = self.image.brokers.get(node_id)
         return broker is not None and bool(broker.directories) and {*broker.directories} <= {*offline_dirs}
-
-    def _is_alive(self, node_id: int, now_ms: int) -> bool:
-        timeout_ms = self.settings.broker_session_timeout_ms
-        return self._sessions.is_alive(node_id, now_ms=now_ms, timeout_ms=timeout_ms)
 
     def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
         """Change levels of features, all or none. Raises `KafkaError` INVALID_UPDATE_VERSION."""

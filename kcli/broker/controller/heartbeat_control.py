@@ -128,11 +128,6 @@ class Sessions:
         if node_id in self._by_node:
             self._by_node[node_id].shutdown_offset = -1
 
-    def is_alive(self, node_id: int, *, now_ms: int, timeout_ms: int) -> bool:
-        """True if the broker itself was heard of not too long ago."""
-        session = self._by_node.get(node_id)
-        return session is not None and session.is_confirmed and session.heard_ms + timeout_ms >= now_ms
-
     def stale(self, image: MetadataImage, *, now_ms: int, timeout_ms: int) -> int | None:
         """Return the broker that may lead and has been silent for longest, if that is too long."""
         silent = [

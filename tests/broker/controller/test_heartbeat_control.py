@@ -77,14 +77,13 @@ def beat(controller: Controller, node_id: int, now_ms: int = 0, **wishes: object
     )
 
 
-def register(controller: Controller, node_id: int, incarnation: str, now_ms: int | None = None) -> int:
+def register(controller: Controller, node_id: int, incarnation: str) -> int:
     was = broker(node_id)
     return controller.register_broker(
         node_id=node_id,
         incarnation=incarnation.encode().ljust(16),
         endpoints=was.endpoints,
         directories=was.directories,
-        now_ms=now_ms,
     )
 
 
@@ -246,7 +245,7 @@ def test_the_last_in_sync_replica_may_lead_again_and_stops_all_the_same(
     for node_id in (2, 3):
         beat(controller, node_id)
     assert beat(controller, 1, want_shutdown=True).should_shut_down
-    epoch = register(controller, 1, "again", now_ms=1)
+    epoch = register(controller, 1, "again")
     assert not beat(controller, 1, applied_offset=epoch).is_fenced
     assert partitions(controller) == [(1, (1,))]
 
@@ -267,7 +266,7 @@ def test_a_broker_that_was_fenced_while_it_stopped_can_only_go() -> None:
     controller.tick(20_000)
     assert controller.image.brokers[1].fenced
     assert beat(controller, 1, now_ms=20_001).should_shut_down
-    epoch = register(controller, 1, "again", now_ms=20_002)
+    epoch = register(controller, 1, "again")
     assert not beat(controller, 1, applied_offset=epoch, now_ms=20_003).is_fenced
 
 
@@ -278,15 +277,6 @@ def test_a_broker_without_any_directory_stays_fenced() -> None:
     before = controller.image
     assert beat(controller, 1, offline_dirs=lost).is_fenced
     assert controller.image is before
-
-
-def test_a_number_is_taken_while_its_broker_is_heard_of() -> None:
-    controller = cluster([1, 2])
-    with pytest.raises(KafkaError) as caught:
-        register(controller, 1, "another", now_ms=9000)
-    assert caught.value.code is ErrorCode.DUPLICATE_BROKER_REGISTRATION
-    register(controller, 1, "another", now_ms=9001)
-    assert partitions(controller) == [(2, (2,))]
 
 
 def test_directories_that_fail_lose_their_leaders_and_nothing_else() -> None:
