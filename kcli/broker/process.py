@@ -56,6 +56,7 @@ async def serve(options: ClusterOptions, *, verbose: bool, scenario: Scenario | 
                 await nursery.start(ControlServer(cluster, data_dir).run)
                 announce(cluster, pid_file)
                 if scenario is not None:
+                    # Imported here: few processes run one, and every start would pay for it.
                     from kcli.broker.faults.scenario_run import run_scenario
 
                     nursery.start_soon(run_scenario, cluster, scenario)

@@ -146,6 +146,7 @@ def assignment_document(data: Buffer) -> dict[str, Any]:
 
 
 def _document(cls: type[Any], data: Buffer) -> dict[str, Any]:
+    # Imported here: brokers and clients never show these as JSON.
     from kcli.protocol.record_json import document
 
     value = _decode(cls, data)

@@ -253,6 +253,7 @@ def iter_batches(
         if magic == MAGIC:
             yield RecordBatch(buffer, position)
         else:
+            # Imported here: few logs still hold the older formats.
             from kcli.protocol.message_set import LegacyEntry
 
             yield LegacyEntry(buffer, position)

@@ -287,6 +287,8 @@ class Codec(Generic[T]):
             raise DecodeError(f"malformed {what}: {error}") from error
         return value, position - start + offset
 
+    # The generators are imported here: a command line that talks to nobody needs none.
+
     def _compile_encoder(self, value: T) -> list[Any]:
         from kcli.protocol.encoder_generator import generate_encoder
 

@@ -17,6 +17,7 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
+from kcli.storage.file_records import FileRecords
 from kcli.storage.index_file import CorruptIndex
 from kcli.storage.leader_epochs import LeaderEpochs
 from kcli.storage.local_log import LocalLog
@@ -231,8 +232,6 @@ class _LogLoader:
                     os.unlink(path)
 
     def _swap_end(self, name: str, base_offset: int) -> int:
-        from kcli.storage.file_records import FileRecords
-
         last_offset = base_offset
         for entry in FileRecords.open(f"{self.directory}/{name}").entries():
             last_offset = entry.last_offset

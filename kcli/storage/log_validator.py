@@ -200,6 +200,7 @@ class LogValidator:
     def _convert_up(
         self, data: bytearray | memoryview, max_decompressed: int
     ) -> tuple[bytearray, list[RecordBatch]]:
+        # Imported here: only producers before 0.11 send the older formats.
         from kcli.protocol.conversion import up_convert
 
         for number, entry in enumerate(iter_batches(data)):

@@ -255,6 +255,7 @@ class SegmentIndexes:
 def _max_timestamp_in(head: bytes) -> int:
     """Return the largest timestamp of the entry that begins like this. Raises `CorruptRecord`."""
     if len(head) > MAGIC_POSITION and head[MAGIC_POSITION] < 2:
+        # Imported here: few logs still hold the older formats.
         from kcli.protocol.message_set import LegacyEntry
 
         return LegacyEntry(head).max_timestamp
