@@ -117,8 +117,8 @@ def _batch_near(segment: SegmentFile, base_offset: int, start: int, stop: int) -
     """Return where a batch of the segment begins not far behind `start`, None if none is seen.
 
     That is what nearly every stretch begins with. The whole search knows older entries too: it compiles
-    patterns for them, and takes checksums of much that is none. Where such stand right before a batch they are
-    overlooked, and the stretch does not follow on the one before it.
+    patterns for them, and takes checksums of much that is none. Where such stand right before a batch they
+    are overlooked, and the stretch does not follow on the one before it.
     """
     head = segment.read(start, _NEAR_BYTES, stop + HEADER_SIZE - 1)
     magic_at = head.find(2, MAGIC_POSITION)
