@@ -65,6 +65,12 @@ class NodeLayout:
             for name in _PER_NODE:
                 if name in properties:
                     raise UsageError(f"`{name}` is for one node, `--nodes` is {options.nodes}")
+        data_dir = options.data_dir
+        if data_dir is not None and not named and _is_log_directory(os.fspath(data_dir)):
+            raise UsageError(
+                f"`{data_dir}` is the log directory of a node, not a directory of such directories",
+                hint=f"serve it with `--override log.dirs={data_dir}`",
+            )
         for root in self._roots:
             if _is_log_directory(root):
                 raise UsageError(

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from kcli.errors import KcliError
+from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -41,17 +41,21 @@ def start_daemon(data_dir: Path) -> None:
     with process.stdout:
         ready = process.stdout.readline()
     if not ready:
-        process.wait()
-        reason = last_error(log_path, earlier_bytes)
-        raise KcliError(f"the broker did not start: {reason}", hint=f"see {log_path}")
+        kind = UsageError if process.wait() == UsageError.exit_code else KcliError
+        reason, hint = last_error(log_path, earlier_bytes)
+        raise kind(f"the broker did not start: {reason}", hint=hint or f"see {log_path}")
     sys.stdout.write(ready.decode())
     process.returncode = 0  # it goes on without us: nobody will wait for it
 
 
-def last_error(log_path: Path, start: int) -> str:
-    """Return the last error in a broker's log from byte `start` on: what stands before is of earlier runs."""
+def last_error(log_path: Path, start: int) -> tuple[str, str | None]:
+    """Return the last error in a broker's log and its hint; before byte `start` are those of earlier runs."""
     with log_path.open("rb") as log:
         log.seek(start)
         lines = log.read().decode(errors="replace").splitlines()
-    errors = [line.removeprefix("error: ") for line in lines if line.startswith("error: ")]
-    return errors[-1] if errors else "it gave no reason"
+    errors = [index for index, line in enumerate(lines) if line.startswith("error: ")]
+    if not errors:
+        return "it gave no reason", None
+    error, *rest = lines[errors[-1] :]
+    hints = [line.removeprefix("hint: ") for line in rest if line.startswith("hint: ")]
+    return error.removeprefix("error: "), hints[0] if hints else None

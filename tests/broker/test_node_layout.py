@@ -57,6 +57,15 @@ def test_what_several_nodes_have_used_is_found_again_without_their_number(tmp_pa
     assert layout(tmp_path, nodes=1, log_dirs=f"{tmp_path}/a").to_start() == [1]
 
 
+def test_a_log_directory_is_no_data_directory(tmp_path: Path) -> None:
+    used(tmp_path / "data")
+    with pytest.raises(UsageError, match="is the log directory of a node") as caught:
+        layout(tmp_path)
+    assert caught.value.hint == f"serve it with `--override log.dirs={tmp_path}/data`"
+    served = layout(tmp_path, log_dirs=f"{tmp_path}/data")
+    assert log_dirs(served, 1, tmp_path) == ["data"]
+
+
 def test_the_data_directory_may_get_a_second_one_beside_it(tmp_path: Path) -> None:
     used(tmp_path / "data" / "node-1", tmp_path / "data" / "node-2")
     more = layout(tmp_path, log_dirs=f"{tmp_path}/data,{tmp_path}/more")

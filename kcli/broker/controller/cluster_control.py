@@ -178,6 +178,7 @@ def _check_features(image: MetadataImage, node_id: int, features: Mapping[str, t
             raise KafkaError(
                 ErrorCode.INVALID_REGISTRATION,
                 f"node {node_id} does not support the cluster's `{name}` level {level}",
+                hint="copy the directories of its topics to a new log directory, and start with `--adopt`",
             )
 
 
