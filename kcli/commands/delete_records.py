@@ -110,27 +110,19 @@ def parse_target(text: str) -> Target:
 
 def read_targets(path: Path) -> list[Target]:
     """Return the targets in a JSON file of the format of Kafka's tool, version 1."""
-    import json
+    from kcli.commands.input_files import entries_of, parse_json, read_text
 
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
-    except ValueError as error:
-        raise UsageError(f"`{path}` is not JSON: {error}", hint=FORMAT_HINT) from error
-    match document:
-        case {"partitions": list(entries), **others} if others.get("version", 1) == 1:
-            return [target_of(entry, path) for entry in entries]
-        case {"partitions": _, "version": version}:
-            raise UsageError(f"`{path}` has a version that is not known: {version}", hint=FORMAT_HINT)
-        case _:
-            raise UsageError(f"`{path}` holds no list of `partitions`", hint=FORMAT_HINT)
+    document = parse_json(read_text(path), str(path), hint=FORMAT_HINT)
+    entries = entries_of(document, str(path), field="partitions", hint=FORMAT_HINT)
+    return [target_of(entry, path) for entry in entries]
 
 
 def target_of(entry: object, path: Path) -> Target:
     """Return one entry of the JSON file's list."""
     match entry:
-        case {"topic": str(topic), "partition": int(partition), "offset": int(offset)}:
+        case {"topic": str(topic), "partition": int(partition), "offset": int(offset)} if not (
+            isinstance(partition, bool) or isinstance(offset, bool)
+        ):
             return checked(Target(topic, partition, offset))
         case _:
             raise UsageError(f"`{path}` holds an entry without topic, partition and offset", hint=FORMAT_HINT)

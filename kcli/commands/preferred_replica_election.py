@@ -11,7 +11,6 @@ import typer
 
 from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
-from kcli.commands.reassignment.options import read_text
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
 
@@ -108,6 +107,7 @@ async def preferred_replica_election(
 
 def _wanted(texts: Sequence[str], path: Path | None) -> list[TopicPartition] | None:
     """Return the partitions that were named, None for all."""
+    from kcli.commands.input_files import read_text
     from kcli.commands.reassignment.plan import parse_election, refuse_twice
 
     if path is None:

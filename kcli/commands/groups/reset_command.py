@@ -165,10 +165,6 @@ def chosen_kind(given: dict[ResetKind, bool]) -> ResetKind:
 
 def read_plan(path: Path, groups: list[str]) -> OffsetsFile:
     """Return what a CSV file says for each group."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"`{path}` is not UTF-8: {error.reason}") from error
-    return parse_offsets(text, str(path), set(groups))
+    from kcli.commands.input_files import read_text
+
+    return parse_offsets(read_text(path, encoding="utf-8-sig"), str(path), set(groups))

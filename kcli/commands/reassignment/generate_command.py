@@ -17,7 +17,7 @@ from kcli.commands.options import (
     complete_topic,
 )
 from kcli.commands.output import OutputFormat
-from kcli.commands.reassignment.options import app, read_text, refuse_existing, write_new
+from kcli.commands.reassignment.options import app, refuse_existing, write_new
 from kcli.commands.reassignment.view import Proposal, ids
 from kcli.commands.runner import command
 from kcli.errors import KcliError, MissingArgument, UsageError
@@ -164,6 +164,7 @@ def _spread(current: Assignment, goal: Goal, start_index: int | None, shift: int
 
 def _topics(named: Sequence[str], path: Path | None, *, all_topics: bool, drains: bool) -> list[str] | None:
     """Return the topics to plan for, None for all."""
+    from kcli.commands.input_files import read_text
     from kcli.commands.reassignment.plan import parse_topics, refuse_twice
 
     names = list(named)

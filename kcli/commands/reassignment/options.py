@@ -38,6 +38,7 @@ TimeoutMs = Annotated[
 
 def read_plan(argument: Path | None, option: Path | None) -> Plan:
     """Return the plan in the file that was named."""
+    from kcli.commands.input_files import read_text
     from kcli.commands.reassignment.plan import parse_plan
 
     if argument is not None and option is not None:
@@ -46,16 +47,6 @@ def read_plan(argument: Path | None, option: Path | None) -> Plan:
     if path is None:
         raise MissingArgument("PLAN")
     return parse_plan(read_text(path), str(path))
-
-
-def read_text(path: Path) -> str:
-    """Return what an input file holds."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise UsageError(f"`{path}` is not UTF-8: {error}") from error
 
 
 def refuse_existing(path: Path | None, option: str) -> None:

@@ -9,12 +9,13 @@ stands for the plan in it. Pure: text in, values out, `UsageError` for what cann
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
 from kcli.client.metadata import TopicPartition
+from kcli.commands.input_files import entries_of, parse_json
 from kcli.commands.java.json import java_json
 from kcli.errors import UsageError
 
@@ -121,24 +122,11 @@ def refuse_twice(items: Iterable[object], complaint: str) -> None:
         seen.add(item)
 
 
-def _entries(text: str, source: str, field: str, hint: str) -> Iterator[object]:
-    try:
-        document = json.loads(text)
-    except RecursionError:
-        raise UsageError(f"`{source}` is nested too deeply", hint=hint) from None
-    except ValueError as error:
-        raise UsageError(f"`{source}` is not JSON: {error}", hint=hint) from error
+def _entries(text: str, source: str, field: str, hint: str) -> Sequence[object]:
+    document = parse_json(text, source, hint=hint)
     if isinstance(document, dict) and document.keys() >= {"current", "proposed"}:
         document = document["proposed"]
-    version = document.get("version", 1) if isinstance(document, dict) else 1
-    if type(version) is not int or version != 1:
-        raise UsageError(f"`{source}` has a version that is not known: {json.dumps(version)}", hint=hint)
-    entries = document.get(field) if isinstance(document, dict) else None
-    if not isinstance(entries, list):
-        raise UsageError(f"`{source}` holds no list of `{field}`", hint=hint)
-    if not entries:
-        raise UsageError(f"`{source}` holds an empty list of `{field}`", hint=hint)
-    yield from entries
+    return entries_of(document, source, field=field, hint=hint)
 
 
 def _partition(entry: object, source: str, hint: str) -> TopicPartition:
