@@ -19,7 +19,7 @@ import trio
 from kcli.broker.api import APIS
 from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
 from kcli.broker.fetch_session import FetchSessionCache
-from kcli.broker.group_coordination import group_runtime, prepare
+from kcli.broker.group_coordination import group_runtime
 from kcli.broker.heartbeats import Heartbeats
 from kcli.broker.housekeeping import Housekeeping
 from kcli.broker.listener import SocketServer, open_listening_sockets
@@ -234,7 +234,6 @@ class Broker:
                     await nursery.start(self._server.serve, name, listening)
                 self.state = NodeState.RUNNING
                 self._accepts.set()
-                nursery.start_soon(prepare)
                 await self._failed.wait()
                 assert self._failure is not None
                 raise self._failure

@@ -8,7 +8,6 @@ configurations with underscores; a topic's configuration comes from `log_config`
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -211,6 +210,8 @@ def _unify_node_id(static: dict[str, str]) -> None:
 
 
 def _unknown_name(name: str) -> UsageError:
+    from difflib import get_close_matches
+
     near = get_close_matches(name, [*BROKER_CONFIGS, *INERT_CONFIGS], n=1, cutoff=0.6)
     return UsageError(
         f"unknown broker config name: {name}", hint=f"did you mean `{near[0]}`?" if near else None

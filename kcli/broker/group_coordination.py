@@ -3,17 +3,13 @@
 The topic is created when the first client asks for a coordinator. It gets as many replicas as configured, or
 as there can be: Kafka would wait for more brokers, and a cluster of one would wait for ever.
 
-What a shard is made of takes a tenth of a broker's start to import, so it comes with the first shard, or with
-`prepare` when the listeners accept.
+What a shard is made of is imported with the first one: brokers that nobody asks for a group do without.
 """
 
 from __future__ import annotations
 
 import logging
-from importlib import import_module
 from typing import TYPE_CHECKING, TypeAlias
-
-import trio
 
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.coordinator.runtime import CoordinatorRuntime, CoordinatorSettings
@@ -60,11 +56,6 @@ def group_runtime(broker: Broker) -> GroupRuntime:
         replica_manager=broker.replica_manager,
         wall_ms=broker.wall_ms,
     )
-
-
-async def prepare() -> None:
-    """Have what the first group will need, while nobody waits for it."""
-    await trio.to_thread.run_sync(import_module, "kcli.broker.coordinator.group_coordinator")
 
 
 def group_metadata_topic(broker: Broker) -> TopicImage:
