@@ -68,6 +68,19 @@ def decompress_zstd_once(data: Buffer, max_size: int) -> memoryview:
         raise _damaged(error) from error
 
 
+def decompress_zstd_into(data: Buffer, room: memoryview) -> int | None:
+    """Decompress all frames in `data` to where `room` begins; return how many bytes, None if they do not fit.
+
+    Raises `CorruptRecord`.
+    """
+    try:
+        return int(cramjam.zstd.decompress_into(data, room))
+    except cramjam.DecompressionError as error:
+        if str(error) == _NO_ROOM:
+            return None
+        raise _damaged(error) from error
+
+
 def _decompress_within(data: Buffer, max_size: int) -> bytes:
     """Content that may or may not exceed `max_size`, into buffers that grow with what is really there."""
     size = min(max_size, max(_MAX_BLOCK_SIZE, 8 * len(data)))

@@ -41,6 +41,7 @@ from kcli.spark.columns.entry import (
 from kcli.spark.columns.group import Group
 from kcli.spark.columns.losses import Losses
 from kcli.spark.columns.sound_batches import SoundRun, sound_run
+from kcli.spark.columns.unpacked import Unpacked
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator
@@ -90,6 +91,7 @@ class Gatherer:
         """Asked once under read_committed, at the first batch of a transaction, for what else was rolled back
         from its offset on."""
         self._losses = Losses(topic, partition, start, end, reading.on_corrupt, counters)
+        self._unpacked = Unpacked()
         self._position = 0
         self._entry_from = -1
         self._max_bytes = min(reading.max_batch_bytes, MAX_CHUNK_BYTES)
@@ -133,7 +135,7 @@ class Gatherer:
         """
         view = memoryview(buffer)
         stop = len(view) if stop is None else stop
-        at, group = begin, Group(view)
+        at, group = begin, Group(view, self._unpacked)
         self._position = position
         damage: CorruptBatch | None = None
         while not self.is_done:
@@ -226,7 +228,7 @@ class Gatherer:
         if group.size_bytes < CHUNK_BYTES and group.takes(entry):
             return group
         yield from self._decoded(group)
-        return Group(group.view)
+        return Group(group.view, self._unpacked)
 
     def _is_wanted(self, entry: Entry) -> bool:
         """Whether the entry has rows in the range that may be seen."""

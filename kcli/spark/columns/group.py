@@ -1,41 +1,42 @@
 """Group: entries of one kind that are decoded in one go.
 
-Uncompressed records stay where they are in the buffer; only next to compressed ones are they copied.
+Uncompressed records stay where they are in the buffer; only next to compressed ones are they copied, so that
+all of them stand in the order of their offsets.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from kcli.protocol.compression import Codec
 from kcli.protocol.record_batch_header import HEADER_SIZE
 from kcli.spark.columns.chunk import BEGIN, END, Chunk
-from kcli.spark.columns.decompress import decompress
 from kcli.spark.columns.legacy import LegacyRows
 from kcli.spark.columns.sound_batches import batch_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.protocol.record import Buffer
     from kcli.spark.columns.entry import Entry
+    from kcli.spark.columns.unpacked import Place, Unpacked
 
 
 class Group:
     """Batches, or older entries, of `view`, in the order of their offsets."""
 
-    __slots__ = ("_parts", "entries", "legacy", "size_bytes", "view")
+    __slots__ = ("_places", "_unpacked", "entries", "legacy", "size_bytes", "view")
 
-    def __init__(self, view: memoryview) -> None:
+    def __init__(self, view: memoryview, unpacked: Unpacked) -> None:
+        unpacked.clear()
         self.view = view
         self.entries: list[Entry] = []
         self.legacy: LegacyRows | None = None
         """The rows of older entries, if the group is of those."""
         self.size_bytes = 0
         """Of the records, decompressed."""
-        self._parts: list[Buffer | None] = []
+        self._unpacked = unpacked
+        self._places: list[Place] = []
+        """Of the entries in there, from the first compressed one on of all of them."""
 
     def takes(self, entry: Entry) -> bool:
         """Whether the entry is of the group's kind."""
@@ -54,12 +55,12 @@ class Group:
             self.entries.append(entry)
             return first
         codec = entry.codec
-        data = None
         size = entry.size - HEADER_SIZE
-        if codec is not Codec.NONE:
-            data = decompress(codec, self.view[entry.at + HEADER_SIZE : entry.at + entry.size], max_bytes)
-            size = len(data)
-        self._parts.append(data)
+        if self._places or codec is not Codec.NONE:
+            self._unpack_plain()
+            place = self._unpacked.add(codec, self._records(entry), max_bytes)
+            self._places.append(place)
+            size = place.end - place.begin
         self.entries.append(entry)
         self.size_bytes += size
         return entry.first
@@ -67,20 +68,23 @@ class Group:
     def add_plain(self, entries: Sequence[Entry]) -> None:
         """Add batches, none of them compressed, that stand next to each other."""
         self.entries += entries
-        self._parts += [None] * len(entries)
+        if self._places:
+            self._unpack_plain()
         self.size_bytes += entries[-1].at + entries[-1].size - entries[0].at
 
     def chunk(self, start: int, end: int) -> Chunk:
         """Return all batches, for rows from `start` up to `end`."""
         batches = batch_columns(self.view, self.entries)
-        data: Buffer = self.view
-        if any(part is not None for part in self._parts):
-            parts = [self._records(number) for number in range(len(self.entries))]
-            batches[:, END] = np.cumsum([len(part) for part in parts])
-            batches[0, BEGIN], batches[1:, BEGIN] = 0, batches[:-1, END]
-            data = parts[0] if len(parts) == 1 else b"".join(parts)
-        return Chunk(data, batches, start, end)
+        if not self._places:
+            return Chunk(self.view, batches, start, end)
+        batches[:, [BEGIN, END]] = self._places
+        return Chunk(self._unpacked.view, batches, start, end)
 
-    def _records(self, number: int) -> Buffer:
-        part, entry = self._parts[number], self.entries[number]
-        return self.view[entry.at + HEADER_SIZE : entry.at + entry.size] if part is None else part
+    def _unpack_plain(self) -> None:
+        """Copy the uncompressed entries that are not in there yet."""
+        for entry in self.entries[len(self._places) :]:
+            records = self._records(entry)
+            self._places.append(self._unpacked.add(Codec.NONE, records, len(records)))
+
+    def _records(self, entry: Entry) -> memoryview:
+        return self.view[entry.at + HEADER_SIZE : entry.at + entry.size]

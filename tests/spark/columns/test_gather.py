@@ -18,6 +18,7 @@ from kcli.spark.columns.entry import entry_at
 from kcli.spark.columns.gather import CHUNK_BYTES, Gatherer
 from kcli.spark.columns.group import Group
 from kcli.spark.columns.schema import arrow_schema
+from kcli.spark.columns.unpacked import Unpacked
 from kcli.spark.reading import COLUMNS, ReadCounters, Reading
 from kcli.spark.split import AbortedTransaction
 from tests.protocol.record_sets import Written, record_sets
@@ -194,7 +195,7 @@ def test_more_than_a_chunk_comes_in_several_batches_of_rows() -> None:
 def test_uncompressed_records_are_decoded_where_they_stand() -> None:
     data = batch(0) + batch(1) + batch(2, codec=Codec.SNAPPY)
     view, size = memoryview(data), len(batch(0))
-    group = Group(view)
+    group = Group(view, Unpacked())
     for at in (0, size):
         group.add(entry_at(view, at, size), 0, LATEST, 2**20)
     assert group.chunk(0, LATEST).data is view
