@@ -131,13 +131,20 @@ async def send_inputs(
 
 
 async def wait_for_topic(client: Client, producer: Producer, topic: str) -> None:
-    """Wait until the topic has partitions; tell soon of one that the broker does not create."""
+    """Wait until the topic has partitions; tell of one that is new, and soon of one that nobody creates."""
     import trio
 
     from kcli.client import admin
+    from kcli.commands.output import note
+    from kcli.commands.words import counted
+    from kcli.protocol.error_codes import ErrorCode
 
+    missing = (await client.metadata((topic,))).errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     with trio.move_on_after(CREATION_SECONDS):
-        await producer.partitions_for(topic)
+        partitions = (await producer.partitions_for(topic)).partitions
+        if missing:
+            made = counted(len(partitions), "partition")
+            note(f"note: topic `{topic}` is new: the broker made it with {made}")
         return
     if topic not in {listing.name for listing in await admin.list_topics(client)}:
         raise KcliError(

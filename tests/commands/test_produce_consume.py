@@ -52,6 +52,14 @@ def test_the_text_format_prints_nothing_of_what_was_sent(topic: str, kcli: Kcli)
     assert kcli("produce", topic, input=b"one\n") == Finished(0, "", "")
 
 
+def test_a_topic_that_the_broker_makes_is_told_of_once(broker: KcliBroker, kcli: Kcli) -> None:
+    lines = [kcli("produce", "misspelt", "-b", broker.bootstrap, input=b"one\n") for _ in range(2)]
+    assert lines == [
+        Finished(0, "", "note: topic `misspelt` is new: the broker made it with 1 partition\n"),
+        Finished(0, "", ""),
+    ]
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_every_codec(codec: str, topic: str, kcli: Kcli, tmp_path: Path) -> None:
     lines = [f"line {number} " + "x" * (number % 50) for number in range(2_000)]
