@@ -34,6 +34,8 @@ def read_yaml(content: str, path: str) -> Entry:
         raise UsageError(f"{path}:{line}: this is not YAML: {error.problem or error.context}") from error
     except yaml.YAMLError as error:
         raise UsageError(f"{path}: this is not YAML: {str(error).splitlines()[0]}") from error
+    except RecursionError:
+        raise UsageError(f"{path}: this is nested too deeply") from None
 
 
 def _entry(loader: yaml.SafeLoader, node: yaml.Node, path: str) -> Entry:

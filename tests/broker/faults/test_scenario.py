@@ -87,6 +87,8 @@ def test_steps_come_in_the_order_of_their_times() -> None:
         ("steps:\n- {do: drop, name: x}\n- {do: drop, name: x}", "s.yaml:3: the name `x` is taken"),
         ("steps:\n  - {do: drop", "s.yaml:2: this is not YAML: expected ',' or '}', but got '<stream end>'"),
         ("a: \x07", "s.yaml: this is not YAML: unacceptable character #x0007"),
+        ("steps: &all [*all]", "s.yaml: this is nested too deeply"),
+        ("[" * 5000, "s.yaml: this is nested too deeply"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_line(text: str, message: str) -> None:
