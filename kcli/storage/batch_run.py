@@ -8,7 +8,7 @@ object is made of one: who looks at millions of them works on columns, each in o
 from __future__ import annotations
 
 from itertools import repeat
-from operator import add, gt, mul, sub
+from operator import add, mul, sub
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -119,8 +119,9 @@ class BatchRun:
     @property
     def is_dense(self) -> bool:
         """Whether no offset is missing in the batches and between them."""
+        # No batch can have more records than offsets, so all have as many if there are as many together.
         spanned = self.last_offsets[-1] - self.base_offsets[0] + 1
-        return spanned == sum(self.deltas) + len(self) and all(map(gt, self.counts, self.deltas))
+        return spanned == sum(self.deltas) + len(self) == sum(self.counts)
 
     def entries(self) -> Iterator[ScannedEntry]:
         """Yield the batches one by one."""
@@ -224,7 +225,10 @@ class BatchReader:
             return False
         if all(bits & CODEC_MASK for bits in attributes):
             return True
-        most = max(map(sub, map(mul, counts, repeat(MIN_RECORD_SIZE)), run.lengths[which]))
+        lengths = run.lengths[which]
+        if max(counts) * MIN_RECORD_SIZE <= min(lengths) - MIN_BATCH_LENGTH:
+            return True
+        most = max(map(sub, map(mul, counts, repeat(MIN_RECORD_SIZE)), lengths))
         # Of compressed batches among the others each is looked at by itself.
         return most <= -MIN_BATCH_LENGTH or (len(attributes) > 1 and self._each_fits(run, which))
 

@@ -6,19 +6,22 @@ import re
 import sys
 from array import array
 from itertools import islice
-from operator import le, lt
+from operator import lt
+from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.storage.verification.finding_kinds import FindingKind
 from kcli.storage.verification.findings import Finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 MAX_INDEX_BYTES = 32 * 1024 * 1024
 """What is looked at of an index, three times what Kafka lets one grow to by default."""
 
 _CHUNK_BYTES = 1024 * 1024
+_HIGH, _LOW = (0, 1) if sys.byteorder == "big" else (1, 0)
+"""Which four bytes of eight are which."""
 _NOT_ZERO = re.compile(rb"[^\0]")
 
 
@@ -100,12 +103,13 @@ def read_index(path: str, entry_size: int) -> IndexBytes:
     return IndexBytes(path, data, entry_size, size - stray - end, stray)
 
 
-def never_falls(column: array[int]) -> bool:
+def never_falls(column: Sequence[int]) -> bool:
     """Whether no number is less than the one before it."""
-    return all(map(le, column, islice(column, 1, None)))
+    numbers = list(column)
+    return numbers == sorted(numbers)
 
 
-def always_rises(column: array[int]) -> bool:
+def always_rises(column: Sequence[int]) -> bool:
     """Whether every number is more than the one before it."""
     return all(map(lt, column, islice(column, 1, None)))
 
@@ -113,13 +117,35 @@ def always_rises(column: array[int]) -> bool:
 def joined_words(high: array[int], low: array[int]) -> array[int]:
     """Return numbers of eight bytes, made of two columns of `words`."""
     halves = array("i", bytes(8 * len(high)))
-    first, second = (high, low) if sys.byteorder == "big" else (low, high)
-    halves[0::2], halves[1::2] = first, second
+    halves[_HIGH::2], halves[_LOW::2] = high, low
     return array("q", halves.tobytes())
 
 
+def split_words(column: Sequence[int]) -> tuple[array[int], array[int]]:
+    """Return the high and the low half of each number of eight bytes."""
+    halves = array("i", array("q", column).tobytes())
+    return halves[_HIGH::2], halves[_LOW::2]
+
+
+def entries_of(*columns: array[int]) -> bytes:
+    """Return entries as an index file has them, each of a number of four bytes from every column."""
+    count = len(columns)
+    words = array("i", bytes(4 * count * len(columns[0])))
+    for number, column in enumerate(columns):
+        words[number::count] = column
+    return _in_order(words).tobytes()
+
+
+def are_among(entries: bytes, others: bytes, size: int) -> bool:
+    """Whether every one of some entries of that size is among others."""
+    if entries == others:
+        return True
+    cut = Struct(f"{size}s").iter_unpack
+    return {*cut(entries)} <= {*cut(others)}
+
+
 def _in_order(words: array[int]) -> array[int]:
-    """Return numbers that a file has as big-endian in the byte order of the machine."""
+    """Return numbers that a file has as big-endian in the byte order of the machine, and the other way."""
     if sys.byteorder == "little":
         words.byteswap()
     return words

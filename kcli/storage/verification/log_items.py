@@ -29,7 +29,7 @@ def read_log(
             if deep and isinstance(item, ScannedEntry) and item.is_valid and not item.damages:
                 yield from damages_inside([item])
             continue
-        yield SoundRun.of(item)
+        yield SoundRun.of(item, base_offset)
         if deep:
             yield from damages_inside(item.entries())
 

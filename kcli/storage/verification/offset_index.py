@@ -71,9 +71,7 @@ class OffsetIndexCheck:
             return False
         stop = bisect_left(self._positions, run.end, self._at)
         if stop > self._at:
-            found = dict(zip(run.positions, run.last_offsets, strict=True))
-            keys = map(self._base_offset.__add__, self._relatives[self._at : stop])
-            if [*map(found.get, self._positions[self._at : stop])] != [*keys]:
+            if not run.has_offset_entries(self._index.data[self._at * ENTRY_SIZE : stop * ENTRY_SIZE]):
                 return False
             self._at = stop
             self._settle_due()

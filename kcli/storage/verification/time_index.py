@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
@@ -63,20 +63,26 @@ class TimeIndexCheck:
         """
         if self._doubtful or not isinstance(self._order, range):
             return False
-        largest = [*accumulate(run.max_timestamps, max, initial=self.largest)]
-        stop = bisect_right(self._relatives, run.last_offsets[-1] - self._base_offset, self._at)
+        stop = bisect_right(self._relatives, run.relatives[-1], self._at)
         if stop > self._at:
-            batches = zip(run.last_offsets, run.max_timestamps, largest[1:], strict=True)
-            found = {last: timestamp for last, timestamp, most in batches if timestamp == most}
-            offsets = map(self._base_offset.__add__, self._relatives[self._at : stop])
-            if [*map(found.get, offsets)] != [*self._timestamps[self._at : stop]]:
+            if not self._are_in(run, self._at, stop):
                 return False
             self._at = stop
             self._settle_due()
-        if largest[-1] > self.largest:
-            self.largest = largest[-1]
-            self._offset_of_largest = run.last_offsets[run.max_timestamps.index(self.largest)]
+        largest = run.max_timestamps[-1] if run.times_rise else max(run.max_timestamps)
+        if largest > self.largest:
+            self.largest = largest
+            self._offset_of_largest = run.last_offsets[run.max_timestamps.index(largest)]
         return True
+
+    def _are_in(self, run: SoundRun, start: int, stop: int) -> bool:
+        """Whether some entries each stand for a batch whose timestamp none before it exceeds."""
+        if run.times_rise and run.max_timestamps[0] >= self.largest:
+            return run.has_time_entries(self._index.data[start * ENTRY_SIZE : stop * ENTRY_SIZE])
+        largest = islice(accumulate(run.max_timestamps, max, initial=self.largest), 1, None)
+        batches = zip(run.relatives, run.max_timestamps, largest, strict=True)
+        found = {relative: timestamp for relative, timestamp, most in batches if timestamp == most}
+        return [*map(found.get, self._relatives[start:stop])] == [*self._timestamps[start:stop]]
 
     def take(self, batch: ScannedEntry) -> None:
         """Compare the entries of a batch, and of the offsets before it that none was found for."""
