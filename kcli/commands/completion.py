@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER
 from kcli.commands.runner import command
+from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,6 +86,16 @@ def group_names(parameters: Mapping[str, Any], incomplete: str) -> list[str]:
     return names_beginning_with(incomplete, fetch_group_names, parameters)
 
 
+def config_names(parameters: Mapping[str, Any], incomplete: str) -> list[str]:
+    """Return the configurations that begin with `incomplete` of the broker, group or topic that is named.
+
+    Where no topic is, any will do: all have the same names. Of a list with commas the last item counts.
+    """
+    before, comma, last = incomplete.rpartition(",")
+    found = names_beginning_with(last, partial(fetch_config_names, parameters=parameters), parameters)
+    return [f"{before}{comma}{name}" for name in found]
+
+
 def names_beginning_with(
     incomplete: str, fetch: Callable[[Client], Awaitable[list[str]]], parameters: Mapping[str, Any]
 ) -> list[str]:
@@ -124,6 +136,23 @@ async def fetch_topic_names(client: Client) -> list[str]:
     from kcli.client import admin
 
     return [listing.name for listing in await admin.list_topics(client)]
+
+
+async def fetch_config_names(client: Client, *, parameters: Mapping[str, Any]) -> list[str]:
+    """Return the names of the configurations of what a command line names."""
+    from kcli.client import admin
+
+    kinds = {"broker": admin.ConfigResourceType.BROKER, "group": admin.ConfigResourceType.GROUP}
+    named = [
+        admin.ConfigResource(kind, parameters[key]) for key, kind in kinds.items() if parameters.get(key)
+    ]
+    if not named:
+        topics = await fetch_topic_names(client)
+        wanted = parameters.get("topic") or parameters.get("topic_option")
+        some = wanted if wanted in topics else next(iter(topics), "")
+        named = [admin.ConfigResource(admin.ConfigResourceType.TOPIC, some)]
+    answer = (await admin.describe_configs(client, named))[named[0]]
+    return [] if isinstance(answer, KcliError) else [entry.name for entry in answer]
 
 
 async def fetch_group_names(client: Client) -> list[str]:

@@ -29,6 +29,7 @@ from kcli.commands.options import (
     Property,
     TopicArgument,
     TopicOption,
+    complete_config,
     one_topic_or_none,
     read_properties,
 )
@@ -203,6 +204,7 @@ async def alter(
             "--add",
             "--add-config",
             metavar="NAME=VALUE,...",
+            autocompletion=complete_config,
             help="Values to set; a list in brackets: name=[a,b]",
         ),
     ] = None,
@@ -213,14 +215,22 @@ async def alter(
     delete: Annotated[
         list[str] | None,
         typer.Option(
-            "--delete", "--delete-config", metavar="NAME,...", help="Names to return to their default"
+            "--delete",
+            "--delete-config",
+            metavar="NAME,...",
+            autocompletion=complete_config,
+            help="Names to return to their default",
         ),
     ] = None,
     append: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE,...", help="Items to add to lists")
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE,...", autocompletion=complete_config, help="Items to add to lists"),
     ] = None,
     subtract: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE,...", help="Items to take from lists")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE,...", autocompletion=complete_config, help="Items to take from lists"
+        ),
     ] = None,
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Let the broker check, but change nothing")

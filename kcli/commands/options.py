@@ -28,6 +28,13 @@ def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
     return topic_names(context.params, incomplete)
 
 
+def complete_config(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a configuration from the cluster, see `kcli.commands.completion`."""
+    from kcli.commands.completion import config_names
+
+    return config_names(context.params, incomplete)
+
+
 BootstrapServer = Annotated[
     str,
     typer.Option(

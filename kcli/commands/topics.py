@@ -15,6 +15,7 @@ from kcli.commands.options import (
     TopicArgument,
     TopicOption,
     TopicsArgument,
+    complete_config,
     one_topic,
     one_topic_or_none,
     parse_properties,
@@ -66,7 +67,10 @@ async def create(
     ] = None,
     replica_assignment: ReplicaAssignment = None,
     config: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A topic configuration (repeatable)")
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", autocompletion=complete_config, help="A topic configuration (repeatable)"
+        ),
     ] = None,
     if_not_exists: Annotated[
         bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists")
@@ -157,7 +161,7 @@ async def describe(
     ] = False,
     if_exists: IfExists = False,
     partition_size_limit_per_response: Annotated[
-        int, typer.Option(min=1, help="Accepted: the broker bounds its responses", hidden=True)
+        int, typer.Option(min=1, help="Most partitions in one answer of a broker", hidden=True)
     ] = 2000,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
@@ -183,7 +187,9 @@ async def describe(
             names = await topics_with_id(client, topic_id)
         if not names and (pattern or topic_id) and not if_exists:
             raise unknown_topic(pattern or topic_id)
-        return await report_topics(client, names, options)
+        return await report_topics(
+            client, names, options, partitions_per_answer=partition_size_limit_per_response
+        )
 
 
 @command(app, "alter", example="kcli topics alter orders --partitions 12")
@@ -196,11 +202,19 @@ async def alter(
     replica_assignment: ReplicaAssignment = None,
     config: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A topic configuration to set (repeatable)"),
+        typer.Option(
+            metavar="NAME=VALUE",
+            autocompletion=complete_config,
+            help="A topic configuration to set (repeatable)",
+        ),
     ] = None,
     delete_config: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="A topic configuration to return to its default (repeatable)"),
+        typer.Option(
+            metavar="NAME",
+            autocompletion=complete_config,
+            help="A topic configuration to return to its default (repeatable)",
+        ),
     ] = None,
     if_exists: IfExists = False,
     force: Annotated[bool, typer.Option("--force", help="Alter without warnings")] = False,
