@@ -188,7 +188,9 @@ def ids_text(ids: Sequence[int] | None) -> str:
     return "N/A" if ids is None else ",".join(map(str, ids))
 
 
-async def report_topics(client: Client, names: Sequence[str], options: ReportOptions) -> TopicReport:
+async def report_topics(
+    client: Client, names: Sequence[str], options: ReportOptions, *, partitions_per_answer: int
+) -> TopicReport:
     """Describe topics that exist and apply the report flags."""
     from kcli.client import admin
     from kcli.commands.session import failure
@@ -196,7 +198,7 @@ async def report_topics(client: Client, names: Sequence[str], options: ReportOpt
     show_topics, show_partitions = not options.partitions_only, not options.overrides_only
     if not names:
         return TopicReport([], show_topics, show_partitions)
-    described = await admin.describe_topics(client, names)
+    described = await admin.describe_topics(client, names, partitions_per_answer=partitions_per_answer)
     resources = {name: admin.ConfigResource(admin.ConfigResourceType.TOPIC, name) for name in names}
     configs = await admin.describe_configs(client, resources.values())
     live = {node.node_id for node in (await admin.describe_cluster(client)).nodes if not node.is_fenced}

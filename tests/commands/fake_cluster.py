@@ -114,7 +114,7 @@ class FakeCluster:
         return results
 
     async def describe_topics(
-        self, client: object, names: Iterable[str]
+        self, client: object, names: Iterable[str], *, partitions_per_answer: int = 2000
     ) -> dict[str, admin.TopicDescription | KafkaError]:
         return {name: self._describe(name) for name in names}
 

@@ -52,6 +52,9 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
 
+PARTITIONS_PER_ANSWER = 2000
+"""How many partitions an answer to a describe request holds at most, as with Kafka's own client."""
+
 TOPICS_PER_REQUEST = 500
 """How many topics one describe request names: keeps a request of many long names small."""
 
@@ -142,11 +145,16 @@ async def list_topics(
 
 
 async def describe_topics(
-    client: Client, names: Iterable[str] | None = None, *, timeout_ms: int | None = None
+    client: Client,
+    names: Iterable[str] | None = None,
+    *,
+    partitions_per_answer: int = PARTITIONS_PER_ANSWER,
+    timeout_ms: int | None = None,
 ) -> dict[str, TopicDescription | KafkaError]:
     """Describe the named topics, or all of them, by name in ascending order.
 
     Asks DescribeTopicPartitions where the brokers have it (KIP-966: eligible leader replicas), else Metadata.
+    Of the former's answers each holds up to `partitions_per_answer`, and brokers have a limit of their own.
     """
     if names is None:
         names = [listing.name for listing in await list_topics(client, timeout_ms=timeout_ms)]
@@ -156,7 +164,9 @@ async def describe_topics(
         for start in range(0, len(pending), TOPICS_PER_REQUEST):
             chunk = pending[start : start + TOPICS_PER_REQUEST]
             if await client.supports(DescribeTopicPartitionsRequest):
-                results |= await _describe_by_pages(client, chunk, remaining_ms)
+                results |= await _describe_by_pages(
+                    client, chunk, remaining_ms, partitions_per_answer=partitions_per_answer
+                )
             else:
                 results |= await _describe_by_metadata(client, chunk, remaining_ms)
         return results
@@ -165,14 +175,16 @@ async def describe_topics(
 
 
 async def _describe_by_pages(
-    client: Client, names: list[str], remaining_ms: int
+    client: Client, names: list[str], remaining_ms: int, *, partitions_per_answer: int
 ) -> dict[str, TopicDescription | KafkaError]:
     """Follow the cursor: a topic whose partitions do not fit one answer continues in the next."""
     results: dict[str, TopicDescription | KafkaError] = {}
     cursor: Cursor | None = None
     while True:
         request = DescribeTopicPartitionsRequest(
-            topics=[TopicRequest(name=name) for name in names], cursor=cursor
+            topics=[TopicRequest(name=name) for name in names],
+            response_partition_limit=partitions_per_answer,
+            cursor=cursor,
         )
         response: DescribeTopicPartitionsResponse = await client.request(
             ANY, request, timeout_ms=remaining_ms
