@@ -9,15 +9,13 @@ import functools
 import inspect
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import hypothesis
 import pytest
 import trio.testing
-
-from tests.support.lanes import Lanes
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -35,20 +33,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
-class SideBySide:
-    """Of a process that runs tests beside others: each test has its lane."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log) -> object:
+    from tests.support.file_queue import FileQueue
 
-    def __init__(self, directory: str) -> None:
-        self._lanes = Lanes(Path(directory))
-
-    @pytest.hookimpl(wrapper=True, tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        alone = item.get_closest_marker("alone") is not None
-        with self._lanes.alone() if alone else self._lanes.beside_others():
-            return (yield)
-
-    def pytest_unconfigure(self) -> None:
-        self._lanes.close()
+    return FileQueue(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -60,6 +49,8 @@ def pytest_configure_node(node) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
+        from tests.support.lanes import SideBySide
+
         config.pluginmanager.register(SideBySide(config.workerinput["lanes"]))
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.api import Api
 
-pytestmark = [pytest.mark.interop, pytest.mark.alone]
+pytestmark = pytest.mark.interop
 
 PEAK_BYTES = 256 * 1024 * 1024
 ANSWER_SECONDS = 10.0

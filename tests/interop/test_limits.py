@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from tests.support.kcli_broker import KcliBroker
 
-pytestmark = [pytest.mark.interop, pytest.mark.alone]
+pytestmark = pytest.mark.interop
 
 PIPELINED = 100
 PRODUCER_P99_MS = 50
@@ -161,6 +161,7 @@ def open_connections(bootstrap: str, count: int) -> Iterator[list[socket.socket]
         yield connections
 
 
+@pytest.mark.alone
 def test_ten_thousand_connections(broker: KcliBroker, show: Callable[[str], None]) -> None:
     create_topic(broker.bootstrap, "silent")
     process = broker.process
@@ -225,6 +226,7 @@ def wake(broker: KcliBroker, connections: list[socket.socket]) -> None:
                 left -= 1
 
 
+@pytest.mark.alone
 def test_waiting_consumers_do_not_delay_a_producer(broker: KcliBroker, show: Callable[[str], None]) -> None:
     """A thousand long polls on one topic, a producer on another; then one on the same."""
     create_topic(broker.bootstrap, "silent")
@@ -277,6 +279,7 @@ def large_frames() -> Iterator[tuple[str, bytes]]:
     )
 
 
+@pytest.mark.alone
 def test_a_hundred_megabytes_delay_nobody(broker: KcliBroker, show: Callable[[str], None]) -> None:
     create_topic(broker.bootstrap, "busy")
     create_topic(broker.bootstrap, "large", 1, {"max.message.bytes": "104857600"})
@@ -310,6 +313,7 @@ def test_the_limit_of_a_request(new_kcli_broker: Callable[..., KcliBroker]) -> N
 # --- slow clients ------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 def test_a_client_that_never_reads(broker: KcliBroker, show: Callable[[str], None]) -> None:
     """Fifty of them ask for everything again and again: what they do not take is not made."""
     create_topic(broker.bootstrap, "large", 1, {"max.message.bytes": "20000000"})
@@ -342,6 +346,7 @@ def send_until_full(client: RawClient, data: bytes) -> None:
     raise AssertionError("the broker takes requests without end")
 
 
+@pytest.mark.alone
 def test_clients_that_send_byte_by_byte(broker: KcliBroker) -> None:
     create_topic(broker.bootstrap, "busy")
     frame = request_frame(produce_request("busy", small_batch(b"x" * 300)), 9)

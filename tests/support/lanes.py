@@ -9,11 +9,15 @@ from __future__ import annotations
 import fcntl
 import os
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.support.file_queue import is_alone, put_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 class Lanes:
@@ -39,13 +43,38 @@ class Lanes:
         finally:
             fcntl.flock(self._floor, fcntl.LOCK_UN)
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Run while nobody else does; nobody passes the door meanwhile."""
+    def enter_alone(self) -> None:
+        """Wait until nobody else runs, unless that is so already; nobody passes the door from now on."""
         fcntl.flock(self._door, fcntl.LOCK_EX)
         fcntl.flock(self._floor, fcntl.LOCK_EX)
+
+    def leave_alone(self) -> None:
+        """Let the others run."""
+        fcntl.flock(self._floor, fcntl.LOCK_UN)
+        fcntl.flock(self._door, fcntl.LOCK_UN)
+
+
+class SideBySide:
+    """Of a process that runs tests beside others: each test has its lane."""
+
+    def __init__(self, directory: str) -> None:
+        self._lanes = Lanes(Path(directory))
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        put_in_order(items)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+        if not is_alone(item):
+            with self._lanes.beside_others():
+                return (yield)
+        self._lanes.enter_alone()
         try:
-            yield
+            return (yield)
         finally:
-            fcntl.flock(self._floor, fcntl.LOCK_UN)
-            fcntl.flock(self._door, fcntl.LOCK_UN)
+            # Whoever waits would keep the next one waiting.
+            if nextitem is None or not is_alone(nextitem):
+                self._lanes.leave_alone()
+
+    def pytest_unconfigure(self) -> None:
+        self._lanes.close()
