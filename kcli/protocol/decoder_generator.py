@@ -283,7 +283,7 @@ class _DecoderWriter:
                 self.flush()
         elif wire is not None:
             self.check_count(field, length, 16 if wire.format else 1)
-            self.items(field, wire.kind, length, target)
+            self.items(field, length, target)
         else:
             self.rows(field, length, target)
         if self.version in field.nullable:
@@ -301,7 +301,7 @@ class _DecoderWriter:
             self.emit(f"room -= {count}")
             self.emit("if room < 0: raise ValueError('too many elements')")
 
-    def items(self, field: Field, kind: str, length: str, target: str) -> None:
+    def items(self, field: Field, length: str, target: str) -> None:
         """Write the reading of an array of strings, byte strings or ids."""
         items, item = self.fresh_name("x"), self.fresh_name("s")
         self.emit(f"{target} = {items} = []")

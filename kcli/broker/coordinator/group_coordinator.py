@@ -168,9 +168,7 @@ class GroupCoordinator:
                 return [Reply(token, commit_refused(request, error))]
         return self._offsets.commit(now, token, request, version)
 
-    def offset_fetch(
-        self, now: Now, group: OffsetFetchRequestGroup, *, require_stable: bool
-    ) -> OffsetFetchResponseGroup:
+    def offset_fetch(self, group: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
         """Return the offsets of one group."""
         return self._offsets.fetch(group)
 
@@ -211,7 +209,7 @@ class GroupCoordinator:
 
     def delete_groups(self, now: Now, token: Token, group_ids: Sequence[str]) -> list[Effect]:
         """Delete groups without members, and their offsets; the answer is a list of results."""
-        return self._deletions.begin(now, token, group_ids)
+        return self._deletions.begin(token, group_ids)
 
     # --- life --------------------------------------------------------------------------------------
 

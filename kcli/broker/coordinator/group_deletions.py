@@ -50,7 +50,7 @@ class GroupDeletions:
         self._under_way: dict[DeletionKey, _Deletion] = {}
         self._count = 0
 
-    def begin(self, now: Now, token: Token, group_ids: Iterable[str]) -> list[Effect]:
+    def begin(self, token: Token, group_ids: Iterable[str]) -> list[Effect]:
         """Delete groups; the answer is a list of results."""
         self._count += 1
         deletion = _Deletion(("deletion", self._count), token, group_ids)

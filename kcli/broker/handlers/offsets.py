@@ -43,8 +43,9 @@ from kcli.protocol.messages.offset_fetch import (
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
+    from kcli.broker.coordinator.group_coordinator import GroupCoordinator
     from kcli.broker.coordinator.waiting import Answer
-    from kcli.broker.metadata_image import TopicImage
+    from kcli.broker.metadata_image import MetadataImage, TopicImage
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
     from kcli.protocol.messages.offset_delete import OffsetDeleteRequest
@@ -184,7 +185,7 @@ def offset_fetch(
 ) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
     """Answer with the committed offsets of each group, once what was read is committed."""
     asked = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
-    groups = [_fetch(group, request.require_stable, context) for group in asked]
+    groups = [_fetch(group, context) for group in asked]
     waits = [context.broker.groups.unsettled(group.group_id) for group in groups]
     if any(wait is not None for wait in waits):
         return _fetch_settled(request, groups, waits, context)
@@ -240,23 +241,20 @@ def _failed_everywhere(request: OffsetFetchRequest, error: int) -> OffsetFetchRe
     )
 
 
-def _fetch(
-    request: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
-) -> OffsetFetchResponseGroup:
+def _fetch(request: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
     runtime = context.broker.groups
     try:
         shard = runtime.shard(runtime.partition_for(request.group_id))
         if context.api_version < TOPIC_IDS_FROM:
-            return shard.offset_fetch(runtime.now(), request, require_stable=require_stable)
-        return _fetch_by_id(request, require_stable, context)
+            return shard.offset_fetch(request)
+        return _fetch_by_id(shard, request, context.broker.image)
     except KafkaError as error:
         return _failed_group(request.group_id, error)
 
 
 def _fetch_by_id(
-    request: OffsetFetchRequestGroup, require_stable: bool, context: RequestContext
+    shard: GroupCoordinator, request: OffsetFetchRequestGroup, image: MetadataImage
 ) -> OffsetFetchResponseGroup:
-    runtime, image = context.broker.groups, context.broker.image
     unknown: list[OffsetFetchRequestTopics] = []
     if request.topics is not None:
         known: list[OffsetFetchRequestTopics] = []
@@ -268,8 +266,7 @@ def _fetch_by_id(
                 topic.name = found.name
                 known.append(topic)
         request.topics = known
-    shard = runtime.shard(runtime.partition_for(request.group_id))
-    group = shard.offset_fetch(runtime.now(), request, require_stable=require_stable)
+    group = shard.offset_fetch(request)
     if group.error_code:
         return group
     if request.topics is None:

@@ -60,7 +60,7 @@ def test_a_commit_keeps_all_that_it_says(world: VirtualCoordinator) -> None:
     assert (value.offset, value.leader_epoch, value.metadata) == (5, 3, "why")
     assert (value.commit_timestamp, value.expire_timestamp) == (WALL_MS, -1)
     asked = OffsetFetchRequestGroup(group_id="g", topics=None)
-    (topic,) = world.shard.offset_fetch(world.now, asked, require_stable=False).topics
+    (topic,) = world.shard.offset_fetch(asked).topics
     (found,) = topic.partitions
     assert (found.committed_offset, found.committed_leader_epoch, found.metadata) == (5, 3, "why")
 
@@ -145,7 +145,7 @@ def test_an_instance_without_a_generation_is_a_member_that_must_say_so(world: Vi
 def fetch(world: VirtualCoordinator, topic_id: bytes) -> int:
     topics = [OffsetFetchRequestTopics(name="t", topic_id=topic_id, partition_indexes=[0])]
     asked = OffsetFetchRequestGroup(group_id="g", topics=topics)
-    found = world.shard.offset_fetch(world.now, asked, require_stable=True)
+    found = world.shard.offset_fetch(asked)
     assert found.topics[0].topic_id == topic_id
     return found.topics[0].partitions[0].committed_offset
 

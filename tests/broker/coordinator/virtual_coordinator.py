@@ -308,7 +308,7 @@ class VirtualCoordinator:
     def offsets(self, group: str = "g") -> dict[tuple[str, int], int]:
         """Return all offsets of a group, as OffsetFetch tells them."""
         asked = OffsetFetchRequestGroup(group_id=group, topics=None)
-        found = self.shard.offset_fetch(self.now, asked, require_stable=True)
+        found = self.shard.offset_fetch(asked)
         return {
             (topic.name, each.partition_index): each.committed_offset
             for topic in found.topics
@@ -318,7 +318,7 @@ class VirtualCoordinator:
     def fetch(self, group: str, topic: str, *partitions: int) -> dict[int, int]:
         topics = [OffsetFetchRequestTopics(name=topic, partition_indexes=list(partitions))]
         asked = OffsetFetchRequestGroup(group_id=group, topics=topics)
-        found = self.shard.offset_fetch(self.now, asked, require_stable=True)
+        found = self.shard.offset_fetch(asked)
         return {each.partition_index: each.committed_offset for each in found.topics[0].partitions}
 
     def group(self, name: str = "g") -> Any:
