@@ -1,9 +1,12 @@
 """Connection: one client's socket: frames in, answers out, in the order of the requests.
 
-Receive, handle every complete request, send all answers at once, wait. At most one request is unfinished;
-what the client sent behind it waits in memory (up to one receive) or in the socket. That is Kafka's ordering
-guarantee. What takes no waiting is done by `on_readable`, which the reactor calls; the connection's task goes
-on where that had to stop, and sleeps as long as nothing needs it.
+Receive, handle every complete request, send all answers at once, wait. Requests are carried out one after
+the other: what the client sent behind one that is unfinished waits in memory (up to one receive) or in the
+socket. Only what has been carried out and merely waits for its answer, such as a write for its replicas, lets
+requests of the same kind pass, so that the next batches are copied together; answers stay in order.
+
+What takes no waiting is done by `on_readable`, which the reactor calls, and by `_send_ended` when operations
+end; the connection's task goes on where those had to stop, and sleeps as long as nothing needs it.
 
 Raw non-blocking sockets and `trio.lowlevel`: at this rate each trio operation and each system call counts
 (class `Processor` of Kafka plays this part). Bounds that keep one connection from delaying the others:
@@ -16,38 +19,37 @@ Raw non-blocking sockets and `trio.lowlevel`: at this rate each trio operation a
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
 from time import perf_counter
-from types import CoroutineType
 from typing import TYPE_CHECKING
 
 import trio
 from trio.lowlevel import checkpoint, wait_readable
 
-from kcli.broker.inbox import CARRY_BYTES, Inbox, read_size
+from kcli.broker.answer_queue import AnswerQueue
+from kcli.broker.inbox import Inbox, read_size
 from kcli.broker.outbox import TURN_BYTES, Outbox
 from kcli.broker.pause_gate import PauseGate
-from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection
 
 if TYPE_CHECKING:
     import socket
 
+    from kcli.broker.answer_queue import Later
     from kcli.broker.purgatory import Purgatory
     from kcli.broker.reactor import Reactor
     from kcli.broker.receive_buffers import ReceiveBuffers
     from kcli.broker.request_context import RequestContext
-    from kcli.broker.request_engine import Answer, Engine
+    from kcli.broker.request_engine import Engine
 
 TURN_ROUNDS = 16
 TURN_SECONDS = 0.002
 TIMED_ANSWERS = 4
 """After so many small answers the clock is looked at."""
-SHOWN_CHARACTERS = 300
 FLUSH_BYTES = 256 * 1024
 
-_Stop = tuple["Answer", memoryview, int, int]
-"""An answer that is not there at once (None: others should run first), and the requests behind it."""
+_Stop = tuple["Later | None", memoryview, int, int]
+"""An answer that has to be awaited, if any, and the requests behind it."""
+_NO_BYTES = memoryview(b"")
 _log = logging.getLogger(__name__)
 
 
@@ -63,13 +65,13 @@ class Connection:
         "_hung_up",
         "_in",
         "_more",
-        "_operation",
         "_out",
         "_purgatory",
         "_reactor",
         "_socket",
         "_stop",
         "_task",
+        "_unanswered",
         "active",
         "address",
         "idle_since",
@@ -94,7 +96,7 @@ class Connection:
         self._purgatory = purgatory
         self._in = Inbox(sock, buffers, max_request_bytes)
         self._out = Outbox(sock)
-        self._operation: DelayedOperation | None = None
+        self._unanswered = AnswerQueue(self._out, self._note_ended)
         self._closing = False
         self._reactor = reactor
         # The task, while it sleeps.
@@ -117,12 +119,13 @@ class Connection:
                     self._reactor.add(self)
                 await self._serve()
             except CloseConnection as error:
-                _log.warning("closed the connection from %s: %s", self.address, _shown(error.message))
+                _log.warning("closed the connection from %s: %s", self.address, error.shown)
             except (OSError, trio.ClosedResourceError):
                 raise
             except Exception:
                 _log.exception("closed the connection from %s", self.address)
             # What was asked before that is answered.
+            await self._drain()
             await self._out.send()
         except (OSError, trio.ClosedResourceError, CloseConnection) as error:
             _log.debug("the connection from %s ended: %s", self.address, error)
@@ -131,6 +134,9 @@ class Connection:
             if self._reactor is not None:
                 self._reactor.remove(self)
             self._socket.close()
+            self._unanswered.give_up(self._purgatory)
+            if self._stop is not None and self._stop[0] is not None:
+                self._stop[0].close()
             if self._in.frame is not None:
                 self._in.drop_frame()
 
@@ -139,8 +145,6 @@ class Connection:
         if self._closing:
             return
         self._closing = True
-        if self._operation is not None:
-            self._purgatory.interrupt(self._operation)
         self._wake()
         trio.lowlevel.notify_closing(self._socket)
 
@@ -151,7 +155,7 @@ class Connection:
     @property
     def is_parked(self) -> bool:
         """Whether a request waits for something to happen."""
-        return self._operation is not None
+        return bool(self._unanswered.waiting)
 
     def fileno(self) -> int:
         """Return the socket's descriptor, -1 when it is closed."""
@@ -163,7 +167,7 @@ class Connection:
         """Serve what has come if that takes no waiting; else leave the rest to the task."""
         if hung_up:
             self._hung_up = True
-        if self._task is None:
+        if self._task is None or self._unanswered.holds_back:
             self._more = True
             return
         try:
@@ -174,74 +178,77 @@ class Connection:
         self._wake()
 
     def _serve_now(self) -> bool:
-        """Receive once and answer; return whether that was all there is to do."""
-        inbox = self._in
-        if inbox.frame is not None or self._hung_up:
-            self._more = True
-            return False
-        try:
-            count = inbox.receive()
-        except BlockingIOError:
-            return True
-        if count == 0:
-            self._hung_up = True
-            return False
-        self.active = True
-        scratch = inbox.buffers.scratch
-        # Before anything else: the kernel tells once only, and a full buffer may have left something behind.
-        self._more = count >= len(scratch) - CARRY_BYTES
-        self._stop = self._handle_now(scratch, 0, len(inbox.carry) + count)
-        self._more = self._more or inbox.frame is not None
-        if self._stop is not None or not self._out.send_now():
-            return False
-        return not self._more
+        """Receive and answer; return whether that was all there is to do.
 
-    def _wake(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
+        The kernel tells once only of what has come: nothing may be left in the socket unnoticed.
+        """
+        inbox = self._in
+        room = TURN_BYTES
+        while not self._hung_up:
+            try:
+                count = inbox.receive()
+            except BlockingIOError:
+                return True
+            if count == 0:
+                self._hung_up = True
+                return False
+            self.active = True
+            self._more = inbox.may_be_more
+            self._handle_received(count)
+            if self._stop is not None or not self._out.send_now():
+                return False
+            if not self._more or self._unanswered.holds_back:
+                return True
+            room -= count
+            if room <= 0:
+                return False
+        self._more = True
+        return False
 
     async def _serve(self) -> None:
+        """Do what `on_readable` leaves to the task, until the client closes its side."""
         inbox = self._in
         rounds = turn_bytes = 0
         while not self._closing:
             if self._gate.is_closed:
                 await self._gate.passed()
-            if not (self._more or self._hung_up):
+            self._take_ended()
+            await self._go_on()
+            await self._out.send()
+            if self._closing or self._unanswered.has_ended:
+                continue
+            if self._unanswered.holds_back or not (self._more or self._hung_up):
                 await self._idle()
                 rounds = turn_bytes = 0
                 continue
-            self._more = False
             try:
                 count = inbox.receive()
             except BlockingIOError:
-                self._hung_up = False
+                self._more = self._hung_up = False
                 continue
             if count == 0:
+                await self._drain()
                 return
             self.active = True
-            if inbox.frame is None:
-                scratch = inbox.buffers.scratch
-                self._more = count >= len(scratch) - CARRY_BYTES
-                await self._go_on(self._handle_now(scratch, 0, len(inbox.carry) + count))
-            else:
-                self._more = True
-                if inbox.filled(count):
-                    await self._handle_frame(inbox.frame)
-            await self._out.send()
+            self._more = inbox.may_be_more
+            self._handle_received(count)
             rounds += 1
             turn_bytes += count
-            self._more = self._more or inbox.frame is not None
             if self._more and (rounds >= TURN_ROUNDS or turn_bytes >= TURN_BYTES):
+                await self._out.send()
                 await checkpoint()
                 rounds = turn_bytes = 0
 
     async def _idle(self) -> None:
-        """Return when there is something to receive, after finishing what `on_readable` could not."""
-        if self._reactor is None:
+        """Return when there is something to receive, or to do."""
+        if self._reactor is None and not self._unanswered.waiting:
             await wait_readable(self._socket)
             self._more = True
-            return
+        else:
+            await self._sleep()
+
+    async def _sleep(self) -> None:
+        """Return when the task is woken; raise what `on_readable` and `_send_ended` could not."""
 
         def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
             self._task = None
@@ -252,27 +259,33 @@ class Connection:
         error, self._error = self._error, None
         if error is not None:
             raise error
-        stop, self._stop = self._stop, None
-        await self._go_on(stop)
-        await self._out.send()
 
-    async def _go_on(self, stop: _Stop | None) -> None:
-        """Wait for what handling stopped at, and handle what is behind it."""
-        while stop is not None:
-            answer, view, position, end = stop
-            if answer is None:
-                await self._out.send()
-                await checkpoint()
-            else:
-                await self._deliver(answer)
-            stop = self._handle_now(view, position, end)
+    def _wake(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            trio.lowlevel.reschedule(task)
+
+    # --- handling --------------------------------------------------------------------------------
+
+    def _handle_received(self, count: int) -> None:
+        """Handle the requests that `count` more bytes make whole."""
+        inbox = self._in
+        if inbox.frame is None:
+            self._handle(inbox.buffers.scratch, 0, len(inbox.carry) + count)
+        elif inbox.filled(count):
+            self._handle(inbox.frame, 0, inbox.need)
+
+    def _handle(self, view: memoryview, position: int, end: int) -> None:
+        self._stop = self._handle_now(view, position, end)
+        if self._stop is None and view is self._in.frame:
+            self._in.give_back_frame()
 
     def _handle_now(self, view: memoryview, position: int, end: int) -> _Stop | None:
         """Handle the complete requests in `view[position:end]` and keep the rest for the next receive.
 
-        Stop at an answer that is not there at once, and where others should run first.
+        Stop at what has to wait for an answer that is not there at once, and where others should run first.
         """
-        inbox, out = self._in, self._out
+        inbox, out, waiting = self._in, self._out, self._unanswered.waiting
         inbox.carry = b""
         feed, context = self._engine.feed, self._context
         parts = out.parts
@@ -284,24 +297,26 @@ class Connection:
             stop = position + 4 + size
             if stop > end:
                 break
+            if waiting and not self._unanswered.may_pass(view, position + 4, size):
+                self._unanswered.hold_back()
+                return None, *inbox.own(view, position, end)
             answer = feed(context, view, position + 4, stop)
             position = stop
-            if type(answer) is bytes:
+            if type(answer) is bytes and not waiting:
                 parts.append(answer)
                 if position == end:
                     return None
                 out.size_bytes += len(answer)
                 if len(parts) % TIMED_ANSWERS:
                     continue
-            elif type(answer) is list:
-                out.add(answer)
+            elif answer is None:
+                continue
+            else:
+                later = self._unanswered.take(answer, context.api_key, self._engine)
+                if later is not None:
+                    return later, *inbox.own(view, position, end)
                 if position == end:
                     return None
-            elif answer is not None:
-                # From here on others may receive into the scratch.
-                return answer, *inbox.own(view, position, end)
-            else:
-                continue
             now = perf_counter()
             if started == 0.0:
                 started = now
@@ -311,60 +326,73 @@ class Connection:
             inbox.keep(view, position, end)
         return None
 
-    async def _handle_frame(self, frame: memoryview) -> None:
-        """Handle the request that has filled a buffer of its own."""
-        inbox = self._in
-        answer = self._engine.feed(self._context, frame, 4, inbox.need)
-        if isinstance(answer, Coroutine):
-            # It may read the buffer until it ends; if it raises, a thread may do so even longer.
-            await self._deliver(answer)
-            inbox.drop_frame()
-            inbox.buffers.give_back(frame)
-            return
-        inbox.drop_frame()
-        inbox.buffers.give_back(frame)
-        if answer is not None:
-            await self._deliver(answer)
+    async def _go_on(self) -> None:
+        """Do what handling stopped at, and handle what is behind it."""
+        while self._stop is not None:
+            if self._stop[0] is not None or self._unanswered.holds_back:
+                await self._drain()
+            if self._closing:
+                return
+            (answer, view, position, end), self._stop = self._stop, None
+            if answer is not None:
+                await self._deliver(answer)
+            else:
+                await self._out.send()
+                await checkpoint()
+            self._handle(view, position, end)
 
     # --- answering -------------------------------------------------------------------------------
 
-    async def _deliver(self, answer: Answer) -> None:
-        """Send an answer when it is there; those before it go first."""
-        if answer is not None and not isinstance(answer, (bytes, list, DelayedOperation)):
-            try:
-                await self._out.send()
-            except BaseException:
-                answer.close()
-                raise
-            answer = await answer
-        if isinstance(answer, DelayedOperation):
-            answer = await self._wait(answer)
-            if type(answer) is CoroutineType:
-                answer = await answer
+    def _note_ended(self) -> None:
+        """Have what has ended answered soon: whoever ended it is not to wait for that."""
+        self._purgatory.timer.call_soon(self._send_ended)
+
+    async def _send_ended(self) -> None:
+        """Answer what has ended, unless that is for the task, which does so before it sleeps."""
+        if self._task is None:
+            return
+        try:
+            if not self._gate.is_closed:
+                self.active = True
+                self._take_ended()
+                is_sent = self._out.send_now()
+                has_more = self._more or self._hung_up or self._stop is not None or self._reactor is None
+                if is_sent and (self._unanswered.waiting or not has_more):
+                    return
+        except Exception as error:
+            self._error = error
+        self._wake()
+
+    def _take_ended(self) -> None:
+        """Take the answers that are there by now."""
+        later = self._unanswered.settle(self._engine)
+        if later is not None:
+            rest = (_NO_BYTES, 0, 0) if self._stop is None else self._stop[1:]
+            self._stop = later, *rest
+
+    async def _drain(self) -> None:
+        """Return when everything that was asked is answered, or about to be by what is in `_stop`."""
+        unanswered = self._unanswered
+        unanswered.hold_back()
+        while unanswered.waiting and not self._closing:
+            if self._gate.is_closed:
+                await self._gate.passed()
+            self._take_ended()
+            await self._out.send()
+            if unanswered.waiting and not unanswered.has_ended:
+                self._more = True  # So that the last answer wakes the task.
+                await self._sleep()
+
+    async def _deliver(self, answer: Later) -> None:
+        """Take an answer that has to be awaited; those before it go first."""
+        try:
+            await self._out.send()
+        except BaseException:
+            answer.close()
+            raise
+        later = self._unanswered.take(await answer, self._context.api_key, self._engine)
+        if later is not None:
+            self._out.put(await later)
         if self._gate.is_closed:
             await self._gate.passed()
         self.active = True
-        if type(answer) is bytes:
-            self._out.parts.append(answer)
-        elif answer is not None:
-            assert isinstance(answer, list)
-            self._out.add(answer)
-            await self._out.send()
-
-    async def _wait(self, operation: DelayedOperation) -> Answer:
-        if not operation.ended:
-            try:
-                await self._out.send()
-            except BaseException:
-                self._purgatory.drop(operation)
-                raise
-            self._operation = operation
-            await self._purgatory.wait(operation)
-            self._operation = None
-        return self._engine.finish(self._context, operation)
-
-
-def _shown(message: str) -> str:
-    """Return a message as it goes into the log: what a client sent must not look like lines of it."""
-    text = message.encode("unicode_escape").decode()
-    return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"

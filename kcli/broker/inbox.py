@@ -28,7 +28,16 @@ read_size = _SIZE.unpack_from
 class Inbox:
     """What is incomplete: `carry`, or `frame`, which lacks all from byte `received` to byte `need`."""
 
-    __slots__ = ("_socket", "buffers", "carry", "frame", "max_request_bytes", "need", "received")
+    __slots__ = (
+        "_socket",
+        "buffers",
+        "carry",
+        "frame",
+        "max_request_bytes",
+        "may_be_more",
+        "need",
+        "received",
+    )
 
     def __init__(self, sock: socket.socket, buffers: ReceiveBuffers, max_request_bytes: int) -> None:
         self._socket = sock
@@ -38,6 +47,8 @@ class Inbox:
         self.frame: memoryview | None = None
         self.need = 0
         self.received = 0
+        self.may_be_more = False
+        """Whether all the room was taken when something was received last."""
 
     def receive(self) -> int:
         """Receive into the frame, or into the scratch behind what is carried; return how much there came.
@@ -47,13 +58,16 @@ class Inbox:
         frame = self.frame
         if frame is not None:
             received = self.received
-            return self._socket.recv_into(frame[received : min(self.need, received + TURN_BYTES)])
-        scratch = self.buffers.scratch
-        if not self.carry:
-            return self._socket.recv_into(scratch)
-        carried = len(self.carry)
-        scratch[:carried] = self.carry
-        return self._socket.recv_into(scratch[carried:])
+            room = frame[received : min(self.need, received + TURN_BYTES)]
+        else:
+            room = self.buffers.scratch
+            if self.carry:
+                carried = len(self.carry)
+                room[:carried] = self.carry
+                room = room[carried:]
+        count = self._socket.recv_into(room)
+        self.may_be_more = count == len(room)
+        return count
 
     def filled(self, count: int) -> bool:
         """Take note of what was received into the frame; return whether that is whole.
@@ -83,6 +97,13 @@ class Inbox:
         """Let go of the frame, which whoever handles it may still read."""
         self.frame = None
         self.buffers.held_bytes -= self.received
+
+    def give_back_frame(self) -> None:
+        """Let go of the frame, which nobody reads any more."""
+        frame = self.frame
+        if frame is not None:
+            self.drop_frame()
+            self.buffers.give_back(frame)
 
     def own(self, view: memoryview, position: int, end: int) -> tuple[memoryview, int, int]:
         """Return the rest of `view` where no other connection receives into it."""

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterable
 
+    from kcli.broker.request_engine import Answer
+
 TURN_BYTES = 1024 * 1024
 """How much of files is sent before other connections have their turn."""
 JOINED_BYTES = 256 * 1024
@@ -50,6 +52,15 @@ class Outbox:
             self.size_bytes += len(part)
             if type(part) is FileSlice:
                 self._has_files = True
+
+    def put(self, frame: Answer) -> None:
+        """Add an answer that is there; None is none."""
+        if type(frame) is bytes:
+            self.parts.append(frame)
+            self.size_bytes += len(frame)
+        elif frame is not None:
+            assert isinstance(frame, list)
+            self.add(frame)
 
     async def send(self) -> None:
         """Send everything. Raises `OSError` and `CloseConnection`."""

@@ -4,27 +4,29 @@
 A handler that cannot answer yet parks a `DelayedOperation` under keys: the partitions whose change could
 complete it. Whoever changes a partition calls `touch(key)`, which only takes a note; the timer's task tries
 the waiters afterwards, in chunks, so that ten thousand of them never sit inside one append. An operation is
-a plain record: it has no task, event or cancel scope of its own. The task that awaits it (a connection, as a
-rule) parks on the trio scheduler itself.
+a plain record: it has no task, event or cancel scope of its own. When it has ended its `waiter` is called, a
+connection's as a rule, which takes a note of its own and answers a moment later.
 
 Invariants:
 
 * an operation ends once: completed by its condition, by its deadline, or dropped;
 * an operation that has ended is in no watch list and in no timer bucket;
-* `try_complete` and `finish` are synchronous and never run inside the change that touched the key.
+* `try_complete` and `finish` are synchronous and never run inside the change that touched the key;
+* a `waiter` is called once, and may be called inside of anything.
 """
 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import trio
 
 from kcli.broker.timer import CHUNK, TimerTask, monotonic_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable
+    from collections.abc import Callable, Hashable, Iterable
 
     from kcli.broker.timer import Timer
 
@@ -34,23 +36,28 @@ _log = logging.getLogger(__name__)
 class DelayedOperation(TimerTask):
     """What waits. Subclasses add what they wait for and how the answer is made."""
 
-    __slots__ = ("ended", "expired", "interrupted", "keys", "purgatory", "task")
+    __slots__ = ("ended", "expired", "keys", "purgatory", "reply_to", "waiter")
+
+    lets_pass: ClassVar[bool] = False
+    """Whether the request was carried out before it was parked and only its answer is to come: a connection
+    then goes on with requests of the same kind."""
 
     keys: tuple[Hashable, ...]
     ended: bool
     expired: bool
-    interrupted: bool
     purgatory: Purgatory
     """Where it was parked."""
-    task: trio.lowlevel.Task | None
+    reply_to: Any
+    """The header of the request, for the engine that answers it."""
+    waiter: Callable[[], None] | None
+    """Called when the operation has ended."""
 
     def __init__(self) -> None:
         super().__init__()
         self.keys = ()
         self.ended = False
         self.expired = False
-        self.interrupted = False
-        self.task = None
+        self.waiter = None
 
     def try_complete(self, key: Hashable) -> bool:
         """Return whether the operation can be answered, now that something happened to `key`."""
@@ -63,6 +70,12 @@ class DelayedOperation(TimerTask):
     def fall_due(self) -> None:
         if not self.ended:
             self.purgatory.end(self, expired=True)
+
+    def tell(self) -> None:
+        """Call the waiter, now that the operation has ended."""
+        waiter, self.waiter = self.waiter, None
+        if waiter is not None:
+            waiter()
 
 
 class Purgatory:
@@ -109,6 +122,7 @@ class Purgatory:
         """End `operation` without an answer: nobody waits for it any more."""
         if not operation.ended:
             operation.ended = True
+            operation.waiter = None
             self._unlink(operation)
 
     def end(self, operation: DelayedOperation, *, expired: bool = False) -> None:
@@ -116,37 +130,21 @@ class Purgatory:
         operation.ended = True
         operation.expired = expired
         self._unlink(operation)
-        task, operation.task = operation.task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
+        operation.tell()
 
     async def wait(self, operation: DelayedOperation) -> None:
-        """Return when `operation` has ended; being cancelled drops it.
-
-        Raises `trio.ClosedResourceError` when `interrupt` ended the wait.
-        """
-        if not operation.ended:
-            await self._park_task(operation)
-        if operation.interrupted:
-            raise trio.ClosedResourceError
-
-    async def _park_task(self, operation: DelayedOperation) -> None:
-        if operation.task is not None:
-            raise trio.BusyResourceError("another task awaits the operation")
-        operation.task = trio.lowlevel.current_task()
+        """Return when `operation` has ended; being cancelled drops it."""
+        if operation.ended:
+            return
+        if operation.waiter is not None:
+            raise trio.BusyResourceError("somebody else waits for the operation")
+        operation.waiter = partial(trio.lowlevel.reschedule, trio.lowlevel.current_task())
 
         def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-            operation.task = None
             self.drop(operation)
             return trio.lowlevel.Abort.SUCCEEDED
 
         await trio.lowlevel.wait_task_rescheduled(abort)
-
-    def interrupt(self, operation: DelayedOperation) -> None:
-        """Drop `operation` and raise `trio.ClosedResourceError` in the task that awaits it."""
-        if not operation.ended:
-            operation.interrupted = True
-            self.end(operation)
 
     async def _try_touched(self) -> None:
         tried = 0
@@ -160,7 +158,6 @@ class Purgatory:
                 tried += 1
                 if tried % CHUNK == 0:
                     await trio.lowlevel.checkpoint()
-        await trio.lowlevel.checkpoint()
 
     def _try(self, operation: DelayedOperation, key: Hashable) -> bool:
         try:

@@ -15,8 +15,17 @@ if TYPE_CHECKING:
     from kcli.broker.broker import Broker
 
 
+SHOWN_CHARACTERS = 300
+
+
 class CloseConnection(KcliError):
     """The only answer is to close the connection; the message says why, for the log."""
+
+    @property
+    def shown(self) -> str:
+        """The message as it goes into the log: what a client sent must not look like lines of it."""
+        text = self.message.encode("unicode_escape").decode()
+        return text if len(text) <= SHOWN_CHARACTERS else f"{text[:SHOWN_CHARACTERS]}…"
 
 
 class RequestContext:

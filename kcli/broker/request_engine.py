@@ -86,7 +86,7 @@ class Engine(Protocol):
         """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
         ...
 
-    def finish(self, context: RequestContext, operation: DelayedOperation) -> Answer:
+    def finish(self, operation: DelayedOperation) -> Answer:
         """Return the answer of a request whose operation has ended."""
         ...
 
@@ -153,18 +153,18 @@ class RequestEngine:
         context.client_id = header.client_id or ""
         return entry.api, entry.decode(buffer, start + position, end)[0]
 
-    def finish(self, context: RequestContext, operation: DelayedOperation) -> Answer:
+    def finish(self, operation: DelayedOperation) -> Answer:
         """Return the answer of a request whose operation has ended."""
-        entry = self._versions[context.api_key << 16 | context.api_version]
         result = operation.finish()
+        entry, correlation_id = operation.reply_to
         if type(result) is CoroutineType:
-            return self._finish_delayed(entry, context, result)
-        return self._encode(entry, context.correlation_id, result)
+            return self._finish_delayed(entry, correlation_id, result)
+        return self._encode(entry, correlation_id, result)
 
     async def _finish_delayed(
-        self, entry: _Version, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
+        self, entry: _Version, correlation_id: int, coroutine: Coroutine[Any, Any, Any]
     ) -> Answer:
-        return self._encode(entry, context.correlation_id, await coroutine)
+        return self._encode(entry, correlation_id, await coroutine)
 
     async def _finish_later(
         self, entry: _Version, request: object, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
@@ -175,10 +175,13 @@ class RequestEngine:
             return self._failure(entry, request, context, error)
 
     def _encode(self, entry: _Version, correlation_id: int, result: object) -> Answer:
-        if result is None or isinstance(result, DelayedOperation):
-            return result
         if type(result) is bytes:
             return entry.frame.pack(entry.header_size + len(result), correlation_id) + result
+        if result is None:
+            return None
+        if isinstance(result, DelayedOperation):
+            result.reply_to = entry, correlation_id
+            return result
         is_body = type(result) is list
         parts: list[Any] = result if is_body else entry.encode(result)  # type: ignore[assignment]
         size = entry.header_size + sum(map(len, parts))

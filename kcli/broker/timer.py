@@ -80,9 +80,7 @@ class Timer:
             if due:
                 await self._do(due)
             elif self._soon:
-                jobs, self._soon = self._soon, {}
-                for job in jobs:
-                    await job()
+                await self._do_soon()
             else:
                 await self._sleep()
 
@@ -97,6 +95,13 @@ class Timer:
             if number % CHUNK == 0:
                 await trio.lowlevel.checkpoint()
         await trio.lowlevel.checkpoint()
+
+    async def _do_soon(self) -> None:
+        jobs, self._soon = self._soon, {}
+        for number, job in enumerate(jobs, start=1):
+            await job()
+            if number % CHUNK == 0:
+                await trio.lowlevel.checkpoint()
 
     async def _sleep(self) -> None:
         due_ms = self._sleeps_until_ms = self._wheel.next_due_ms()

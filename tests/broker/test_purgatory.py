@@ -96,20 +96,31 @@ async def test_cancelling_the_waiter_unlinks_the_operation() -> None:
     assert is_empty(purgatory)
 
 
-async def test_an_interrupted_wait_raises_and_leaves_nothing() -> None:
+async def test_the_waiter_is_called_once_and_not_for_what_was_dropped() -> None:
+    purgatory = Purgatory(Timer())
+    ended, dropped = Countdown(), Countdown()
+    calls: list[str] = []
+    ended.waiter, dropped.waiter = (lambda: calls.append("ended")), (lambda: calls.append("dropped"))
+    for operation in (ended, dropped):
+        purgatory.park(operation, ["a"], 10_000)
+    purgatory.end(ended)
+    purgatory.drop(dropped)
+    ended.tell()
+    dropped.tell()
+    assert calls == ["ended"]
+    assert is_empty(purgatory)
+
+
+async def test_one_task_can_wait_for_an_operation() -> None:
     purgatory = Purgatory(Timer())
     operation = Countdown()
     purgatory.park(operation, ["a"], 10_000)
     async with trio.open_nursery() as nursery:
-
-        async def waiter() -> None:
-            with pytest.raises(trio.ClosedResourceError):
-                await purgatory.wait(operation)
-
-        nursery.start_soon(waiter)
+        nursery.start_soon(purgatory.wait, operation)
         await trio.testing.wait_all_tasks_blocked()
-        purgatory.interrupt(operation)
-        purgatory.interrupt(operation)
+        with pytest.raises(trio.BusyResourceError):
+            await purgatory.wait(operation)
+        purgatory.end(operation)
     assert is_empty(purgatory)
 
 
@@ -174,14 +185,13 @@ def test_every_operation_ends_exactly_once(steps: list[tuple[str, int, set[int]]
     async def main() -> None:
         purgatory = Purgatory(Timer())
         operations: list[Countdown] = []
+        scopes: list[trio.CancelScope] = []
         answers: list[int] = []
 
-        async def connection(number: int, operation: Countdown) -> None:
-            try:
+        async def connection(scope: trio.CancelScope, number: int, operation: Countdown) -> None:
+            with scope:
                 await purgatory.wait(operation)
-            except trio.ClosedResourceError:
-                return
-            answers.append(number)
+                answers.append(number)
 
         async with trio.open_nursery() as nursery:
             await nursery.start(purgatory.timer.run)
@@ -191,17 +201,19 @@ def test_every_operation_ends_exactly_once(steps: list[tuple[str, int, set[int]]
                         operation = Countdown(1 + value % 3)
                         operations.append(operation)
                         purgatory.park(operation, keys, value)
-                        connections.start_soon(connection, len(operations), operation)
+                        scope = trio.CancelScope()
+                        scopes.append(scope)
+                        connections.start_soon(connection, scope, len(operations), operation)
                     elif verb == "touch":
                         purgatory.touch(value)
                     elif verb == "drop" and operations:
-                        purgatory.interrupt(operations[value % len(operations)])
+                        scopes[value % len(operations)].cancel()
                     elif verb == "sleep":
                         await trio.sleep(value / 1000)
             nursery.cancel_scope.cancel()
         assert all(operation.ended for operation in operations)
         assert len(answers) == len(set(answers))
-        assert len(answers) == sum(not operation.interrupted for operation in operations)
+        assert len(answers) == sum(not scope.cancelled_caught for scope in scopes)
         assert is_empty(purgatory)
 
     trio.run(main, clock=trio.testing.MockClock(autojump_threshold=0))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import trio
-
 from kcli.broker.coordinator.effects import Token
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.timer import TimerTask
@@ -39,9 +37,7 @@ class Answer(DelayedOperation, Token):
             return
         self.ended = True
         self.response = response
-        task, self.task = self.task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
+        self.tell()
 
     def finish(self) -> Any:  # noqa: ANN401 - whatever the shard replied
         return self.response if self._shape is None else self._shape(self.response)

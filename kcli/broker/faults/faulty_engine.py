@@ -76,11 +76,9 @@ class FaultyEngine:
             case _:
                 return self._refusal(active, context, buffer, start, end)
 
-    def finish(self, context: RequestContext, operation: DelayedOperation) -> Answer:
+    def finish(self, operation: DelayedOperation) -> Answer:
         """Return the answer of a request whose operation has ended."""
-        if isinstance(operation, Unanswered):
-            operation.finish()
-        return self._engine.finish(context, operation)
+        return self._engine.finish(operation)
 
     # --- which fault ---------------------------------------------------------------------------------
 
@@ -159,7 +157,7 @@ class FaultyEngine:
         while answer is not None and not isinstance(answer, bytes | list):
             if isinstance(answer, DelayedOperation):
                 await context.broker.purgatory.wait(answer)
-                answer = self._engine.finish(context, answer)
+                answer = self._engine.finish(answer)
             else:
                 answer = await answer
         return answer

@@ -80,6 +80,9 @@ async def test_what_is_to_be_copied_meanwhile_is_copied_when_a_node_is_frozen_no
         create(cluster, "t", on=(1, 2))
         end = append(leader_of(cluster), b"before")
         await until(lambda: replicas_of(cluster)[2].log.log_end_offset == end)
+        in_sync = leader_of(cluster).in_sync
+        assert in_sync is not None
+        await until(lambda: in_sync.remotes[2].log_end_offset == end)  # From now on it waits for more.
         frozen = cluster.faults.add("freeze", node=2)
         end = append(leader_of(cluster), b"for what waited already")
         await until(lambda: replicas_of(cluster)[2].log.log_end_offset == end)

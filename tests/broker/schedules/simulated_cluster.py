@@ -102,7 +102,7 @@ async def _exchange(broker: Broker, request: object, version: int) -> Any:
     while not isinstance(answer, bytes | list):
         if isinstance(answer, DelayedOperation):
             await broker.purgatory.wait(answer)
-            answer = engine.finish(context, answer)
+            answer = engine.finish(answer)
         elif answer is None:
             raise CloseConnection("no answer")
         else:
