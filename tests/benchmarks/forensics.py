@@ -1,13 +1,15 @@
 """dump-log and verify-index beside Apache Kafka's dump tool, on the same large segment, start-up included.
 
-`KCLI_FORENSICS_MB` is the size of the segments, 1000 unless it says otherwise. All files are in the page
-cache. The limit is to read the file and make its CRC-32C, and no more; compared with it is a command's
-time less that for a segment of one batch, which is its start-up. Records are printed of a segment a tenth as
-large, as that takes either tool many times as long.
+`KCLI_FORENSICS_MB` is the size of the segments, 1000 unless it says otherwise, and `KCLI_FORENSICS_CASES`
+which of them are measured, as in `100:none,1000:lz4`. All files are in the page cache. The limit is to read the
+file and make its CRC-32C, and no more; compared with it is a command's time less that for a segment of one
+batch, which is its start-up. Records are printed of a segment a tenth as large, as that takes either tool many
+times as long. kcli runs as it does once installed: an editable installation imports more at every start.
 
 "verify-index" is `kcli verify-index` of the partition, time index and all; Apache's tool has to be asked for
-as much: to read the log, whose batches it checks, and to verify the offset index. The time index is left out
-for Apache's tool: it reads the records of every batch that is in there, by themselves, and takes minutes.
+as much: to read the log, whose batches it checks, and to verify the indexes. With the time index it takes
+minutes: it reads the records of every batch that is in there, by themselves. So it is measured without, and
+once with it, for a while.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -34,12 +37,15 @@ if TYPE_CHECKING:
 
 MEGABYTE = 1_000_000
 SIZE_BYTES = int(os.environ.get("KCLI_FORENSICS_MB", "1000")) * MEGABYTE
-CASES = tuple((size, codec) for size in (100, 1000) for codec in (Codec.NONE, Codec.LZ4, Codec.ZSTD))
+CASES = os.environ.get("KCLI_FORENSICS_CASES", "100:none,100:lz4,100:zstd,1000:none,1000:lz4,1000:zstd")
 ROUNDS = 5
 PRINTING_ROUNDS = 1
 PRINTED_SHARE = 10
 """Of how much more is read where records are not printed."""
 CHUNK_BYTES = 1 << 16
+MOST_TIME_INDEX_SECONDS = 20.0
+"""How long Apache's tool may be at a time index."""
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 APACHE_OPTIONS = ("-Xmx256M", "-server", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
 """The defaults of kafka-run-class.sh."""
@@ -71,11 +77,16 @@ class Runs:
 
 def run() -> list[Table]:
     """Measure every kind of segment."""
-    return [table for record_bytes, codec in CASES for table in _measure(record_bytes, codec)]
+    tables = []
+    for case in CASES.split(","):
+        record_bytes, _, codec = case.partition(":")
+        tables += _measure(int(record_bytes), Codec[codec.upper()])
+    return tables
 
 
 def _measure(record_bytes: int, codec: Codec) -> list[Table]:
     with tempfile.TemporaryDirectory(prefix="kcli-forensics-") as directory:
+        python = _installed(Path(directory) / "venv")
         segment = write_segment(Path(directory) / "bench-0", SIZE_BYTES, record_bytes, codec)
         printed = write_segment(
             Path(directory) / "printed-0", SIZE_BYTES // PRINTED_SHARE, record_bytes, codec
@@ -84,35 +95,43 @@ def _measure(record_bytes: int, codec: Codec) -> list[Table]:
         limit = (
             segment.size_bytes / MEGABYTE / median(_seconds(segment.read_and_check) for _ in range(ROUNDS))
         )
-        found = _run_in_turn(_shallow_commands(segment), ROUNDS)
-        printing = _run_in_turn(_printing_commands(printed), PRINTING_ROUNDS)
-        commands = _shallow_commands(small) | _printing_commands(small)
+        found = _run_in_turn(_shallow_commands(python, segment), ROUNDS)
+        printing = _run_in_turn(_printing_commands(python, printed), PRINTING_ROUNDS)
+        commands = _shallow_commands(python, small) | _printing_commands(python, small)
         start = _run_in_turn(commands, ROUNDS)
         for name, runs in (found | printing).items():
             runs.start_seconds = median(start[name].seconds)
         what = f"{record_bytes} B records, {codec.name.lower()}"
-        return [_table(segment, what, limit, found), _printing_table(printed, what, printing)]
+        table = _table(segment, what, limit, found)
+        _add_time_index(table, segment, median(found["verify-index"].seconds))
+        return [table, _printing_table(printed, what, printing)]
 
 
-def _shallow_commands(segment: Segment) -> dict[str, list[str]]:
+def _installed(directory: Path) -> str:
+    """Make a virtual environment with kcli as its users have it, not as an editable package; its Python."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
+    packages = directory / "lib" / f"python{sysconfig.get_python_version()}" / "site-packages"
+    (packages / "all.pth").write_text(f"{ROOT}\n{sysconfig.get_path('purelib')}\n")
+    return str(directory / "bin" / "python")
+
+
+def _shallow_commands(python: str, segment: Segment) -> dict[str, list[str]]:
     log, index = str(segment.log), str(segment.index)
+    kcli = [python, "-m", "kcli"]
     return {
-        "dump-log": _kcli("dump-log", "-o", "text", log),
+        "dump-log": [*kcli, "dump-log", "-o", "text", log],
         "dump-log, Apache": _apache("--files", log),
-        "verify-index": _kcli("verify-index", "-o", "text", str(segment.log.parent)),
+        "verify-index": [*kcli, "verify-index", "-o", "text", str(segment.log.parent)],
         "verify-index, Apache": _apache("--files", f"{log},{index}", "--verify-index-only"),
     }
 
 
-def _printing_commands(segment: Segment) -> dict[str, list[str]]:
+def _printing_commands(python: str, segment: Segment) -> dict[str, list[str]]:
+    log = str(segment.log)
     return {
-        "--print-data-log": _kcli("dump-log", "-o", "text", "--print-data-log", str(segment.log)),
-        "--print-data-log, Apache": _apache("--files", str(segment.log), "--print-data-log"),
+        "--print-data-log": [python, "-m", "kcli", "dump-log", "-o", "text", "--print-data-log", log],
+        "--print-data-log, Apache": _apache("--files", log, "--print-data-log"),
     }
-
-
-def _kcli(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "kcli", *arguments]
 
 
 def _apache(*arguments: str) -> list[str]:
@@ -125,26 +144,55 @@ def _run_in_turn(commands: dict[str, list[str]], rounds: int) -> dict[str, Runs]
     for _ in range(rounds):
         for name, command in commands.items():
             _run(command, found[name])
+    for name, command in commands.items():
+        found[name].peak_bytes = _peak_bytes(command)
     return found
 
 
 def _run(command: Sequence[str], runs: Runs) -> None:
     """Run a command to its end and read what it says; it must succeed."""
+    begun = time.perf_counter()
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.read(1)
+        runs.first_line.append(time.perf_counter() - begun)
+        while process.stdout.read(CHUNK_BYTES):
+            pass
+    runs.seconds.append(time.perf_counter() - begun)
+    if process.returncode != 0:
+        raise RuntimeError(f"ended with {process.returncode}: {' '.join(command)}")
+
+
+def _peak_bytes(command: Sequence[str]) -> int:
+    """Run a command once more and return how much memory it had at most; who watches it takes time."""
     with tempfile.NamedTemporaryFile("r") as report:
         measured = [sys.executable, "-IS", peak.SCRIPT, report.name, *command]
-        begun = time.perf_counter()
-        with subprocess.Popen(
-            measured, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, bufsize=0
-        ) as process:
-            assert process.stdout is not None
-            process.stdout.read(1)
-            runs.first_line.append(time.perf_counter() - begun)
-            while process.stdout.read(CHUNK_BYTES):
-                pass
-        runs.seconds.append(time.perf_counter() - begun)
-        if process.returncode != 0:
-            raise RuntimeError(f"ended with {process.returncode}: {' '.join(command)}")
-        runs.peak_bytes = max(runs.peak_bytes, int(report.read()))
+        subprocess.run(measured, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return int(report.read())
+
+
+def _add_time_index(table: Table, segment: Segment, kcli_seconds: float) -> None:
+    """Let Apache's tool verify the time index too, for a while, and add a row for it."""
+    files = f"{segment.log},{segment.index},{segment.time_index}"
+    command = _apache("--files", files, "--verify-index-only")
+    begun = time.perf_counter()
+    try:
+        subprocess.run(
+            command,
+            check=True,
+            timeout=MOST_TIME_INDEX_SECONDS,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        least = time.perf_counter() - begun
+        took = f"{least:.3g}"
+    except subprocess.TimeoutExpired:
+        least, took = MOST_TIME_INDEX_SECONDS, f"over {MOST_TIME_INDEX_SECONDS:.0f}"
+    table.add("verify-index, Apache, time index too", took, "", "", "", "", "")
+    what = "verify-index / Apache, time index too"
+    table.gates.append(Gate(what, least / kcli_seconds, LEAST_TIMES_APACHE, at_least=True))
 
 
 def _seconds(work: Callable[[], None]) -> float:
