@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from kcli.commands.worker_pool import WorkerPool
 
 
+RANGES_AHEAD = 3
+"""How many a process has to do, so that none waits for another whose turn it is to be heard."""
+
+
 class RangeEnd(NamedTuple):
     """What is known of a range: the last offset of a batch, -1 without one, and where the next one begins.
 
@@ -98,7 +102,7 @@ class RangeQueue:
         self._log, self._ranges = None, iter(())
 
     def _fill(self) -> None:
-        while len(self._pending) < 2 * self._pool.count and (following := next(self._ranges, None)):
+        while len(self._pending) < RANGES_AHEAD * self._pool.count and (following := next(self._ranges, None)):
             self._pool.give(self._given % self._pool.count, following)
             self._given += 1
             self._pending.append(following)

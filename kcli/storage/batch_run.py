@@ -120,8 +120,10 @@ class BatchRun:
     def is_dense(self) -> bool:
         """Whether no offset is missing in the batches and between them."""
         # No batch can have more records than offsets, so all have as many if there are as many together.
-        spanned = self.last_offsets[-1] - self.base_offsets[0] + 1
-        return spanned == sum(self.deltas) + len(self) == sum(self.counts)
+        spanned: int = self.last_offsets[-1] - self.base_offsets[0] + 1
+        offsets: int = sum(self.deltas) + len(self)
+        records: int = sum(self.counts)
+        return spanned == offsets == records
 
     def entries(self) -> Iterator[ScannedEntry]:
         """Yield the batches one by one."""
