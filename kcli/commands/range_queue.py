@@ -102,7 +102,8 @@ class RangeQueue:
         self._log, self._ranges = None, iter(())
 
     def _fill(self) -> None:
-        while len(self._pending) < RANGES_AHEAD * self._pool.count and (following := next(self._ranges, None)):
+        most = RANGES_AHEAD * self._pool.count
+        while len(self._pending) < most and (following := next(self._ranges, None)):
             self._pool.give(self._given % self._pool.count, following)
             self._given += 1
             self._pending.append(following)

@@ -1,10 +1,11 @@
 """dump-log and verify-index beside Apache Kafka's dump tool, on the same large segment, start-up included.
 
 `KCLI_FORENSICS_MB` is the size of the segments, 1000 unless it says otherwise, and `KCLI_FORENSICS_CASES`
-which of them are measured, as in `100:none,1000:lz4`. All files are in the page cache. The limit is to read the
-file and make its CRC-32C, and no more; compared with it is a command's time less that for a segment of one
-batch, which is its start-up. Records are printed of a segment a tenth as large, as that takes either tool many
-times as long. kcli runs as it does once installed: an editable installation imports more at every start.
+which of them are measured, as in `100:none,1000:lz4`. All files are in the page cache. The limit is to read
+the file and make its CRC-32C, and no more; compared with it is a command's time less that for a segment of
+one batch, which is its start-up. Records are printed of a segment a tenth as large, as that takes either
+tool many times as long. kcli runs as it does once installed: an editable installation imports more at every
+start.
 
 "verify-index" is `kcli verify-index` of the partition, time index and all; Apache's tool has to be asked for
 as much: to read the log, whose batches it checks, and to verify the indexes. With the time index it takes
