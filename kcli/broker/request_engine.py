@@ -144,10 +144,13 @@ class RequestEngine:
 
         Raises `DecodeError`.
         """
-        header, position = parse_request_header(buffer[start:end])
-        entry = self._find(header.api_key << 16 | header.api_version)
+        if end - start < _HEADER_SIZE:
+            raise DecodeError(f"a request of {end - start} bytes has no header")
+        # The form of a header is known once the API is.
+        entry = self._find(_read_header(buffer, start)[0])
         if entry is None:
             return None
+        header, position = parse_request_header(buffer[start:end])
         context.api_key, context.api_version = header.api_key, header.api_version
         context.correlation_id = header.correlation_id
         context.client_id = header.client_id or ""
