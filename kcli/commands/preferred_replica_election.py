@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import (
+    DEFAULT_BOOTSTRAP_SERVER,
+    BootstrapServer,
+    CommandConfig,
+    Property,
+    renamed,
+)
 from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
@@ -83,9 +89,13 @@ async def preferred_replica_election(
     election_type: Annotated[
         Election,
         typer.Option(
-            "--election-type", "--type", help="Unclean elects a replica out of sync where none is in sync"
+            "--election-type",
+            "--type",
+            case_sensitive=False,
+            help="Unclean elects a replica out of sync where none is in sync",
         ),
     ] = Election.PREFERRED,
+    admin_config: Annotated[Path | None, typer.Option("--admin.config", hidden=True)] = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     command_property: Property = None,
@@ -101,7 +111,8 @@ async def preferred_replica_election(
         raise UsageError("partitions, `--path-to-json-file` and `--all-topic-partitions` exclude each other")
     wanted = _wanted(texts, path_to_json_file)
     kind = admin.ElectionType[election_type.name]
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    config = renamed(admin_config, "--admin.config", command_config, "--command-config")
+    async with open_client(bootstrap_server, config, command_property) as client:
         return _result(election_type, await admin.elect_leaders(client, kind, wanted))
 
 
