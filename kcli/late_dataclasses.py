@@ -6,8 +6,8 @@ uses a few of them. The decorator here only makes the slots. A method writes its
 and `__dataclass_fields__` is there when somebody asks, so that functions of the standard library take these
 classes for what they are. To type checkers they are its own.
 
-There is what kcli needs: slots in every class, `frozen`, `kw_only`, `eq`, defaults, factories of defaults.
-No dataclass inherits from another, none has a `__post_init__`, fields have no other marks.
+There is what kcli needs: slots in every class, `frozen`, `kw_only`, `eq`, `__post_init__`, and fields with a
+default, a factory of defaults, or metadata. No dataclass inherits from another.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from dataclasses import dataclass, field, replace
+    from dataclasses import dataclass, field, fields, replace
 
-__all__ = ["dataclass", "field", "replace"]
+__all__ = ["dataclass", "field", "fields", "replace"]
 
 
-class _Factory:
-    """Makes the default of a field, anew for every object."""
+class _Mark:
+    """What `field` says of a field."""
 
-    __slots__ = ("make",)
+    __slots__ = ("words",)
 
-    def __init__(self, make: Callable[[], object]) -> None:
-        self.make = make
+    def __init__(self, words: dict[str, Any]) -> None:
+        self.words = words
 
 
 class _Fields:
@@ -43,11 +43,12 @@ class _Fields:
         if self._written is None:
             import dataclasses
 
-            twin: Any = type(owner.__name__, (), self._namespace)
+            twin: Any = type(owner.__name__, (), {"__doc__": "Fields only.", **self._namespace})
             for name, default in self._namespace.items():
-                if isinstance(default, _Factory):
-                    setattr(twin, name, dataclasses.field(default_factory=default.make))
-            self._written = dataclasses.dataclass(twin, kw_only=True).__dataclass_fields__
+                if isinstance(default, _Mark):
+                    setattr(twin, name, dataclasses.field(**default.words))
+            decorate = dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=True)
+            self._written = decorate(twin).__dataclass_fields__
         return self._written
 
 
@@ -60,9 +61,15 @@ if not TYPE_CHECKING:
         assert slots
         return lambda cls: _made(cls, frozen=frozen, kw_only=kw_only, eq=eq)
 
-    def field(*, default_factory: Callable[[], object]) -> _Factory:
-        """Declare a default that is made anew for every object."""
-        return _Factory(default_factory)
+    def field(**words: Any) -> _Mark:  # noqa: ANN401
+        """Declare a field by its `default`, or the `default_factory` that makes one, and its `metadata`."""
+        return _Mark(words)
+
+    def fields(cls: type[Any]) -> tuple[Any, ...]:
+        """Return the fields of a class."""
+        from dataclasses import fields
+
+        return fields(cls)
 
     def replace(value: Any, /, **changes: object) -> Any:  # noqa: ANN401
         """Return a value that differs from another in some fields."""
@@ -120,20 +127,23 @@ def _init(cls: type[Any], defaults: dict[str, Any], *, frozen: bool, kw_only: bo
     for name in cls.__slots__:
         value = name
         default = defaults.get(name, missing)
-        if isinstance(default, _Factory):
-            names[f"_make_{name}"] = default.make
+        words = default.words if isinstance(default, _Mark) else {"default": default}
+        if "default_factory" in words:
+            names[f"_make_{name}"] = words["default_factory"]
             value = f"_make_{name}() if {name} is _missing else {name}"
             parameters.append(f"{name}=_missing")
-        elif default is missing:
+        elif words.get("default", missing) is missing:
             parameters.append(name)
         else:
-            names[f"_default_{name}"] = default
+            names[f"_default_{name}"] = words["default"]
             parameters.append(f"{name}=_default_{name}")
         if frozen:
             names[f"_set_{name}"] = cls.__dict__[name].__set__
             body.append(f"_set_{name}(self, {value})")
         else:
             body.append(f"self.{name} = {value}")
+    if hasattr(cls, "__post_init__"):
+        body.append("self.__post_init__()")
     return _compiled(cls, "__init__", ", ".join(parameters), body or ["pass"], names)
 
 

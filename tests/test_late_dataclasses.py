@@ -60,6 +60,18 @@ class Result(Generic[T]):
     value: T
 
 
+@late_dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Port:
+    """One that is checked, with fields of which more is said."""
+
+    number: int = late_dataclasses.field(default=0, metadata={"most": 65535})
+    name: str = late_dataclasses.field(metadata={"kind": "text"})
+
+    def __post_init__(self) -> None:
+        if self.number > 65535:
+            raise TypeError(f"too large: {self.number}")
+
+
 @late_dataclasses.dataclass(frozen=True, slots=True)
 class Empty:
     """One without fields."""
@@ -68,7 +80,8 @@ class Empty:
 def theirs(cls: type[Any], **words: bool) -> type[Any]:
     """Return a class of the standard library with the same fields."""
     fields = [(each.name, each.type, own_field(each)) for each in dataclasses.fields(cls)]
-    made = dataclasses.make_dataclass(cls.__name__, fields, slots=True, **words)
+    own = {name: cls.__dict__[name] for name in ("__post_init__",) if name in cls.__dict__}
+    made = dataclasses.make_dataclass(cls.__name__, fields, namespace=own, slots=True, **words)
     made.__qualname__ = cls.__qualname__
     return made
 
@@ -88,6 +101,10 @@ CALLS = [
     pytest.param(Options, {"frozen": True, "kw_only": True}, (), {"name": "a"}, id="keywords"),
     pytest.param(Options, {"frozen": True, "kw_only": True}, (1, "a"), {}, id="positions for keywords"),
     pytest.param(Handle, {"eq": False}, (4,), {}, id="one equal to itself only"),
+    pytest.param(Port, {"frozen": True, "kw_only": True}, (), {"name": "a"}, id="one that is checked"),
+    pytest.param(
+        Port, {"frozen": True, "kw_only": True}, (), {"name": "a", "number": 65536}, id="one that is refused"
+    ),
     pytest.param(Empty, {"frozen": True}, (), {}, id="no fields"),
 ]
 
@@ -161,6 +178,10 @@ def test_a_value_is_replaced_by_one_that_differs(replace: Any) -> None:
 def test_functions_of_the_standard_library_know_them() -> None:
     assert dataclasses.is_dataclass(Place)
     assert [each.name for each in dataclasses.fields(Place)] == ["topic", "partition", "tags"]
+    assert [dict(each.metadata) for each in late_dataclasses.fields(Port)] == [
+        {"most": 65535},
+        {"kind": "text"},
+    ]
     assert dataclasses.asdict(Place("a")) == {"topic": "a", "partition": 0, "tags": {}}
 
 

@@ -201,8 +201,6 @@ def test_storage_and_protocol_open_no_sockets_and_know_no_event_loop() -> None:
 def test_what_a_start_or_a_command_imports_makes_its_dataclasses_late(room: str) -> None:
     wrong = []
     for path in sorted((ROOT / "kcli" / room).rglob("*.py")):
-        # The properties of clients have marks, which only the standard library knows.
-        if module_name(path) not in ("kcli.client.config", "kcli.client.property_warnings"):
-            targets = imported_at_once(ast.parse(path.read_text(encoding="utf-8")).body)
-            wrong.extend(f"{path}: {target}" for target in targets if within(target, "dataclasses"))
+        targets = imported_at_once(ast.parse(path.read_text(encoding="utf-8")).body)
+        wrong.extend(f"{path}: {target}" for target in targets if within(target, "dataclasses"))
     assert not wrong
