@@ -203,9 +203,9 @@ def add(
     """Begin a fault, which lasts until it is cleared or has struck often enough.
 
     Requests: `drop` never answers, `disconnect` closes the connection, `delay` answers late, `error` answers
-    with an error. Without further options every request of every client suffers. A request that names several
-    topics suffers as a whole. With `--after` it is done, and only its answer suffers: what a producer meets
-    whose acknowledgement is lost.
+    with an error. Without further options every request of every client suffers. Where a request names other
+    topics, too, an error is only that of those that match; everything else befalls the whole request. With
+    `--after` it is done, and only its answer suffers: what a producer meets whose acknowledgement is lost.
 
     Links: `cut` has a node not reach another, `slow` takes longer, `lose` loses the next calls.
 

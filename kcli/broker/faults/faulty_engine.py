@@ -13,14 +13,22 @@ import trio
 
 from kcli.broker.faults.error_answers import error_answer, with_topic_errors
 from kcli.broker.faults.request_topics import complete_fetch, topics_of
+from kcli.broker.faults.topic_errors import TopicErrors, spare_others
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection
-from kcli.protocol.headers import decode_response, encode_response, parse_request_header
-from kcli.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kcli.protocol.headers import (
+    RequestHeader,
+    decode_response,
+    encode_request,
+    encode_response,
+    parse_request_header,
+)
+from kcli.protocol.messages.fetch import FetchResponse
+from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.schema import DecodeError, message_info
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterable
+    from collections.abc import Callable, Iterable
 
     from kcli.broker.api import Api
     from kcli.broker.faults.active_fault import ActiveFault
@@ -60,21 +68,18 @@ class FaultyEngine:
         if active is None:
             return self._engine.feed(context, buffer, start, end)
         fault = active.request_fault
-        if fault.code is not None and context.api_key == _METADATA_KEY:
-            return self._metadata_error(active, context, buffer, start, end)
+        if fault.kind == "error":
+            return self._refuse(active, context, buffer, start, end)
         if fault.after:
-            refusal = self._refusal(active, context, buffer, start, end) if fault.code is not None else None
-            return self._afterwards(active, context, self._engine.feed(context, buffer, start, end), refusal)
+            return self._afterwards(active, context, self._engine.feed(context, buffer, start, end))
         match fault.kind:
             case "drop":
                 return self._unanswered(context)
             case "disconnect":
                 raise CloseConnection(f"fault {active.number}")
-            case "delay":
+            case _:
                 # The buffer is not ours any longer than this call.
                 return self._delayed(context, bytearray(buffer[start:end]), fault.delay_ms)
-            case _:
-                return self._refusal(active, context, buffer, start, end)
 
     def finish(self, operation: DelayedOperation) -> Answer:
         """Return the answer of a request whose operation has ended."""
@@ -120,25 +125,7 @@ class FaultyEngine:
         await trio.sleep(delay_ms / 1000)
         return self._engine.feed(context, memoryview(frame), 0, len(frame))
 
-    def _refusal(
-        self, active: ActiveFault, context: RequestContext, buffer: memoryview, start: int, end: int
-    ) -> bytes:
-        read = self._engine.read(context, buffer, start, end)
-        code = active.request_fault.code
-        assert read is not None
-        assert code is not None
-        api, request = read
-        why = f"{code.description} (fault {active.number})"
-        response = error_answer(
-            api, context.api_version, complete_fetch(request, context.broker), code, why=why
-        )
-        if response is None:
-            raise CloseConnection(f"fault {active.number}: {api.name} has no answer for {code.name}")
-        return encode_response(context.api_key, context.api_version, context.correlation_id, response)
-
-    async def _afterwards(
-        self, active: ActiveFault, context: RequestContext, answer: Answer, refusal: bytes | None
-    ) -> Answer:
+    async def _afterwards(self, active: ActiveFault, context: RequestContext, answer: Answer) -> Answer:
         """Do harm to an answer, once it is there."""
         answer = await self._resolved(context, answer)
         fault = active.request_fault
@@ -147,11 +134,9 @@ class FaultyEngine:
                 return self._unanswered(context)
             case "disconnect":
                 raise CloseConnection(f"fault {active.number}")
-            case "delay":
+            case _:
                 await trio.sleep(fault.delay_ms / 1000)
                 return answer
-            case _:
-                return refusal
 
     async def _resolved(self, context: RequestContext, answer: Answer) -> bytes | list[Any] | None:
         while answer is not None and not isinstance(answer, bytes | list):
@@ -162,21 +147,70 @@ class FaultyEngine:
                 answer = await answer
         return answer
 
-    def _metadata_error(
+    # --- errors --------------------------------------------------------------------------------------
+
+    def _refuse(
         self, active: ActiveFault, context: RequestContext, buffer: memoryview, start: int, end: int
-    ) -> Coroutine[Any, Any, bytes]:
-        answer = self._engine.feed(context, buffer, start, end)
-        fault = active.request_fault
-        assert fault.code is not None
-        code = fault.code
+    ) -> Answer:
+        """Answer with an error: all of a request, or those of its topics that the fault is about."""
+        fault, code = active.request_fault, active.request_fault.code
+        assert code is not None
+        read = self._engine.read(context, buffer, start, end)
+        assert read is not None
+        api, request = read
+        reply_to = (api.key, context.api_version, context.correlation_id)
+        why = f"{code.description} (fault {active.number})"
 
-        async def put_errors() -> bytes:
-            parts = await self._resolved(context, answer)
-            frame = b"".join(parts) if isinstance(parts, list) else parts or b""
-            key, version = context.api_key, context.api_version
-            correlation_id, response = decode_response(key, version, memoryview(frame)[_SIZE.size :])
-            assert isinstance(response, MetadataResponse)
-            with_topic_errors(response, code, lambda topic: fault.concerns_any((topic,)))
-            return encode_response(key, version, correlation_id, response)
+        def concerns(topic: str) -> bool:
+            return fault.concerns_any((topic,))
 
-        return put_errors()
+        if api.key == _METADATA_KEY:
+            answer = self._engine.feed(context, buffer, start, end)
+            return self._changed(context, answer, reply_to, lambda it: with_topic_errors(it, code, concerns))
+        some = TopicErrors(api, context.api_version, request, concerns=concerns, broker=context.broker)
+        if some.strike_some:
+            served = buffer[start:end] if fault.after else self._frame(context, some.request_of_others())
+            answer = self._engine.feed(context, served, 0, len(served))
+            return self._changed(context, answer, reply_to, lambda it: some.answer(it, code, why=why))
+        refusal = self._refusal(active, api, context, complete_fetch(request, context.broker), why=why)
+        if isinstance(refusal, FetchResponse):
+            spare_others(refusal, concerns, context.broker)
+        frame = encode_response(*reply_to, refusal)
+        if not fault.after:
+            return frame
+        return self._instead(context, self._engine.feed(context, buffer, start, end), frame)
+
+    def _frame(self, context: RequestContext, request: object) -> memoryview:
+        """Return a request as it would come in instead of that of the context."""
+        header = RequestHeader(
+            context.api_key, context.api_version, context.correlation_id, context.client_id
+        )
+        return memoryview(bytearray(encode_request(header, request)))[_SIZE.size :]
+
+    def _refusal(
+        self, active: ActiveFault, api: Api, context: RequestContext, request: object, *, why: str
+    ) -> object:
+        code = active.request_fault.code
+        assert code is not None
+        response = error_answer(api, context.api_version, request, code, why=why)
+        if response is None:
+            raise CloseConnection(f"fault {active.number}: {api.name} has no answer for {code.name}")
+        return response
+
+    async def _instead(self, context: RequestContext, answer: Answer, frame: bytes) -> bytes:
+        """Return another frame once the true answer is there."""
+        await self._resolved(context, answer)
+        return frame
+
+    async def _changed(
+        self,
+        context: RequestContext,
+        answer: Answer,
+        reply_to: tuple[int, int, int],
+        change: Callable[[Any], object],
+    ) -> bytes:
+        """Return the frame of an answer that is changed once it is there."""
+        parts = await self._resolved(context, answer)
+        frame = b"".join(parts) if isinstance(parts, list) else parts or b""
+        _, response = decode_response(*reply_to[:2], memoryview(frame)[_SIZE.size :])
+        return encode_response(*reply_to, change(response))
