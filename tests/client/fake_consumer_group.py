@@ -66,9 +66,4 @@ class FakeConsumerGroup(VirtualConsumers):
 
     def _OffsetFetch(self, node_id: int, request: Any, version: int) -> OffsetFetchResponse:
         self._catch_up()
-        return OffsetFetchResponse(
-            groups=[
-                self.shard.offset_fetch(self.now, group, require_stable=request.require_stable)
-                for group in request.groups
-            ]
-        )
+        return OffsetFetchResponse(groups=[self.shard.offset_fetch(group) for group in request.groups])
