@@ -32,11 +32,11 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection
+    from collections.abc import AsyncIterator, Callable, Collection, Sequence
 
     from kcli.client.bootstrap import OpenStream
     from kcli.client.connection import Connection
-    from kcli.client.metadata import ClusterMetadata, Node, TopicMetadata
+    from kcli.client.metadata import ClusterMetadata, NewLeader, Node, TopicMetadata
     from kcli.client.routing import Target
     from kcli.client.versions import NodeVersions
 
@@ -229,8 +229,8 @@ class Client:
         self.request_metadata_update()
         await self._refreshed.wait()
 
-    def apply_new_leaders(self, leaders: list[Any], nodes: list[Node]) -> None:
-        """Apply (partition, leader, leader epoch) entries that a response carried (KIP-951)."""
+    def apply_new_leaders(self, leaders: Sequence[NewLeader], nodes: Sequence[Node]) -> None:
+        """Apply the leaders that came with an error response, and the nodes they are on (KIP-951)."""
         self.cache.update_leaders(leaders, nodes)
         self._replace_moved_links()
 

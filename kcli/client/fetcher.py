@@ -26,7 +26,7 @@ import trio
 
 from kcli.client.completed_fetch import BadFetch, CompletedFetch
 from kcli.client.fetch_session import FetchSession, FetchTarget
-from kcli.client.metadata import STALE_METADATA, Node, TopicPartition
+from kcli.client.metadata import STALE_METADATA, NewLeader, Node, TopicPartition
 from kcli.client.position_resets import PositionResets
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
@@ -274,7 +274,7 @@ class Fetcher:
         rows = {row.state.partition: row for row in asked}
         for row in asked:
             row.state.is_idle = True
-        leaders: list[tuple[TopicPartition, int, int]] = []
+        leaders: list[NewLeader] = []
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for data in topic.partitions:
@@ -282,10 +282,9 @@ class Fetcher:
                 known = rows.get(partition)
                 if known is None or not known.is_current:
                     continue  # sought or reset meanwhile
-                if data.current_leader.leader_id >= 0:
-                    leaders.append(
-                        (partition, data.current_leader.leader_id, data.current_leader.leader_epoch)
-                    )
+                leader = data.current_leader
+                if leader.leader_id >= 0:
+                    leaders.append(NewLeader(partition, leader.leader_id, leader.leader_epoch))
                 self._take(node_id, known.state, known.offset, data)
         if leaders:
             nodes = [Node(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints]

@@ -49,6 +49,14 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+class NewLeader(NamedTuple):
+    """Who leads a partition, as an answer told that refused to (KIP-951)."""
+
+    partition: TopicPartition
+    leader: int
+    leader_epoch: int
+
+
 @dataclass(frozen=True, slots=True)
 class Node:
     """A broker's id and the address it advertises. Bootstrap addresses have ids -1, -2, ..."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kcli.client.config import ClientConfig
-    from kcli.client.metadata import Node, TopicPartition
+    from kcli.client.metadata import NewLeader, Node
 
 
 class WantedTopic:
@@ -117,10 +117,8 @@ class MetadataCache:
         self.needs_update = True
         self._not_before = now + self._backoff.next_delay()
 
-    def update_leaders(
-        self, leaders: Iterable[tuple[TopicPartition, int, int]], nodes: Iterable[Node]
-    ) -> None:
-        """Apply (partition, leader, leader epoch) that came with an error response (KIP-951)."""
+    def update_leaders(self, leaders: Iterable[NewLeader], nodes: Iterable[Node]) -> None:
+        """Apply the leaders that came with an error response, and the nodes they are on (KIP-951)."""
         cluster = self.cluster
         for partition, leader, leader_epoch in leaders:
             cluster = cluster.with_leader(partition, leader, leader_epoch)

@@ -18,14 +18,14 @@ partition's batches leave in order. Batches above 64 KiB are compressed in a wor
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import trio
 
 from kcli.client.backoff import Backoff
 from kcli.client.bootstrap import Unreachable
 from kcli.client.connection import Disconnected, RequestTimedOut
-from kcli.client.metadata import STALE_METADATA, Node, TopicPartition
+from kcli.client.metadata import STALE_METADATA, NewLeader, Node, TopicPartition
 from kcli.client.routing import ANY
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -309,16 +309,15 @@ class Sender:
             return
         names = {data.topic_id: data.name for data in request.topic_data}
         answers: dict[tuple[str, int], PartitionProduceResponse] = {}
-        leaders: list[tuple[TopicPartition, int, int]] = []
+        leaders: list[NewLeader] = []
         for topic in response.responses:
             name = topic.name or names.get(topic.topic_id, "")
             for answer in topic.partition_responses:
                 answers[name, answer.index] = answer
                 leader = answer.current_leader
                 if leader.leader_id >= 0:
-                    leaders.append(
-                        (TopicPartition(name, answer.index), leader.leader_id, leader.leader_epoch)
-                    )
+                    partition = TopicPartition(name, answer.index)
+                    leaders.append(NewLeader(partition, leader.leader_id, leader.leader_epoch))
         if leaders:
             self._client.apply_new_leaders(
                 leaders,
@@ -394,6 +393,6 @@ class Sender:
             self._sequences.came_back(batch)
 
 
-def _build_all(batches: list[Any]) -> None:
+def _build_all(batches: list[ProducerBatch]) -> None:
     for batch in batches:
         batch.build()
