@@ -43,3 +43,8 @@ class Interrupted(KcliError):
     """The user interrupted the work (Ctrl-C or SIGTERM)."""
 
     exit_code = 130
+
+
+def reason_of(error: Exception) -> str:
+    """Return why something failed: for the operating system's errors their words, without number and path."""
+    return (isinstance(error, OSError) and error.strerror) or str(error)

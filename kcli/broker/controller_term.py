@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.metadata_copies import bring_level
 from kcli.broker.metadata_log import MetadataLogFailed
-from kcli.errors import KcliError
+from kcli.errors import KcliError, reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -130,4 +130,4 @@ class Term:
 def _failure(copy: MetadataLog, error: OSError | MetadataLogFailed) -> KcliError:
     if isinstance(error, MetadataLogFailed):
         return error
-    return KcliError(f"cannot write the metadata log in `{copy.directory}`: {error.strerror or error}")
+    return KcliError(f"cannot write the metadata log in `{copy.directory}`: {reason_of(error)}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from kcli.errors import reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.checkpoints import write_partition_metadata
 from kcli.storage.log_paths import (
@@ -49,7 +50,7 @@ def create_future_log(manager: LogManager, log: UnifiedLog, directory: str, *, n
             path, log.topic_partition, log.topic_id, now_ms=now_ms, is_clean=False, config=log.config
         )
     except OSError as error:
-        message = f"cannot create a copy of {log.topic_partition} in `{directory}`: {error}"
+        message = f"cannot create a copy of {log.topic_partition} in `{directory}`: {reason_of(error)}"
         manager.path_failed(path, message)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
     manager.add(copy)

@@ -13,7 +13,7 @@ import os
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from kcli.errors import KcliError
+from kcli.errors import KcliError, reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import write_partition_metadata
@@ -21,7 +21,7 @@ from kcli.storage.directory_loading import load_directory
 from kcli.storage.file_deletion import PendingDeletions
 from kcli.storage.future_logs import FutureLogs, drop_future_log
 from kcli.storage.log_config import LogConfig
-from kcli.storage.log_directory import LogDirectory
+from kcli.storage.log_directory import LogDirectory, directory_for_new_log
 from kcli.storage.log_loader import PRODUCER_ID_EXPIRATION_MS, load_log
 from kcli.storage.log_paths import (
     DELETE_DIRECTORY_SUFFIX,
@@ -107,7 +107,9 @@ class LogManager:
                         new_id=self.new_id,
                     )
                 except OSError as error:
-                    self._take_offline(directory, f"cannot use log directory `{directory.path}`: {error}")
+                    self._take_offline(
+                        directory, f"cannot use log directory `{directory.path}`: {reason_of(error)}"
+                    )
             self._check_directories()
         except KcliError:
             for directory in self.directories:
@@ -142,7 +144,9 @@ class LogManager:
                 try:
                     load_directory(self, directory, now_ms, keep)
                 except OSError as error:
-                    self._take_offline(directory, f"cannot load log directory `{directory.path}`: {error}")
+                    self._take_offline(
+                        directory, f"cannot load log directory `{directory.path}`: {reason_of(error)}"
+                    )
         self._check_directories()
 
     def load_log(
@@ -232,7 +236,8 @@ class LogManager:
         for name in self.checkpoints.stale_files(topic_partition):
             self.checkpoint(name)
         preferred = self.preferred_directories.pop(topic_partition, None)
-        directory = self._directory_for_new_log(directory_id, preferred)
+        logs = (*self._logs.values(), *self.future.logs.values())
+        directory = directory_for_new_log(self.directories, logs, directory_id, preferred)
         path = f"{directory.path}/{replica_directory_name(topic_partition)}"
         try:
             os.makedirs(path, exist_ok=True)
@@ -241,7 +246,7 @@ class LogManager:
             # A crash may have left a part of it behind.
             log = self.load_log(path, topic_partition, topic_id, now_ms=now_ms, is_clean=False, config=config)
         except OSError as error:
-            message = f"cannot create {topic_partition} in `{directory.path}`: {error}"
+            message = f"cannot create {topic_partition} in `{directory.path}`: {reason_of(error)}"
             self._take_offline(directory, message)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
         self.add(log)
@@ -259,18 +264,6 @@ class LogManager:
         except OSError as error:
             raise log.failed("identify", error) from error
         log.topic_id = topic_id
-
-    def _directory_for_new_log(self, directory_id: bytes | None, preferred: str | None) -> LogDirectory:
-        online = [directory for directory in self.directories if directory.is_online]
-        for directory in online:
-            if directory.path == preferred or directory.directory_id == directory_id:
-                return directory
-        if not online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
-        counts = dict.fromkeys([directory.path for directory in online], 0)
-        for log in (*self._logs.values(), *self.future.logs.values()):
-            counts[log.parent_directory] += 1
-        return min(online, key=lambda directory: counts[directory.path])
 
     def delete(self, topic: str, partition: int, *, now_ms: int) -> bool:
         """Take a log out of service and mark its directory deleted; `plan_deletions` unlinks it later.
@@ -361,7 +354,7 @@ class LogManager:
         """Take note that a checkpoint was written; the directories where it was not go offline."""
         self.checkpoints.commit(plan)
         for path, error in plan.failures:
-            self.path_failed(path, f"cannot write `{path}`: {error}")
+            self.path_failed(path, f"cannot write `{path}`: {reason_of(error)}")
 
     # --- stop
 
@@ -380,7 +373,7 @@ class LogManager:
                     try:
                         directory.write_clean_marker(broker_epoch)
                     except OSError as error:
-                        self._take_offline(directory, f"cannot mark a clean stop: {error}")
+                        self._take_offline(directory, f"cannot mark a clean stop: {reason_of(error)}")
         for log in (*self._logs.values(), *self.future.logs.values()):
             log.close_handlers()
         for directory in self.directories:

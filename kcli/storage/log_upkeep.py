@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.errors import reason_of
 from kcli.storage.file_deletion import DeletionPlan
 from kcli.storage.flush_plan import plan_due_flush
 from kcli.storage.retention import delete_old_segments
@@ -59,4 +60,4 @@ def plan_deletions(manager: LogManager, now_ms: int) -> DeletionPlan | None:
 def commit_deletions(manager: LogManager, plan: DeletionPlan) -> None:
     """Take the directories offline where something could not be unlinked."""
     for path, error in plan.failures:
-        manager.path_failed(path, f"cannot delete `{path}`: {error}")
+        manager.path_failed(path, f"cannot delete `{path}`: {reason_of(error)}")

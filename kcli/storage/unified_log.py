@@ -22,6 +22,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from kcli.errors import reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage import log_append, log_read
 from kcli.storage.append_info import AppendInfo
@@ -366,7 +367,7 @@ class UnifiedLog:
 
     def failed(self, doing: str, error: OSError | CorruptRecord) -> KafkaError:
         """Take the log directory out of service for an I/O error; return what to raise."""
-        message = f"cannot {doing} {self.topic_partition} in `{self.parent_directory}`: {error}"
+        message = f"cannot {doing} {self.topic_partition} in `{self.parent_directory}`: {reason_of(error)}"
         self.failure = message
         self._on_failure(self, message)
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message)

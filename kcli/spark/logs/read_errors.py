@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from kcli.errors import KcliError
+from kcli.errors import KcliError, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,4 +21,4 @@ def reading(path: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise CannotRead(f"cannot read `{error.filename or path}`: {error.strerror or error}") from error
+        raise CannotRead(f"cannot read `{error.filename or path}`: {reason_of(error)}") from error
