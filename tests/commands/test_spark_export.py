@@ -22,6 +22,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from kcli.protocol.record_batch import iter_batches
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
 from tests.support.processes import ChildProcess
@@ -270,7 +271,9 @@ def damaged(topic: str, broker: KcliBroker, tmp_path: Path) -> Path:
     copy = Path(shutil.copytree(broker.node_directory, tmp_path / "copy"))
     (log,) = (copy / f"{topic}-1").glob("*.log")
     content = bytearray(log.read_bytes())
-    content[len(content) // 2] ^= 0x40
+    batches = list(iter_batches(content))
+    # The last byte of a batch belongs to a record: not every field of the header is covered by the checksum.
+    content[sum(batch.size_in_bytes for batch in batches[: len(batches) // 2 + 1]) - 1] ^= 0x40
     log.write_bytes(content)
     return copy
 
