@@ -22,6 +22,7 @@ from kcli.spark.columns.chunk import COUNT
 from kcli.spark.columns.decode import ENVIRONMENT_VARIABLE, decoder_named
 from kcli.spark.columns.entry import entry_at, size_at
 from kcli.spark.columns.group import Group
+from kcli.spark.columns.unpacked import Unpacked
 from kcli.spark.reading import COLUMNS
 from tests.benchmarks.by_hand import decoded, export_by_hand
 from tests.benchmarks.measure import alternate, cores
@@ -91,7 +92,7 @@ def _chunk(batch_bytes: int, headers: Sequence[tuple[str, bytes]]) -> Chunk:
             builder.append(FIRST_TIMESTAMP + number, b"%010d" % number, values[number % 1024], headers)
             number += 1
         data += builder.build()
-    group = Group(memoryview(data))
+    group = Group(memoryview(data), Unpacked())
     at = 0
     while at < len(data):
         entry = entry_at(group.view, at, size_at(group.view, at, len(data)))
