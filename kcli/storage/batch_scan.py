@@ -86,8 +86,12 @@ def scan_runs(
     max_entry_bytes: int = MAX_ENTRY_BYTES,
     resync: bool = False,
     segment_base: int | None = None,
+    stop: int | None = None,
 ) -> Iterator[BatchRun | ScannedEntry | Damage]:
-    """Yield what `scan` does, but sound batches many at a time."""
+    """Yield what `scan` does, but sound batches many at a time.
+
+    At `stop` or behind it the scan ends, between entries of which the one before is sound.
+    """
     with SegmentFile(path, end) as file:
         if not start and segment_base is not None:
             expected = segment_base
@@ -99,7 +103,7 @@ def scan_runs(
             max_entry_bytes=max_entry_bytes,
         )
         scan = _Scan(file, reader, max_entry_bytes, segment_base or 0, resync=resync, follows=end is None)
-        yield from scan.run()
+        yield from scan.run(MAX_OFFSET if stop is None else stop)
 
 
 class _Scan:
@@ -124,26 +128,31 @@ class _Scan:
         self.follows = follows
         self.inquiry = DamageInquiry(file, lowest, reader.highest)
 
-    def run(self) -> Iterator[BatchRun | ScannedEntry | Damage]:
+    def run(self, stop: int) -> Iterator[BatchRun | ScannedEntry | Damage]:
         file, reader = self.file, self.reader
         while reader.position < file.end:
-            yield from reader.runs()
-            yield from self._sound_legacy_entries()
-            if reader.position >= file.end:
+            start = reader.position
+            # Where damage has reached behind the stop, one sound entry is all that is wanted.
+            limit = min(max(stop, start + 1), file.end)
+            yield from reader.runs(limit)
+            yield from self._sound_legacy_entries(limit)
+            if reader.position >= file.end or start < reader.position >= stop:
                 return
             entry, damages = self._look_closely()
             if entry is not None:
                 yield entry
             yield from damages
+            if entry is not None and not damages and reader.position >= stop:
+                return
 
-    def _sound_legacy_entries(self) -> Iterator[ScannedEntry]:
-        """Yield older entries that nothing is wrong with, up to what needs a closer look."""
+    def _sound_legacy_entries(self, stop: int) -> Iterator[ScannedEntry]:
+        """Yield older entries that nothing is wrong with, up to what needs a closer look, or to `stop`."""
         file, window, reader = self.file, self.window, self.reader
         position, needed = reader.position, _LEGACY_HEADER_SIZE
-        while (at := window.find(position, needed)) >= 0:
+        while position < stop and (at := window.find(position, needed)) >= 0:
             buffer, view, limit, origin = window.buffer, window.view, window.limit, window.origin
             needed = _LEGACY_HEADER_SIZE
-            while at + _LEGACY_HEADER_SIZE <= limit:
+            while at + _LEGACY_HEADER_SIZE <= limit and origin + at < stop:
                 try:
                     entry = LegacyEntry(buffer, at)
                 except CorruptRecord:

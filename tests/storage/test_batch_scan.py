@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.storage.batch_scan import ScannedEntry, scan
+from kcli.storage.batch_scan import ScannedEntry, scan, scan_runs
 from kcli.storage.damage import Damage
 from kcli.storage.segment_window import WINDOW_BYTES
 from tests.storage.scanned_segments import ANY_DIRECTORY, BATCHES, MIXED, OLDER, Found, K, joined, patched
@@ -84,6 +84,18 @@ def test_a_scan_may_begin_and_end_at_any_entry(path: Path) -> None:
     path.write_bytes(joined(*BATCHES))
     found = [item.position for item in scan(str(path), start=starts[2], end=starts[5])]
     assert found == starts[2:5]
+
+
+@pytest.mark.parametrize("entries", [BATCHES, OLDER, MIXED], ids=["batches", "older", "mixed"])
+def test_a_scan_stops_behind_an_entry_that_is_sound(path: Path, entries: list[bytes]) -> None:
+    starts = starts_of(entries)
+    path.write_bytes(patched(entries, 2, len(entries[2]) - 1, b"\xff"))
+    for stop in range(1, starts[-1] + 1, 7):
+        items = [*scan_runs(str(path), stop=stop)]
+        end = max(item.end for item in items if not isinstance(item, Damage))
+        wanted = next(start for start in starts if start >= stop)
+        assert end == (starts[4] if wanted == starts[3] else wanted)
+        assert sum(isinstance(item, Damage) for item in items) == (end > starts[2])
 
 
 def test_memory_does_not_depend_on_the_size_that_a_header_claims(path: Path) -> None:

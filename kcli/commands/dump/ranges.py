@@ -1,7 +1,7 @@
 """Dumping a long log by ranges in several processes: the same output, sooner.
 
 What a range holds is printed only if it begins where the one before it ended: see `kcli.storage.log_range`.
-At the first range that does not, or in which something is wrong, the dump goes on in this process.
+Where one does not, or something in it is wrong, this process dumps the rest of it.
 
 What a process says of a range: a `RangeStart`, pieces of output, a `FirstRecord` where in it the first record
 stands, the offsets that do not follow on each other, an array of pairs, and a `RangeEnd`.
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +34,10 @@ BATCHES_RANGE_BYTES = 32 * 1024 * 1024
 """Where batches alone are printed, which is little."""
 
 
+ReadOn = Callable[[RangeEnd, int | None], RangeEnd]
+"""Dumps a log here from where a range ended up to a position, or to its end; tells how far that is."""
+
+
 class Range(NamedTuple):
     """The batches of the file with that number that begin in a stretch of it."""
 
@@ -52,7 +56,7 @@ class FirstRecord(NamedTuple):
 
 def range_pool(files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat) -> WorkerPool | None:
     """Return processes that dump ranges of these files, None if there is nothing to gain."""
-    if options.max_bytes is not None or options.continues:
+    if options.max_bytes is not None:
         return None
     count = processors()
     if count < 2 or not any(is_long(file) for file in files):
@@ -108,17 +112,21 @@ class LongLogs:
         self.queue = RangeQueue(pool)
         self._count = pool.count
         self._files = files
+        self._sizes: dict[int, int] = {}
         self._range_bytes = BATCHES_RANGE_BYTES if has_batch_lines(options, form) else RANGE_BYTES
         first = next((file for file in files if is_long(file)), None)
         if first is not None and form is not OutputFormat.TABLE:
             with suppress(OSError):  # who reads the file will tell
                 self.begin(first)
 
-    def begin(self, file: DumpFile, layout: Layout | None = None) -> None:
-        """Let the pool begin with a log, unless it has. Raises `OSError` and `WorkerGone`."""
-        number, size = self._files.index(file), os.stat(file.path).st_size
-        parts = stretches(size, self._range_bytes, self._count)
+    def begin(self, file: DumpFile, layout: Layout | None = None) -> int:
+        """Let the pool begin with a log, unless it has; its size. Raises `OSError` and `WorkerGone`."""
+        number = self._files.index(file)
+        if number not in self._sizes:
+            self._sizes[number] = os.stat(file.path).st_size
+        parts = stretches(self._sizes[number], self._range_bytes, self._count)
         self.queue.begin(number, (Range(number, *part, layout) for part in parts))
+        return self._sizes[number]
 
 
 class RangedDump:
@@ -134,19 +142,21 @@ class RangedDump:
         """Whether a file is worth it."""
         return is_long(file)
 
-    def run(self, file: DumpFile, advance: Advance) -> RangeEnd:
-        """Print what is sound; return how far that is. Raises `OSError` and `WorkerGone`."""
+    def run(self, file: DumpFile, advance: Advance, read_on: ReadOn) -> None:
+        """Print a log; `read_on` does what is not sound. Raises `OSError` and `WorkerGone`."""
         last = RangeEnd(-1, 0)
         layout = self._view.begin_ranges(file)
         if layout is None:
-            return last._replace(is_sound=False)
-        self._logs.begin(file, layout if layout.names else None)
-        while last.is_sound and (wanted := self._queue.next()) is not None:
-            before = last.next_position
-            last = self._take(file, Range._make(wanted), last)
+            read_on(last, None)
+            return
+        size = self._logs.begin(file, layout if layout.names else None)
+        while last.next_position < size and (following := self._queue.next()) is not None:
+            wanted, before = Range._make(following), last.next_position
+            last = self._take(file, wanted, last)
             advance(last.next_position - before)
+            if not last.is_sound:
+                last = read_on(last, wanted.end if wanted.end < size else None)
         self._queue.discard()
-        return last
 
     def _take(self, file: DumpFile, wanted: Range, last: RangeEnd) -> RangeEnd:
         """Print the next range; nothing of it, if it does not follow on the last."""

@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from kcli.commands.dump.files import Selection
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.ranges import RangedDump
+    from kcli.commands.dump.segment import SegmentDump
     from kcli.commands.dump.view import DumpView
     from kcli.commands.output import OutputFormat
     from kcli.commands.progress import Advance
+    from kcli.commands.range_queue import RangeEnd
     from kcli.commands.worker_pool import WorkerPool
 
 LONG_BYTES = 32 * 1024 * 1024
@@ -168,18 +170,15 @@ class DumpRun:
     def _read_log(self, file: DumpFile, advance: Advance) -> int:
         with SegmentFile(file.path):
             self._view.log_begins(file)
-        end = None
+        rest = LogRest(file, self._options, self._view, advance)
         if self._ranges is not None and self._ranges.takes(file):
-            end = self._ranges.run(file, advance)
-            if end.is_sound:
-                return 0
-        from kcli.commands.dump.segment import SegmentDump, Shown
-
-        shown = Shown() if end is None else Shown(end.last_offset, end.next_position)
-        segment = SegmentDump(file, self._options, self._view)
-        segment.run(advance, shown)
-        self._can_go_on |= segment.can_go_on
-        return segment.damages
+            self._ranges.run(file, advance, rest.read_on)
+        else:
+            rest.read()
+        if rest.segment is None:
+            return 0
+        self._can_go_on |= rest.segment.can_go_on
+        return rest.segment.damages
 
     def result(self) -> list[KcliError]:
         """Return what ends the command: nothing if all was read and is well."""
@@ -193,6 +192,36 @@ class DumpRun:
             values = counted(self._options.decoder.failures, "value")
             failures.append(KcliError(f"not what the decoder reads: {values}"))
         return failures
+
+
+class LogRest:
+    """What is dumped of a log in this process: nothing is imported for it before it is asked for."""
+
+    def __init__(self, file: DumpFile, options: DumpOptions, view: DumpView, advance: Advance) -> None:
+        self._file = file
+        self._options = options
+        self._view = view
+        self._advance = advance
+        self.segment: SegmentDump | None = None
+
+    def read(self) -> None:
+        """Dump all of it. Raises `OSError`."""
+        self._dump().run(self._advance)
+
+    def read_on(self, last: RangeEnd, stop: int | None) -> RangeEnd:
+        """Dump what comes behind a range, up to a position if there is one. Raises `OSError`."""
+        from kcli.commands.dump.segment import Shown
+        from kcli.commands.range_queue import RangeEnd
+
+        shown = self._dump().run(self._advance, Shown(last.last_offset, last.next_position), stop)
+        return RangeEnd(shown.last_offset, shown.next_position)
+
+    def _dump(self) -> SegmentDump:
+        from kcli.commands.dump.segment import SegmentDump
+
+        if self.segment is None:
+            self.segment = SegmentDump(self._file, self._options, self._view)
+        return self.segment
 
 
 def total_bytes(files: Sequence[DumpFile]) -> int | None:

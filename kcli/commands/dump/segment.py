@@ -38,6 +38,9 @@ class Shown(NamedTuple):
     next_position: int = 0
 
 
+NOTHING = Shown()
+
+
 class SegmentDump:
     """Reads one log and tells a view of it; `damages` counts what is really wrong."""
 
@@ -49,8 +52,11 @@ class SegmentDump:
         self.can_go_on = False
         """Whether there are batches behind the damage that ended the dump."""
 
-    def run(self, advance: Advance, shown: Shown) -> None:
-        """Read what is not shown yet to the end, or to where no batch begins any more. Raises `OSError`."""
+    def run(self, advance: Advance, shown: Shown = NOTHING, stop: int | None = None) -> Shown:
+        """Read what is not shown yet, to the end or to where no batch begins any more; return how far.
+
+        With `stop` it ends there, or behind it, as soon as a batch was sound. Raises `OSError`.
+        """
         options, path = self._options, self._file.path
         size = os.stat(path).st_size
         limit = None if options.max_bytes is None or options.max_bytes >= size else options.max_bytes
@@ -63,16 +69,22 @@ class SegmentDump:
             expected=shown.last_offset + 1 if start else -1,
             resync=options.continues,
             segment_base=base,
+            stop=stop,
         )
         for item in items:
             if isinstance(item, Damage):
                 self._note(item, is_limited=limit is not None)
+                position = max(shown.next_position, item.position + item.skipped_bytes)
+                shown = shown._replace(next_position=position)
                 continue
             self._show_item(item)
+            last = item.last_offsets[-1] if isinstance(item, BatchRun) else item.last_offset
+            shown = Shown(last, item.end)
             if item.end - reported >= PROGRESS_BYTES:
                 advance(item.end - reported)
                 reported = item.end
-        advance(max(size - reported, 0))
+        advance(max((shown.next_position if stop is not None else size) - reported, 0))
+        return shown
 
     def _show_item(self, item: BatchRun | ScannedEntry) -> None:
         if not isinstance(item, BatchRun):

@@ -1,14 +1,14 @@
 """Reading a long log for a verification by ranges in several processes.
 
 They check checksums, and records if that is asked for, and pack what the checks of this process need to know.
-At the first range that does not fit (see `kcli.storage.log_range`), or in which something is wrong, the log
-is read on in this process.
+Where a range does not fit (see `kcli.storage.log_range`), or something in it is wrong, this process reads the
+rest of it.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.range_queue import RangeEnd, RangeQueue
@@ -26,6 +26,7 @@ LONG_BYTES = 32 * 1024 * 1024
 """From how many bytes on a log is worth it."""
 RANGE_BYTES = 32 * 1024 * 1024
 DEEP_RANGE_BYTES = 8 * 1024 * 1024
+NO_END = 2**63
 
 
 class LogRange(NamedTuple):
@@ -79,16 +80,16 @@ class LogReader:
 
     def read(self, path: str, base_offset: int, deep: bool) -> Iterator[LogItem]:
         """Yield what `read_log` does. Raises `OSError` and `WorkerGone`."""
-        from kcli.storage.verification.log_items import read_log
-
         last = RangeEnd(-1, 0)
         if self.begin(path, base_offset, deep):
-            while last.is_sound and (wanted := self._queue.next()) is not None:
-                yield from self._take(LogRange._make(wanted), last)
+            while (following := self._queue.next()) is not None:
+                wanted = LogRange._make(following)
+                yield from self._take(wanted, last)
                 last = self._queue.end
+                if not last.is_sound:
+                    last = yield from read_on(wanted, last)
             self._queue.discard()
-        expected = last.last_offset + 1 if last.next_position else -1
-        yield from read_log(path, base_offset, deep, start=last.next_position, expected=expected)
+        yield from read_on(LogRange(path, base_offset, deep, last.next_position, NO_END), last)
 
     def _take(self, wanted: LogRange, last: RangeEnd) -> Iterator[LogItem]:
         """Yield what is in the next range; nothing, if it does not follow on the last."""
@@ -98,6 +99,29 @@ class LogReader:
                     yield SoundRun.unpack(message.read(), lambda *place: read_again(wanted, *place))
                 case list():
                     yield from message
+
+
+def read_on(wanted: LogRange, last: RangeEnd) -> Generator[LogItem, None, RangeEnd]:
+    """Yield what is left of a range, read here, up to a sound batch; return where that ends.
+
+    Raises `OSError`.
+    """
+    from kcli.storage.damage import Damage
+    from kcli.storage.verification.log_items import read_log
+
+    position, last_offset = last.next_position, last.last_offset
+    expected = last_offset + 1 if position else -1
+    items = read_log(
+        wanted.path, wanted.base_offset, wanted.deep, start=position, expected=expected, stop=wanted.end
+    )
+    for item in items:
+        yield item
+        if isinstance(item, Damage):
+            position = max(position, item.position + item.skipped_bytes)
+        else:
+            position = item.end
+            last_offset = item.last_offsets[-1] if isinstance(item, SoundRun) else item.last_offset
+    return RangeEnd(last_offset, position)
 
 
 def read_again(wanted: LogRange, start: int, end: int, offset: int) -> Iterator[ScannedEntry | Damage]:

@@ -17,13 +17,14 @@ if TYPE_CHECKING:
 
 
 def read_log(
-    path: str, base_offset: int, deep: bool, *, start: int = 0, expected: int = -1
+    path: str, base_offset: int, deep: bool, *, start: int = 0, expected: int = -1, stop: int | None = None
 ) -> Iterator[LogItem]:
     """Yield what is in a log from `start` on, where the offset should be `expected`; -1 if that is not known.
 
-    Items are good until the next step. Raises `OSError`.
+    It ends behind a sound entry at `stop`, or later. Items are good until the next step. Raises `OSError`.
     """
-    for item in scan_runs(path, start=start, expected=expected, resync=True, segment_base=base_offset):
+    items = scan_runs(path, start=start, expected=expected, resync=True, segment_base=base_offset, stop=stop)
+    for item in items:
         if not isinstance(item, BatchRun):
             yield item
             if deep and isinstance(item, ScannedEntry) and item.is_valid and not item.damages:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kcli.commands.dump.segment import SegmentDump, Shown
+from kcli.commands.progress import Advance
 from kcli.protocol.compression import Codec
 from kcli.protocol.record_batch_header import update_crc
 from tests.commands.dumped_replicas import KEYED
@@ -59,6 +61,8 @@ LOGS: dict[str, list[bytes]] = {
         "--print-data-log",
         "--from-offset 700 --to-offset 1900 --deep-iteration",
         "--value-decoder int",
+        "--continue",
+        "--continue --print-data-log",
     ],
 )
 def test_several_processes_print_what_one_does(
@@ -78,6 +82,32 @@ def test_several_processes_print_what_one_does(
     monkeypatch.setattr("kcli.commands.dump.range_records.MOST_HELD_BYTES", 5000)
     monkeypatch.setattr("kcli.commands.dump.ranges.processors", lambda: 3)
     assert kcli("dump-log", str(log), "-o", form, *flags.split()) == alone
+
+
+@pytest.mark.parametrize("flags", ["", "--continue"])
+def test_behind_damage_several_processes_go_on(
+    tmp_path: Path, kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch, flags: str
+) -> None:
+    """Only what is left of the range with the damage in it is read by the process that prints."""
+    log = segment(tmp_path / "x-0", LOGS["wrong checksum"])
+    monkeypatch.setattr("kcli.commands.dump.run.LONG_BYTES", 1)
+    monkeypatch.setattr("kcli.commands.dump.ranges.LONG_BYTES", 1)
+    monkeypatch.setattr("kcli.commands.dump.ranges.BATCHES_RANGE_BYTES", 4096)
+    monkeypatch.setattr("kcli.commands.dump.ranges.processors", lambda: 2)
+    read: list[int] = []
+
+    def run(self: SegmentDump, advance: Advance, shown: Shown, stop: int | None) -> Shown:
+        end = original(self, advance, shown, stop)
+        read.append(end.next_position - shown.next_position)
+        return end
+
+    original = SegmentDump.run
+    monkeypatch.setattr(SegmentDump, "run", run)
+    finished = kcli("dump-log", str(log), "-o", "text", *flags.split())
+    assert finished.exit_code == 3
+    assert len(finished.out.splitlines()) == len(LOGS["wrong checksum"]) + 2
+    assert len(read) == 1
+    assert read[0] <= 4096 + len(LOGS["wrong checksum"][0])
 
 
 def test_several_logs_share_the_processes(

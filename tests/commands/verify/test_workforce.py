@@ -9,11 +9,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
+from kcli.commands.range_queue import RangeEnd
 from kcli.commands.verify import ranges
 from kcli.commands.verify.targets import Replica
 from kcli.commands.verify.tasks import Verification
@@ -26,6 +27,7 @@ from kcli.storage.verification.sound_run import SoundRun
 from tests.conftest import Finished
 from tests.storage.log_harness import NOW_MS, LogHarness
 from tests.storage.sound_partition import write_partition
+from tests.support.log_files import PAIRS, batch_of, segment
 
 DEADLINE_SECONDS = 20
 HUGE_BYTES = 40 * 1024**3
@@ -113,6 +115,27 @@ def test_ranges_of_a_log_are_told_as_the_whole(
         monkeypatch.setattr(ranges, "RANGE_BYTES", size)
         monkeypatch.setattr(ranges, "DEEP_RANGE_BYTES", size)
         assert verify(partition, 3, deep=deep) == alone
+
+
+def test_behind_damage_several_processes_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only what is left of the range with the damage in it is read by the process that tells of it."""
+    log = segment(tmp_path / "orders-0", [batch_of(PAIRS, len(PAIRS) * number) for number in range(300)])
+    flip(log, 1200)
+    alone = verify(log.parent, 1, deep=False)
+    monkeypatch.setattr(ranges, "LONG_BYTES", 1)
+    monkeypatch.setattr(ranges, "RANGE_BYTES", 4096)
+    read: list[int] = []
+
+    def read_on(wanted: ranges.LogRange, last: RangeEnd) -> Generator[object, None, RangeEnd]:
+        end = yield from original(wanted, last)
+        read.append(end.next_position - last.next_position)
+        return end
+
+    original = ranges.read_on
+    monkeypatch.setattr(ranges, "read_on", read_on)
+    assert verify(log.parent, 2, deep=False) == alone
+    assert sum(read) <= 4096
+    assert log.stat().st_size > 10 * 4096
 
 
 @pytest.mark.parametrize("harm", HARMS)
