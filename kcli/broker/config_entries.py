@@ -47,10 +47,12 @@ class ConfigEntry:
 
     @property
     def name(self) -> str:
+        """The name of the configuration."""
         return self.definition.name
 
     @property
     def is_sensitive(self) -> bool:
+        """True if the value must never be shown."""
         return self.definition.is_sensitive
 
 

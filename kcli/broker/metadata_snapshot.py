@@ -55,6 +55,7 @@ class SnapshotId(NamedTuple):
 
     @property
     def file_name(self) -> str:
+        """The name of the file, in the directory of the metadata log."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
     @classmethod

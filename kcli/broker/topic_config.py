@@ -25,6 +25,7 @@ class Synonym:
 
     @property
     def name(self) -> str:
+        """The name of the broker configuration."""
         return self.definition.name
 
 
@@ -37,6 +38,7 @@ class TopicConfig:
 
     @property
     def name(self) -> str:
+        """The name of the topic configuration."""
         return self.definition.name
 
 

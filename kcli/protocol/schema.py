@@ -66,10 +66,12 @@ ignorable = Ignorable()
 
 
 def nullable(versions: str) -> Nullable:
+    """Return the mark of a field that may be null in these versions."""
     return Nullable(Versions(versions))
 
 
 def tag(number: int, versions: str | None = None) -> Tag:
+    """Return the mark of a field that is tagged, in these versions or in all flexible ones."""
     return Tag(number, ALWAYS if versions is None else Versions(versions))
 
 

@@ -117,9 +117,11 @@ class Field:
         self.default: Any = None
 
     def is_tagged(self, version: int) -> bool:
+        """Return whether the field is a tagged one in a version."""
         return self.tag is not None and version in self.tag.versions
 
     def make_default(self) -> object:
+        """Return the default, made anew if it can be changed."""
         return self.default.factory() if isinstance(self.default, Fresh) else self.default
 
 

@@ -35,10 +35,12 @@ class LogSegments:
 
     @property
     def first(self) -> LogSegment:
+        """The oldest segment."""
         return self._segments[0]
 
     @property
     def base_offsets(self) -> list[int]:
+        """The base offsets of all segments, ascending."""
         return list(self._base_offsets)
 
     @property

@@ -43,10 +43,12 @@ class OffsetIndex:
 
     @property
     def is_full(self) -> bool:
+        """Whether there is no room for another entry."""
         return len(self._offsets) >= self.max_entries
 
     @property
     def path(self) -> str:
+        """The path of the file."""
         return self._file.path
 
     @property

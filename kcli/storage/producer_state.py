@@ -40,10 +40,12 @@ class BatchMetadata(NamedTuple):
 
     @property
     def first_offset(self) -> int:
+        """The offset of the first record."""
         return self.last_offset - self.offset_delta
 
     @property
     def first_sequence(self) -> int:
+        """The sequence of the first record; after the highest one comes 0."""
         sequence = self.last_sequence - self.offset_delta
         return sequence if sequence >= 0 else sequence + MAX_SEQUENCE + 1
 

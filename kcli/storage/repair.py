@@ -81,14 +81,17 @@ class PartitionRepair:
 
     @property
     def kept_bytes(self) -> int:
+        """Bytes of entries in the copy."""
         return sum(segment.kept_bytes for segment in self.segments)
 
     @property
     def dropped_bytes(self) -> int:
+        """Bytes that are not in the copy, reserved ones aside."""
         return sum(segment.dropped_bytes for segment in self.segments)
 
     @property
     def damage_count(self) -> int:
+        """How many damages were found, in all segments."""
         return sum(segment.damage_count for segment in self.segments)
 
 

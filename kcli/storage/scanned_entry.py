@@ -54,6 +54,7 @@ class ScannedEntry:
 
     @property
     def magic(self) -> int:
+        """The format of the entry."""
         return self.batch.magic
 
     @property
@@ -64,6 +65,7 @@ class ScannedEntry:
 
     @property
     def last_offset(self) -> int:
+        """The offset of the last record."""
         return self.batch.last_offset
 
     def load(self) -> Batch:

@@ -45,10 +45,12 @@ class TimeIndex:
 
     @property
     def is_full(self) -> bool:
+        """Whether there is no room for another entry."""
         return len(self._timestamps) >= self.max_entries - 1
 
     @property
     def path(self) -> str:
+        """The path of the file."""
         return self._file.path
 
     @property

@@ -58,6 +58,7 @@ class TransactionIndex:
 
     @property
     def path(self) -> str:
+        """The path of the file."""
         return self._file.path
 
     def entries(self) -> list[AbortedTransaction]:
