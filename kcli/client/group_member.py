@@ -267,6 +267,7 @@ class GroupMember:
         current = self._round
         if current is not None and not current.done.is_set() and self.membership.generation.is_known:
             if self.membership.state is MemberState.PREPARING:
+                # If that fails, the generation that this round begins is another chance to commit.
                 with suppress(KcliError):
                     if await self.commits.commit_aside(self.commits.positions(owned)):
                         return

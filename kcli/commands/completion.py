@@ -105,6 +105,7 @@ def names_beginning_with(
     try:
         names = trio.run(ask_cluster, fetch, parameters)
     except* Exception:
+        # A shell shows whatever is printed in the middle of the line: no names is all there is to say.
         names = []
     return [name for name in names if name.startswith(incomplete)]
 

@@ -133,6 +133,7 @@ async def _alter(
             }
             if pending:
                 await trio.sleep(RETRY_SECONDS)
+                # Only to learn where brokers are now: those still away say so when they are asked again.
                 with suppress(KcliError):
                     await client.metadata(())
     return [
