@@ -74,11 +74,6 @@ class ClassicGroup:
         return self.protocol_type == PROTOCOL_TYPE
 
     @property
-    def is_simple(self) -> bool:
-        """True if nobody ever joined: the group exists for its offsets alone and has no record of its own."""
-        return self.protocol_type is None and self.may_go
-
-    @property
     def may_go(self) -> bool:
         """True if nothing but offsets keeps the group."""
         return self.state is ClassicGroupState.EMPTY and not self.pending

@@ -108,9 +108,9 @@ def test_a_commit_without_a_group_makes_a_simple_one(world: VirtualCoordinator) 
     world.commit({("t", 0): 5}, version=0)
     (listed,) = world.shard.list_groups()
     assert (listed.group_id, listed.group_state, listed.protocol_type) == ("g", "Empty", "")
-    assert world.group().is_simple
+    assert world.group().protocol_type is None
     assert world.join(version=3).error == ErrorCode.NONE
-    assert not world.group().is_simple
+    assert world.group().protocol_type is not None
 
 
 def test_offsets_outlive_a_restart(world: VirtualCoordinator) -> None:
