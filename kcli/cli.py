@@ -1,7 +1,8 @@
 """The root Typer application: it lists the commands, and imports only the ones that are named.
 
 `COMMANDS` holds every command's name, module and one-line help. A command that the command line does not
-name is a placeholder with that help, so `kcli --help` imports no command at all.
+name is a placeholder with that help, so `kcli --help` imports no command at all. Verbs that it does not name
+are placeholders too: to have Typer read the options of all would be a twentieth of a short command.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import re
 import sys
 from contextlib import suppress
+from copy import copy
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +20,8 @@ from typer.core import TyperGroup
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
+
+    from typer.models import CommandInfo
 
 COMMANDS = {
     "broker": ("kcli.commands.broker", "Start, stop and inspect a development broker."),
@@ -116,8 +120,8 @@ def placeholder() -> None:
     """Stand for a command that the command line does not name."""
 
 
-def build_app(names: Collection[str] = COMMANDS) -> typer.Typer:
-    """Return the root application, with the commands in `names` imported and all others listed only."""
+def build_app(names: Collection[str] | None = None) -> typer.Typer:
+    """Return the root application, with the commands in `names` and all others listed only; None is all."""
     app = typer.Typer(
         name="kcli",
         cls=WholeSummaries,
@@ -129,14 +133,34 @@ def build_app(names: Collection[str] = COMMANDS) -> typer.Typer:
     )
     app.callback(epilog=EPILOG)(root)
     for name, (module, summary) in COMMANDS.items():
-        if name in names:
-            commands: typer.Typer = import_module(module).app
-            app.add_typer(commands, cls=WholeSummaries)
-            for group in commands.registered_groups:
-                group.cls = WholeSummaries
+        if names is None or name in names:
+            app.add_typer(with_named(import_module(module).app, names), cls=WholeSummaries)
         else:
             app.command(name, help=summary)(placeholder)
     return app
+
+
+def with_named(group: typer.Typer, names: Collection[str] | None) -> typer.Typer:
+    """Return a group, and the groups in it, with the commands in `names` and all others listed only."""
+    made = copy(group)
+    made.registered_commands = [
+        each if names is None or each.name in names else listed_only(each)
+        for each in group.registered_commands
+    ]
+    made.registered_groups = [copy(each) for each in group.registered_groups]
+    for inner in made.registered_groups:
+        inner.cls = WholeSummaries
+        if inner.typer_instance is not None:
+            inner.typer_instance = with_named(inner.typer_instance, names)
+    return made
+
+
+def listed_only(command: CommandInfo) -> CommandInfo:
+    """Return a command that does nothing, with the help of another."""
+    made = copy(command)
+    made.help = command.help or getattr(command.callback, "__doc__", None)
+    made.callback = placeholder
+    return made
 
 
 def named_words(arguments: Sequence[str]) -> set[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kcli.cli import COMMANDS, build_app, main, placeholder, with_named
 from tests.support.kcli_broker import KcliBroker
 
 if TYPE_CHECKING:
@@ -63,6 +64,27 @@ def test_the_help_of_the_spark_commands_loads_nothing_heavy(command: str) -> Non
     loaded = loaded_by(f"from kcli.cli import main\nmain(['{command}', '--help'])")
     assert f"kcli.commands.{command.replace('-', '_')}" in loaded
     assert not loaded & {*HEAVY, "kcli.spark"}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_verbs_that_are_not_named_are_listed_as_they_are(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main([command, "--help"])
+    listed = capsys.readouterr().out
+    build_app()([command, "--help"], prog_name="kcli", standalone_mode=False)
+    assert capsys.readouterr().out == listed
+
+
+def test_verbs_that_are_not_named_are_not_looked_at() -> None:
+    from kcli.commands import broker
+
+    named = with_named(broker.app, {"node", "list"})
+    assert {each.callback for each in named.registered_commands} == {placeholder}
+    (node,) = (each.typer_instance for each in named.registered_groups if each.name == "node")
+    assert node is not None
+    real = [each.name for each in node.registered_commands if each.callback is not placeholder]
+    assert real == ["list"]
 
 
 def cpu_seconds(*arguments: str) -> float:
