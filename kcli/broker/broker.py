@@ -334,8 +334,8 @@ class Broker:
         self._quotas.max_connections_per_ip = self.config.max_connections_per_ip
         self._quotas.overrides = parse_overrides(self.config.max_connections_per_ip_overrides)
 
-    def _log_config(self, overrides: object) -> LogConfig:
-        return self.config.log_config(overrides)  # type: ignore[arg-type]
+    def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        return self.config.log_config(overrides)
 
     def _topic_log_config(self, topic: str) -> LogConfig:
         return self.config.log_config(self.image.topic_config(topic))

@@ -80,6 +80,7 @@ def add_common_options(run_command: Callable[..., None], body: Body) -> None:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in added.items()
     ]
+    # Typer reads it; functions are not declared to have one.
     run_command.__signature__ = signature.replace(parameters=[*own, *common])  # type: ignore[attr-defined]
     run_command.__annotations__ = {
         **body.__annotations__,
@@ -121,7 +122,7 @@ def wait_for(awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401  # whatever the 
     """Return what an awaitable gives, under trio."""
     import trio
 
-    async def wait() -> Any:  # noqa: ANN401
+    async def wait() -> Any:  # noqa: ANN401  # the same
         return await awaitable
 
     return trio.run(wait)

@@ -112,7 +112,7 @@ class _Message:
             return NotImplemented
         return all(getattr(self, name) == getattr(other, name) for name in type(self).__slots__)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None  # type: ignore[assignment]  # mutable, compared by value
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name}={getattr(self, name)!r}" for name in type(self).__slots__)

@@ -232,6 +232,7 @@ class _Fetch:
             high_watermark=row.high_watermark,
             last_stable_offset=row.last_stable_offset,
             log_start_offset=row.log_start_offset,
+            # A slice of a file, which the engine sends as it is.
             records=_NO_BYTES if row.records is None else row.records,  # type: ignore[arg-type]
             preferred_read_replica=row.preferred_read_replica,
         )
