@@ -74,6 +74,13 @@ class SplitRun:
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows."""
+        try:
+            yield from self._rows()
+        finally:
+            # It holds the run, and both large buffers: they are not to wait for the garbage collector.
+            self.gatherer.find_aborted = None
+
+    def _rows(self) -> Iterator[pa.RecordBatch]:
         misses = 0
         while self.next_offset < self.split.end:
             self._list_segments()

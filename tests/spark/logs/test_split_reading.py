@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ import pytest
 from kcli.protocol.compression import Codec
 from kcli.protocol.record_batch import iter_batches
 from kcli.spark.columns.schema import arrow_schema
+from kcli.spark.logs.log_dirs_reader import SplitRun
 from kcli.spark.reading import COLUMNS, ReadCounters, Reading
 from tests.spark.logs.log_dir import LogDir, between, read_all, stored_rows
 from tests.storage.log_harness import NOW_MS
@@ -125,3 +128,19 @@ def test_windows_of_any_size_give_the_same_rows(
     assert read_all(splits, counters) == stored_rows(mixed.directory)
     assert counters.rows == len(stored_rows(mixed.directory))
     assert counters.bytes_read == sum(path.stat().st_size for path in mixed.directory.glob("*.log"))
+
+
+def test_what_was_read_through_is_let_go_of_at_once(tmp_path: Path) -> None:
+    log = LogDir(tmp_path)
+    log.fill(5)
+    log.close()
+    (split,) = log.splits(0, 5, split_bytes=2**40)
+    run = SplitRun(split, Reading(), ReadCounters())
+    gatherer = weakref.ref(run.gatherer)
+    gc.disable()
+    try:
+        assert sum(batch.num_rows for batch in run.rows()) == 5
+        del run
+        assert gatherer() is None
+    finally:
+        gc.enable()
