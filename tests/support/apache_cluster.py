@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.support.apache_kafka import JVM_OPTIONS, random_cluster_id
+from tests.support.class_archive import ClassArchive
 from tests.support.processes import ChildProcess, ProcessFailed, free_port, wait_for_port
 from tests.support.toolchain import java_libraries
 
@@ -47,6 +48,7 @@ class ApacheNode:
         self.properties = directory / "server.properties"
         self._log = directory / "broker.log"
         self._process: ChildProcess | None = None
+        self._archive = ClassArchive()
 
     def write(self, settings: Mapping[str, str], *, is_voter: bool) -> None:
         """Write its server.properties."""
@@ -65,7 +67,8 @@ class ApacheNode:
     def launch(self) -> None:
         """Start the JVM without waiting for anything."""
         path = f"{java_libraries() / 'apache-kafka'}/*"
-        command = ["java", *JVM_OPTIONS, *HEAP, "-cp", path, "kafka.Kafka", str(self.properties)]
+        options = (*JVM_OPTIONS, *HEAP, *self._archive.options())
+        command = ["java", *options, "-cp", path, "kafka.Kafka", str(self.properties)]
         self._process = ChildProcess(command, stderr=self._log)
 
     def wait(self) -> None:
@@ -83,6 +86,7 @@ class ApacheNode:
         if self._process is not None:
             self._process.stop()
             self._process = None
+            self._archive.keep()
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.support.class_archive import ClassArchive
 from tests.support.processes import ChildProcess, ProcessFailed, free_port, wait_for_port
 from tests.support.toolchain import java_classes, java_libraries
 
@@ -145,11 +146,12 @@ class ApacheKafka:
         *,
         settings: Mapping[str, str] | None = None,
         data: Path | None = None,
-        jvm_options: Sequence[str] = (*JVM_OPTIONS, f"-Xmx{BROKER_HEAP}", "-Xms64m"),
+        jvm_options: Sequence[str] | None = None,
     ) -> None:
         self.directory = directory
         self.data = data or directory / "data"
         self._jvm_options = jvm_options
+        self._archive = ClassArchive()
         self.port = free_port()
         self.bootstrap = f"127.0.0.1:{self.port}"
         self._process: ChildProcess | None = None
@@ -186,8 +188,11 @@ class ApacheKafka:
 
     def launch(self) -> ChildProcess:
         """Start the JVM without waiting for anything."""
+        options = self._jvm_options
+        if options is None:
+            options = (*JVM_OPTIONS, f"-Xmx{BROKER_HEAP}", "-Xms64m", *self._archive.options())
         path = f"{java_libraries() / 'apache-kafka'}/*"
-        command = ["java", *self._jvm_options, "-cp", path, "kafka.Kafka", str(self._properties)]
+        command = ["java", *options, "-cp", path, "kafka.Kafka", str(self._properties)]
         self._process = ChildProcess(command, stderr=self.directory / "broker.log")
         return self._process
 
@@ -212,6 +217,7 @@ class ApacheKafka:
         if self._process is not None:
             self._process.stop()
             self._process = None
+            self._archive.keep()
 
 
 def random_cluster_id() -> str:
