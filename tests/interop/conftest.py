@@ -15,11 +15,14 @@ from tests.support.forensic_corpus import Corpus, forensic_corpus
 from tests.support.group_members import MemberPrograms, Members
 from tests.support.group_tool import GroupTool
 from tests.support.kcli_broker import KcliBroker
+from tests.support.reassigning import Sides
 from tests.support.toolchain import need
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
+
+    from tests.conftest import Finished
 
 TABLES = pytest.StashKey[list[str]]()
 GROUP_BROKERS = os.environ.get("KCLI_GROUP_BROKERS", "kcli").split(",")
@@ -174,3 +177,19 @@ def end_broker(own_group_broker: KcliBroker | ApacheKafka) -> Callable[[str], No
 def group_tool(kafka_tool: KafkaTools, group_broker: KcliBroker | ApacheKafka) -> GroupTool:
     """Apache Kafka's kafka-consumer-groups against the broker."""
     return GroupTool(kafka_tool, group_broker.bootstrap)
+
+
+@pytest.fixture
+def sides(
+    kcli: Callable[..., Finished],
+    kafka_tool: KafkaTools,
+    moving_brokers: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> Iterator[Sides]:
+    """Moves by both tools, in an empty directory; topics named `moved…` are deleted afterwards."""
+    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", moving_brokers)
+    monkeypatch.chdir(tmp_path)
+    both = Sides(kcli, kafka_tool, moving_brokers)
+    yield both
+    both.theirs("kafka-topics", "--delete", "--if-exists", "--topic", "moved.*")

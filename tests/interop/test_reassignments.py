@@ -19,7 +19,6 @@ from tests.support.waiting import eventually
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.conftest import Finished
     from tests.support.apache_kafka import KafkaTools
 
 pytestmark = pytest.mark.interop
@@ -42,19 +41,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory, kafka_tool: KafkaTools) ->
 
 
 @pytest.fixture
-def sides(
-    kcli: Callable[..., Finished],
-    kafka_tool: KafkaTools,
-    cluster: ApacheCluster,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> Iterator[Sides]:
-    """Both sides, in an empty directory; topics named `moved…` are deleted afterwards."""
-    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", cluster.bootstrap)
-    monkeypatch.chdir(tmp_path)
-    both = Sides(kcli, kafka_tool, cluster.bootstrap)
-    yield both
-    both.theirs("kafka-topics", "--delete", "--if-exists", "--topic", "moved.*")
+def moving_brokers(cluster: ApacheCluster) -> str:
+    return cluster.bootstrap
 
 
 def test_a_move_reads_as_with_the_original(sides: Sides, tmp_path: Path) -> None:

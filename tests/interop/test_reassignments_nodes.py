@@ -64,19 +64,8 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
 
 
 @pytest.fixture
-def sides(
-    kcli: Callable[..., Finished],
-    kafka_tool: KafkaTools,
-    nodes: Nodes,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-) -> Iterator[Sides]:
-    """Both sides, in an empty directory; topics named `moved…` are deleted afterwards."""
-    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", nodes.bootstrap)
-    monkeypatch.chdir(tmp_path)
-    both = Sides(kcli, kafka_tool, nodes.bootstrap)
-    yield both
-    both.theirs("kafka-topics", "--delete", "--if-exists", "--topic", "moved.*")
+def moving_brokers(nodes: Nodes) -> str:
+    return nodes.bootstrap
 
 
 def test_partitions_move_to_other_nodes_under_load(sides: Sides, nodes: Nodes, tmp_path: Path) -> None:
