@@ -44,9 +44,7 @@ def socket_name(data_dir: Path) -> Iterator[str]:
         os.close(descriptor)
 
 
-def ask(
-    data_dir: Path, operation: str, *, timeout_seconds: float, **arguments: object
-) -> Any:  # noqa: ANN401 - whatever the operation returns
+def ask(data_dir: Path, operation: str, *, timeout_seconds: float, **arguments: object) -> Any:  # noqa: ANN401 - JSON
     """Have the process of a data directory perform an operation; return its result, which is JSON's.
 
     Raises `KcliError` if no process listens there, if it refuses, or if it takes longer than this.
