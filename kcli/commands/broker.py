@@ -168,7 +168,7 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
 
 
 @command(app, "status", example="kcli broker status -o json")
-async def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
+def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     """Tell whether a broker serves a data directory, and what its nodes do; exit 3 if none does."""
     from kcli.broker.pid_file import PidFile
 
