@@ -28,7 +28,8 @@ TABLES = pytest.StashKey[list[str]]()
 GROUP_BROKERS = os.environ.get("KCLI_GROUP_BROKERS", "kcli").split(",")
 GROUP_SETTINGS = {
     "group.consumer.session.timeout.ms": "6000",
-    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "3000",
+    "group.min.session.timeout.ms": "3000",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
 }

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.interop
 PARTITIONS = 12
 RECORDS_PER_SECOND = 600
 SETTLE_SECONDS = 30
-SESSION_SECONDS = 6
+SESSION_SECONDS = 3
 
 
 @pytest.mark.alone
