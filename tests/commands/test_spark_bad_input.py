@@ -122,7 +122,7 @@ AS_AVRO = ("spark-ten", "--value-as", "avro", "--value-schema")
         ([*AS_JSON, "id BIGINT"], 1, "bad value: ", NULLS),
         (["spark-ten", "--where", "value.id = 5"], 2, "", ""),
         (["spark-ten", "--where", "nothing = 5"], 2, "", ""),
-        (["spark-ten", "--where", "length(value) = 5"], 2, "what is asked for needs `--engine spark`", ""),
+        (["spark-ten", "--where", "length(value) = 5"], 2, "this `--where` needs `--engine spark`", ""),
         (["spark-ten", "-X", "security.protocol=SSL"], 2, "cannot speak `security.protocol` SSL", ""),
     ],
 )

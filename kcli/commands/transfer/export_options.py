@@ -160,7 +160,8 @@ StartingOffsets = Annotated[
     typer.Option(
         "--starting-offsets",
         metavar="earliest|JSON",
-        help='Where to begin: {"orders": {"0": 23, "1": -2}}, -2 is the first  [default: earliest]',
+        help="Where to begin with what was never exported: "
+        '{"orders": {"0": 23, "1": -2}}, -2 is the first  [default: earliest]',
     ),
 ]
 EndingOffsets = Annotated[

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER
 from kcli.commands.output import note
+from kcli.commands.transfer.export_choices import FollowChoice
 from kcli.commands.transfer.export_engines import LOCAL_MASTER
 from kcli.commands.transfer.export_options import EngineName, Via, WriterName
 from kcli.errors import UsageError
@@ -34,8 +35,9 @@ def check_combination(choices: ExportChoices) -> None:
     if needs_spark_writer(choices) and engine.writer is WriterName.ARROW:
         raise UsageError("`--select`, `--via connector` and this `--where` need `--writer spark`")
     if uses_spark_writer(choices) and engine.engine is EngineName.LOCAL:
-        what = "`--writer spark`" if engine.writer is WriterName.SPARK else "what is asked for"
-        raise UsageError(f"{what} needs `--engine spark`", hint="leave `--engine local` out")
+        raise UsageError(
+            f"{_what_needs_spark(choices)} needs `--engine spark`", hint="leave `--engine local` out"
+        )
     if engine.via is Via.CONNECTOR and choices.source.log_dirs:
         raise UsageError("`--via connector` reads from brokers, not from `--log-dir`")
     if engine.engine is EngineName.LOCAL:
@@ -45,6 +47,31 @@ def check_combination(choices: ExportChoices) -> None:
             raise UsageError(f"`--engine local` cannot run on {engine.master}", hint="--master local[4]")
     if columns.select is not None and not columns.select.strip():
         raise UsageError("`--select` names no column")
+    _check_follow(choices.follow)
+
+
+def _what_needs_spark(choices: ExportChoices) -> str:
+    """Return the option that only Spark SQL can do."""
+    if choices.engine.writer is WriterName.SPARK:
+        return "`--writer spark`"
+    if choices.columns.select is not None:
+        return "`--select`"
+    return "`--via connector`" if choices.engine.via is Via.CONNECTOR else "this `--where`"
+
+
+def _check_follow(choice: FollowChoice) -> None:
+    """Refuse what says how to follow, and nothing is followed."""
+    if choice.follow:
+        return
+    usual = FollowChoice()
+    for option, given, default in (
+        ("--interval", choice.interval, usual.interval),
+        ("--min-offsets-per-trigger", choice.min_offsets, None),
+        ("--max-trigger-delay", choice.max_delay, usual.max_delay),
+        ("--max-offsets-per-trigger", choice.max_offsets, None),
+    ):
+        if given != default:
+            raise UsageError(f"`{option}` has no meaning without `--follow`")
 
 
 def needs_spark_writer(choices: ExportChoices) -> bool:

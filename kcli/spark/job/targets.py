@@ -41,7 +41,9 @@ def open_target(uri: str) -> Target:
         # Arrow's own words may repeat the URI, and the password in it.
         raise UsageError(f"not a target that can be written to: `{shown}`") from error
     except OSError as error:
-        raise KcliError(f"cannot open `{shown}`: {type(error).__name__}") from error
+        # They do not if there is nothing in it that is not shown.
+        reason = str(error).partition("\n")[0] if shown == uri else type(error).__name__
+        raise KcliError(f"cannot open `{shown}`: {reason}") from error
     return ObjectTarget(filesystem, root, uri=shown)
 
 

@@ -300,11 +300,13 @@ OUTPUT_WRONG = [
 FOLLOW_WRONG = [
     (FollowChoice(True, "soon"), "invalid value for `--interval`: soon"),
     (FollowChoice(True, max_delay="-1m"), "cannot be negative"),
+    (FollowChoice(interval="5s"), "`--interval` has no meaning without `--follow`"),
+    (FollowChoice(max_offsets=5), "`--max-offsets-per-trigger` has no meaning without `--follow`"),
     (FollowChoice(True, min_offsets=9, max_offsets=5), "higher than `--max-offsets-per-trigger`: 9 > 5"),
 ]
 ENGINE_WRONG = [
     (EngineChoice(EngineName.LOCAL, WriterName.SPARK), "`--writer spark` needs `--engine spark`"),
-    (EngineChoice(EngineName.LOCAL, via=Via.CONNECTOR), "what is asked for needs `--engine spark`"),
+    (EngineChoice(EngineName.LOCAL, via=Via.CONNECTOR), "`--via connector` needs `--engine spark`"),
     (EngineChoice(writer=WriterName.ARROW, via=Via.CONNECTOR), "need `--writer spark`"),
     (EngineChoice(EngineName.LOCAL, conf=("a=b",)), "`--conf` has no meaning with `--engine local`"),
     (EngineChoice(EngineName.LOCAL, master="yarn"), "`--engine local` cannot run on yarn"),
@@ -328,6 +330,14 @@ WRONG = [
     (
         ExportChoices(SourceChoice(("a",), log_dirs=(Path("b"),)), engine=EngineChoice(via=Via.CONNECTOR)),
         "`--via connector` reads from brokers",
+    ),
+    (
+        ExportChoices(ORDERS, columns=ColumnChoice(where="f(key)"), engine=EngineChoice(EngineName.LOCAL)),
+        "this `--where` needs `--engine spark`",
+    ),
+    (
+        ExportChoices(ORDERS, columns=ColumnChoice(select="key"), engine=EngineChoice(EngineName.LOCAL)),
+        "`--select` needs `--engine spark`",
     ),
 ]
 

@@ -212,3 +212,25 @@ def test_a_target_that_cannot_be_opened(uri: str, message: str) -> None:
     with pytest.raises(UsageError) as refusal:
         open_target(uri)
     assert refusal.value.message == message
+
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("s3://lake/orders", "cannot open `s3://lake/orders`: no route to s3://lake/orders"),
+        ("s3://user:secret@lake/orders", "cannot open `s3://lake/orders`: OSError"),
+        ("s3://lake/orders?secret_key=x", "cannot open `s3://lake/orders`: OSError"),
+    ],
+)
+def test_why_a_store_cannot_be_opened_is_said_unless_it_may_name_a_secret(
+    uri: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Unreachable:
+        @staticmethod
+        def from_uri(given: str) -> None:
+            raise OSError(f"no route to {given}\nand much more")
+
+    monkeypatch.setattr("pyarrow.fs.FileSystem", Unreachable)
+    with pytest.raises(KcliError) as refusal:
+        open_target(uri)
+    assert refusal.value.message == message
