@@ -79,7 +79,7 @@ def test_three_members_join_leave_and_are_killed(
     assert ledger.missing(ends) == {}
     assert ledger.wrong_values() == []
     assert list(members.of("failed")) == []
-    show(f"KIP-848: a killed member's partitions moved within {slowest:.1f} s, its session is {SESSION_SECONDS} s")
+    show(f"KIP-848: who was killed lost all within {slowest:.1f} s, the session is {SESSION_SECONDS} s")
     assert slowest <= SESSION_SECONDS + 1
 
 
