@@ -96,7 +96,8 @@ def append_plain(log: UnifiedLog, records: memoryview, leader_epoch: int, now_ms
         return NOT_PLAIN
     if count != 1 or base_timestamp != max_timestamp or not is_one_record(records, HEADER_SIZE):
         try:
-            _, max_delta, is_dense, _ = walk_records(records, HEADER_SIZE, count)
+            # Byte by byte a view is read a third more slowly than bytes.
+            _, max_delta, is_dense, _ = walk_records(records.tobytes(), HEADER_SIZE, count)
         except CorruptRecord:
             return NOT_PLAIN
         if not is_dense or base_timestamp + max_delta != max_timestamp:
