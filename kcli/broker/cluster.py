@@ -136,7 +136,7 @@ class Cluster:
     @property
     def data_directories(self) -> list[str]:
         """Where the data is: the data directory, or the log directories that the properties name instead."""
-        paths = [path for node in self.nodes.values() for path in node.log_dirs]
+        paths = self.layout.roots or [path for node in self.nodes.values() for path in node.log_dirs]
         root = str(self.options.data_dir)
         return [root] if all(path.startswith(f"{root}/") for path in paths) else paths
 

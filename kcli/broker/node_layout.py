@@ -58,9 +58,9 @@ class NodeLayout:
         self._first = int(_first_given(properties, ("node.id", "broker.id")) or 1)
         named = [os.path.abspath(path) for path in _log_dirs(properties)]
         is_several = options.nodes is not None and options.nodes > 1
-        self._roots = named if is_several or any(_nodes_in(path) for path in named) else []
+        self.roots = named if is_several or any(_nodes_in(path) for path in named) else []
         """The directories of `log.dirs`, if every node has one of its own in each."""
-        self._of_first = [] if self._roots else named
+        self._of_first = [] if self.roots else named
         if is_several:
             for name in _PER_NODE:
                 if name in properties:
@@ -71,7 +71,7 @@ class NodeLayout:
                 f"`{data_dir}` is the log directory of a node, not a directory of such directories",
                 hint=f"serve it with `--override log.dirs={data_dir}`",
             )
-        for root in self._roots:
+        for root in self.roots:
             if _is_log_directory(root):
                 raise UsageError(
                     f"`{root}` is the log directory of a single node, and cannot hold those of several",
@@ -92,8 +92,8 @@ class NodeLayout:
 
     def present(self) -> list[int]:
         """Return the ids of the nodes that have a directory where a start of several looks for them."""
-        if self._roots:
-            return sorted({node_id for root in self._roots for node_id in _nodes_in(root)})
+        if self.roots:
+            return sorted({node_id for root in self.roots for node_id in _nodes_in(root)})
         data_dir = str(self.data_dir)
         return sorted(each for each in _nodes_in(data_dir) if _of_node(data_dir, each) not in self._of_first)
 
@@ -103,7 +103,7 @@ class NodeLayout:
 
     def directories(self, node_id: int) -> tuple[str, ...]:
         """Return where a node has its data, if no property is for this node alone."""
-        return tuple(_of_node(root, node_id) for root in self._roots or [str(self.data_dir)])
+        return tuple(_of_node(root, node_id) for root in self.roots or [str(self.data_dir)])
 
     def config(self, node_id: int, *, rack: str | None = None) -> BrokerConfig:
         """Return the configuration of a node, in a rack of its own if one is given. Raises `UsageError`."""
@@ -113,7 +113,7 @@ class NodeLayout:
             only_first = (*_PER_NODE, *_LOG_DIRS)
             properties = {name: text for name, text in properties.items() if name not in only_first}
             properties["node.id"] = str(node_id)
-        if self._roots:
+        if self.roots:
             properties["log.dirs"] = ",".join(self.directories(node_id))
         if "listeners" not in properties:
             port = options.port + node_id - self._first if options.port else 0

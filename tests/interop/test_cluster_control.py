@@ -47,9 +47,9 @@ class Cluster:
         for node in nodes:
             ask(self.process.data, f"node.{operation}", timeout_seconds=OPERATION_SECONDS, node=node)
 
-    def tool(self, tool: str, *arguments: str, code: int = 0) -> list[str]:
+    def tool(self, tool: str, *arguments: str, code: int = 0, to: str = "server") -> list[str]:
         """Run a tool of Apache Kafka; what it prints, line by line, without repeated blanks."""
-        server = ("--bootstrap-server", self.bootstrap)
+        server = (f"--bootstrap-{to}", self.bootstrap)
         # Some tools want it before the verb, others behind.
         words = (*server, *arguments) if tool in FIRST else (*arguments, *server)
         result = self._tools(tool, *words)
@@ -150,6 +150,46 @@ def confluent_elects(cluster: Cluster, type_name: str, topic: str) -> str | None
     return None if error is None else str(error.name())
 
 
+@pytest.mark.parametrize(
+    ("tool", "words"),
+    [
+        ("kafka-metadata-quorum", ("describe", "--replication", "--human-readable")),
+        ("kafka-features", ("describe",)),
+        ("kafka-configs", ("--describe", "--entity-type", "brokers", "--entity-name", "2")),
+        ("kafka-reassign-partitions", ("--list",)),
+        ("kafka-cluster", ("cluster-id",)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value[0],
+)
+def test_every_node_is_a_controller_to_tools_that_want_one(
+    cluster: Cluster, tool: str, words: tuple[str, ...]
+) -> None:
+    def told(to: str) -> list[str]:
+        # How long ago a node was heard of changes from one answer to the next.
+        return [re.sub(r"\d+ ms ago", "N ms ago", line) for line in cluster.tool(tool, *words, to=to)]
+
+    assert told("controller") == told("server") != []
+
+
+def test_configurations_are_changed_by_way_of_controllers(cluster: Cluster) -> None:
+    brokers = ("--entity-type", "brokers", "--entity-default")
+    cluster.tool(
+        "kafka-configs", "--alter", *brokers, "--add-config", "num.replica.fetchers=2", to="controller"
+    )
+    described = cluster.tool("kafka-configs", "--describe", *brokers)
+    assert any(line.startswith("num.replica.fetchers=2 ") for line in described)
+    cluster.tool(
+        "kafka-configs", "--alter", *brokers, "--delete-config", "num.replica.fetchers", to="controller"
+    )
+
+
+def test_the_endpoints_of_controllers_are_those_of_all_nodes(cluster: Cluster) -> None:
+    head, *rows = cluster.tool("kafka-cluster", "list-endpoints", to="controller")
+    assert head == "ID HOST PORT RACK ENDPOINT_TYPE"
+    assert [row.split()[0] for row in sorted(rows)] == ["1", "2", "3", "4"]
+    assert all(row.endswith(" controller") for row in rows)
+
+
 def test_leadership_is_given_back_on_demand(cluster: Cluster) -> None:
     cluster.create("given-back", "2:3")
     assert confluent_elects(cluster, "PREFERRED", "given-back") == "ELECTION_NOT_NEEDED"
@@ -178,7 +218,7 @@ def produce(cluster: Cluster, topic: str, *values: str, acks: str) -> None:
 def test_who_was_in_sync_leads_again_without_losing_anything(cluster: Cluster) -> None:
     cluster.create("eligible", "2:3", min_insync_replicas="2")
     produce(cluster, "eligible", "a", "b", acks="all")
-    cluster.act("kill", 2)
+    cluster.act("stop", 2)
     eventually(lambda: cluster.is_so("eligible", Leader="3", Isr="3", Elr="2"), "2 is eligible")
     cluster.act("kill", 3)
     eventually(lambda: cluster.is_so("eligible", Leader="none", Isr="", Elr="2,3"), "both are")

@@ -1,7 +1,9 @@
 """DescribeCluster: the cluster's id, controller and brokers (KIP-700, KIP-919, KIP-1073).
 
 Brokers are listed with the address of the listener that the request came in on, fenced ones only if asked
-for (version 2). Endpoints of controllers (type 2) are not served by a broker's listener.
+for (version 2). Every node may be the controller, has no other listener for that, and passes on what only the
+controller can do: so the endpoints of controllers (type 2) are the same, for tools that are given
+`--bootstrap-controller`. A broker of Kafka refuses this type, as its controllers listen elsewhere.
 """
 
 from __future__ import annotations
@@ -22,9 +24,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Answer from the metadata image."""
     broker = context.broker
-    if request.endpoint_type == _CONTROLLERS:
-        raise KafkaError(ErrorCode.MISMATCHED_ENDPOINT_TYPE, "this listener knows no controller endpoints")
-    if request.endpoint_type != _BROKERS:
+    if request.endpoint_type not in (_BROKERS, _CONTROLLERS):
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}"
         )
@@ -41,6 +41,7 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
         if request.include_fenced_brokers or not registration.fenced
     ]
     return DescribeClusterResponse(
+        endpoint_type=request.endpoint_type,
         cluster_id=broker.cluster_id,
         controller_id=known_controller(context, image.reachable_brokers(listener_name)),
         brokers=brokers,
