@@ -116,7 +116,7 @@ class FakeCluster:
     async def describe_topics(
         self, client: object, names: Iterable[str], *, partitions_per_answer: int = 2000
     ) -> dict[str, admin.TopicDescription | KafkaError]:
-        return {name: self._describe(name) for name in names}
+        return {name: self._describe(name) if name in self.topics else unknown() for name in names}
 
     def _describe(self, name: str) -> admin.TopicDescription:
         topic = self.topics[name]

@@ -96,10 +96,12 @@ def test_a_plan_is_carried_out(moves: FakeCluster, transcript: Transcript) -> No
     assert moves.topics["orders"].configs == {THROTTLES[0]: "0:1,1:1", THROTTLES[1]: "0:2,1:2"}
     assert moves.broker_configs["2"] == dict.fromkeys(THROTTLES[2:4], "5000")
     moves._finish_moves()
+    Path("gone.json").write_text('{"partitions":[{"topic":"gone","partition":0,"replicas":[1]}]}')
     transcript(
         "reassign_verify",
         "reassign-partitions verify plan.json",
         "reassign-partitions verify plan.json -o json",
+        "reassign-partitions verify gone.json",
     )
     assert moves.topics["orders"].configs == {}
     assert moves.broker_configs["2"] == {}

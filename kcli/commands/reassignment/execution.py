@@ -154,14 +154,15 @@ async def verify_plan(client: Client, plan: Plan, *, preserve_throttles: bool) -
     states = compare(plan.replicas, current, moving)
     log_dirs = compare_log_dirs(plan, await _named_places(client, plan))
     is_moving = bool(moving) or any(state.state == MOVING for state in log_dirs)
+    topics = [topic for topic in plan.topics if any(known.topic == topic for known in current)]
     if not is_moving and not preserve_throttles:
-        brokers, failures = await clear_all(client, plan.topics)
+        brokers, failures = await clear_all(client, topics)
         await remove_leftovers(client)
     found = [*(each.state for each in states), *(each.state for each in log_dirs)]
     if undone := sum(state != COMPLETED for state in found):
         what = "partitions" if not log_dirs else "partitions and log directories"
         failures.append(ChecksFailed(f"{undone} of {len(found)} {what} are not as planned"))
-    return Verified(states, log_dirs, brokers, plan.topics if brokers else [], failures)
+    return Verified(states, log_dirs, brokers, topics if brokers else [], failures)
 
 
 async def _named_places(client: Client, plan: Plan) -> dict[TopicPartitionReplica, ReplicaPlace]:

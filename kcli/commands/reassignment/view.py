@@ -306,10 +306,10 @@ def cleared_lines(brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
 
     broker_ids = hash_map_order(sorted(set(brokers)), lambda broker: broker)
     names = hash_map_order(sorted(set(topics)), lambda name: string_hash(name) & 0xFFFFFFFF)
-    return [
-        f"Clearing broker-level throttles on {plural('broker', len(broker_ids))} {ids(broker_ids)}",
-        f"Clearing topic-level throttles on {plural('topic', len(names))} {','.join(names)}",
-    ]
+    cleared = [f"Clearing broker-level throttles on {plural('broker', len(broker_ids))} {ids(broker_ids)}"]
+    if names:
+        cleared.append(f"Clearing topic-level throttles on {plural('topic', len(names))} {','.join(names)}")
+    return cleared
 
 
 def ids(numbers: Iterable[int]) -> str:
