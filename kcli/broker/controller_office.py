@@ -3,10 +3,10 @@ election).
 
 One node at a time holds the office, for a term with an epoch of its own. It keeps it while it runs and
 reaches at least half of the nodes that do. Of two nodes whose link is cut it is the holder that goes on, so
-that something can be seen of the other's absence: a quorum of two voters would stand still. A node that dies loses it at once; one that is paused or cut off
-after `controller.quorum.fetch.timeout.ms`, as others would notice only then. Its successor is the node with
-the newest copy of the metadata log among those that reach at least half. Between two terms nobody decides,
-and every request is answered NOT_CONTROLLER.
+that something can be seen of the other's absence: a quorum of two voters would stand still. A node that dies
+loses it at once; one that is paused or cut off after `controller.quorum.fetch.timeout.ms`, as others would
+notice only then. Its successor is the node with the newest copy of the metadata log among those that reach at
+least half. Between two terms nobody decides, and every request is answered NOT_CONTROLLER.
 
 What was decided is never forgotten while the process runs: a successor whose copy lacks it, because its node
 was not there, gets it as a snapshot first.
