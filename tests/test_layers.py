@@ -15,9 +15,6 @@ import pytest
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "kcli").rglob("*.py"))
 
-EVERYWHERE = ("kcli.late_dataclasses",)
-"""What stands beside the standard library."""
-
 PURE = ("kcli.errors", "kcli.properties", "kcli.control_socket", "kcli.assignors", "kcli.metrics")
 PURE_BROKER = (
     "kcli.broker.controller",
@@ -46,7 +43,6 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "kcli.__main__": (("kcli.cli", "kcli.commands.shortcut"), set()),
     "kcli.cli": (("kcli.__version__", "kcli.commands"), {"typer"}),
     "kcli.errors": ((), set()),
-    "kcli.late_dataclasses": ((), set()),
     "kcli.properties": (("kcli.errors",), set()),
     "kcli.control_socket": (("kcli.errors",), set()),
     "kcli.assignors": (("kcli.errors", "kcli.assignors"), set()),
@@ -163,7 +159,7 @@ def test_a_module_imports_only_what_its_room_may(path: Path) -> None:
     for target in imported(ast.parse(path.read_text(encoding="utf-8"))):
         package = target.partition(".")[0]
         if package == "kcli":
-            allowed = any(within(target, other) for other in (*rooms, *EVERYWHERE))
+            allowed = any(within(target, other) for other in rooms)
         else:
             allowed = package in sys.stdlib_module_names or package in third_party
         if not allowed:
@@ -195,12 +191,3 @@ def test_storage_and_protocol_open_no_sockets_and_know_no_event_loop() -> None:
         if within(module_name(path), "kcli.storage") or within(module_name(path), "kcli.protocol"):
             targets = set(imported(ast.parse(path.read_text(encoding="utf-8"))))
             assert not targets & {"socket", "asyncio", "trio", "selectors"}, path
-
-
-@pytest.mark.parametrize("room", ["broker", "storage", "protocol", "assignors", "client"])
-def test_what_a_start_or_a_command_imports_makes_its_dataclasses_late(room: str) -> None:
-    wrong = []
-    for path in sorted((ROOT / "kcli" / room).rglob("*.py")):
-        targets = imported_at_once(ast.parse(path.read_text(encoding="utf-8")).body)
-        wrong.extend(f"{path}: {target}" for target in targets if within(target, "dataclasses"))
-    assert not wrong

@@ -113,7 +113,6 @@ It has about 190. Each costs 0.2 ms of every start, and 30 KB.
 NOT_FOR_AN_IDLE_NODE = (
     "typer",
     "rich",
-    "dataclasses",
     "kcli.cli",
     "kcli.client",
     "kcli.broker.faults",

@@ -6,9 +6,8 @@ Partitions are (topic, index) tuples, so that every room's own named tuples will
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from kcli.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -9,9 +9,8 @@ replica of the partition and another has none (class `AdminUtils`, KIP-36).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from kcli.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

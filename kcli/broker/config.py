@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kcli.broker.topic_config import TopicConfig
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
-_LOG_CONFIG_FIELDS = frozenset(LogConfig.__slots__)
+_LOG_CONFIG_FIELDS = frozenset(LogConfig.__dataclass_fields__)
 _WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
 
 

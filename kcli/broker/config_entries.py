@@ -7,6 +7,7 @@ name in another unit (`log.retention.hours`) appears only behind a value of the 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,6 @@ from kcli.broker.coordinator.group_config import of_group
 from kcli.broker.group_configs import GROUP_CONFIGS, group_config_value
 from kcli.broker.group_settings import group_config
 from kcli.broker.topic_configs import TOPIC_CONFIGS
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.config_kinds import ConfigSource
 
 if TYPE_CHECKING:

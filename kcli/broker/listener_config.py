@@ -7,10 +7,10 @@ name picks the security protocol from the map, where a protocol's own name stand
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.broker.config_definition import InvalidConfig
-from kcli.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

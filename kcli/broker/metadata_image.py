@@ -5,6 +5,7 @@ An image never changes: `metadata_replay` makes the next one from records that t
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,6 @@ from kcli.broker.registrations import (
     PartitionRegistration,
     TopicImage,
 )
-from kcli.late_dataclasses import dataclass, field
 from kcli.protocol.config_kinds import ConfigResourceType
 
 if TYPE_CHECKING:

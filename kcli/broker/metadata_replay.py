@@ -6,13 +6,13 @@ replaying the log gives the image that the controller has.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.broker.metadata_image import EMPTY_IMAGE, NOTHING, MetadataDelta, MetadataImage, delta_between
 from kcli.broker.registrations import BrokerRegistration, Endpoint, PartitionRegistration, TopicImage
 from kcli.errors import KcliError
-from kcli.late_dataclasses import replace
 from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.metadata_records import (
     AbortTransactionRecord,

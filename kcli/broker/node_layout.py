@@ -15,11 +15,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kcli.broker.config import BrokerConfig
 from kcli.errors import UsageError
-from kcli.late_dataclasses import dataclass, field
 from kcli.storage.log_directory import META_PROPERTIES, MetaProperties
 
 if TYPE_CHECKING:

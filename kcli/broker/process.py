@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,6 @@ from kcli.broker.cluster import Cluster, ClusterOptions
 from kcli.broker.control_server import ControlServer
 from kcli.broker.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
-from kcli.late_dataclasses import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any
 
-from kcli.late_dataclasses import dataclass, replace
 from kcli.protocol.metadata_records import (
     LEADER_UNCHANGED,
     NO_LEADER,

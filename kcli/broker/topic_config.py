@@ -6,10 +6,10 @@ The synonyms come most specific first; those that only differ in unit (`log.rete
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from kcli.broker.config_definition import Check, ConfigDefinition, UpdateMode
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.config_kinds import ConfigType
 
 

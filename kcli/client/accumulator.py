@@ -14,12 +14,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import deque
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kcli.client.delivery import Delivery, DeliveryRun
 from kcli.client.metadata import TopicPartition
 from kcli.client.producer_batch import ProducerBatch
-from kcli.late_dataclasses import dataclass, field
 from kcli.protocol.compression import Codec
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
 

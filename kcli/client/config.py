@@ -9,11 +9,11 @@ one mapping and leave the others alone; `property_warnings` tells of names that 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kcli.assignors.strategies import find_strategies
 from kcli.errors import UsageError
-from kcli.late_dataclasses import dataclass, field, fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,11 +13,11 @@ was sent in. Kafka classes `AbstractCoordinator` and `ConsumerCoordinator`.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
 from kcli.client.coordinators import COORDINATOR_MOVED
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.error_codes import ErrorCode
 
 NO_GENERATION = -1

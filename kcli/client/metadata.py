@@ -9,9 +9,9 @@ leader epoch than the known one is stale and is ignored, unless the topic was cr
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.late_dataclasses import dataclass, field, replace
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.uuids import ZERO_UUID

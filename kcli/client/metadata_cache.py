@@ -10,11 +10,11 @@ bring nothing new although somebody waits for news; otherwise a snapshot is refr
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kcli.client.backoff import Backoff
 from kcli.client.metadata import ClusterMetadata
-from kcli.late_dataclasses import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -7,10 +7,10 @@ serializers), they only matter to a Java process (metrics), or they follow from 
 from __future__ import annotations
 
 import difflib
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from kcli.client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from kcli.late_dataclasses import fields
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -14,11 +14,11 @@ The modes exclude each other until `unsubscribe`. Pure: metadata snapshots come 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal_topics import INTERNAL_TOPICS
 

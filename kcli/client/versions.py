@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kcli.errors import KcliError
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.schema import message_info
 
 if TYPE_CHECKING:

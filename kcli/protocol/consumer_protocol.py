@@ -12,10 +12,10 @@ reads as nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from struct import Struct
 from typing import Annotated, Any, TypeVar
 
-from kcli.late_dataclasses import dataclass, field
 from kcli.protocol.schema import (
     Buffer,
     DecodeError,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
-
-from kcli.late_dataclasses import dataclass
 
 
 class Position(Enum):

@@ -13,9 +13,9 @@ here as well (library RE2/J, which Kafka uses).
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from kcli.errors import KcliError
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.re2_nodes import Characters, Choice, Node, Position, Repeat, Sequence
 from kcli.protocol.topic_characters import (
     ALL,

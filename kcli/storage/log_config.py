@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kcli.late_dataclasses import dataclass
+from dataclasses import dataclass
 
 _INT64_MAX = 2**63 - 1
 _DAY_MS = 24 * 60 * 60 * 1000

@@ -13,11 +13,11 @@ from __future__ import annotations
 import os
 import re
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kcli.errors import UsageError
-from kcli.late_dataclasses import dataclass
 from kcli.storage.batch_run import MAX_OFFSET
 from kcli.storage.checkpoints import (
     CheckpointError,

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import RecordBatch

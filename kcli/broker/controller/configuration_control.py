@@ -7,6 +7,7 @@ broker runs, is refused (KIP-226, KIP-339).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kcli.broker.broker_configs import BROKER_CONFIGS, broker_config
@@ -19,7 +20,6 @@ from kcli.broker.coordinator.group_config import GroupConfig
 from kcli.broker.group_configs import GROUP_CONFIGS, check_group_configs
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.broker.topic_overrides import check_topic_configs
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import ConfigRecord

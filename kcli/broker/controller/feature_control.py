@@ -7,12 +7,12 @@ when what it stands for works, not before.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.eligible_leader_control import switching_on
 from kcli.broker.controller.result import ControllerResult
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import FeatureLevelRecord
 

@@ -10,6 +10,7 @@ With each heartbeat a broker goes from one state to the next (`next_broker_state
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,6 @@ from kcli.broker.controller.cluster_control import (
     unfence_broker,
 )
 from kcli.broker.controller.result import ControllerResult
-from kcli.late_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from kcli.broker.controller.partition_decisions import PartitionDecisions

@@ -12,11 +12,11 @@ that stay, in the same record (class `PartitionChangeBuilder`).
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
 from kcli.broker.registrations import UNASSIGNED_DIRECTORY, LeaderRecoveryState
-from kcli.late_dataclasses import dataclass, replace
 from kcli.protocol.metadata_records import NO_LEADER, PartitionChangeRecord
 
 if TYPE_CHECKING:

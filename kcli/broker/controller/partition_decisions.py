@@ -6,6 +6,7 @@ which topics would rather lose records than wait.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,6 @@ from kcli.broker.controller.feature_control import ELIGIBLE_LEADER_REPLICAS_VERS
 from kcli.broker.controller.partition_change import Election, EligibleLeaders, next_state
 from kcli.broker.registrations import UNASSIGNED_DIRECTORY
 from kcli.broker.topic_configs import TOPIC_CONFIGS
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 

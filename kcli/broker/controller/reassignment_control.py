@@ -6,12 +6,12 @@ those that stay are in sync (`partition_change`). A new move of a partition repl
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.partition_change import Assignment, Election
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
 from kcli.broker.controller.topic_placement import check_brokers
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

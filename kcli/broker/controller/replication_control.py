@@ -6,6 +6,7 @@ request, what was decided or the `KafkaError` that item gets. All records of a c
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.controller.configuration_control import topic_config_records
@@ -21,7 +22,6 @@ from kcli.broker.controller.topic_placement import (
 )
 from kcli.broker.coordinator.group_config import GroupConfig
 from kcli.broker.metadata_image import TopicImage
-from kcli.late_dataclasses import dataclass, field
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.metadata_records import RemoveTopicRecord, TopicRecord

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
-
-from kcli.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from kcli.broker.controller.controller_settings import ControllerSettings

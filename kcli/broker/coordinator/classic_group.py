@@ -13,11 +13,11 @@ Pure bookkeeping: what follows from a change (answers, timers, records) is decid
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.classic_states import TRANSITIONS, ClassicGroupState
 from kcli.broker.coordinator.effects import CoordinatorRecord
-from kcli.late_dataclasses import dataclass, field, replace
 from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from kcli.protocol.coordinator_records import GroupMetadataKey
 from kcli.protocol.error_codes import ErrorCode

@@ -8,6 +8,7 @@ make (Kafka's methods `classicGroupJoinToConsumerGroup` and its like).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.classic_answers import refuse_join, refuse_sync
@@ -16,7 +17,6 @@ from kcli.broker.coordinator.consumer_member import ClassicOffer, ConsumerMember
 from kcli.broker.coordinator.effects import Effect, Reply
 from kcli.broker.coordinator.group_migration import DISABLED, assignment_bytes, may_downgrade
 from kcli.broker.coordinator.member_timers import Wait
-from kcli.late_dataclasses import replace
 from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.heartbeat import HeartbeatResponse

@@ -11,13 +11,13 @@ expression in `regexes` is one that a member subscribes with (Kafka class `Consu
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.coordinator.consumer_group_records import group_tombstones
 from kcli.broker.coordinator.consumer_member import ConsumerMember
 from kcli.broker.coordinator.resolved_regex import ResolvedRegex
-from kcli.late_dataclasses import dataclass, field
 from kcli.protocol.consumer_protocol import PROTOCOL_TYPE
 from kcli.protocol.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentKey,

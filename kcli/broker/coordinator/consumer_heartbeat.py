@@ -5,6 +5,7 @@ Here stands what needs no group to be judged, and the checks that a member's epo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.consumer_member import (
@@ -13,7 +14,6 @@ from kcli.broker.coordinator.consumer_member import (
     STATIC_LEAVE_EPOCH,
     ConsumerMember,
 )
-from kcli.late_dataclasses import replace
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.consumer_group_heartbeat import (
     Assignment,

@@ -13,10 +13,9 @@ says what it offered when it joined.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING
-
-from kcli.late_dataclasses import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,10 +12,10 @@ Kafka class `CurrentAssignmentBuilder`, as of 4.3.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.consumer_member import NOTHING, MemberState
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ in `replay` of a record that is in the log, so an append that fails needs no und
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
-
-from kcli.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

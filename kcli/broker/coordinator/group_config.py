@@ -7,9 +7,8 @@ developer.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
-
-from kcli.late_dataclasses import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

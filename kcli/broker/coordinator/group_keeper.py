@@ -6,6 +6,7 @@ written. What then becomes of timers and of a group that was converted happens o
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.classic_group import ClassicGroup
@@ -25,7 +26,6 @@ from kcli.broker.coordinator.group_records import group_record
 from kcli.broker.coordinator.group_update import GroupUpdate
 from kcli.broker.coordinator.member_timers import MemberTimers
 from kcli.broker.coordinator.topic_hash import TopicHashes
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 

@@ -12,6 +12,7 @@ commits on one replica are, costs no task and no wait.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -23,7 +24,6 @@ from kcli.broker.coordinator.shard import Shard
 from kcli.broker.coordinator.shard_host import ShardHost
 from kcli.broker.coordinator.waiting import Answer, PendingAppend
 from kcli.broker.timer import monotonic_ms
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.compression import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.group_partition import partition_for

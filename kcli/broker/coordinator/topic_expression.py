@@ -14,10 +14,10 @@ serves all clients.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.re2_nodes import Characters, Choice, Node, Position, Repeat, Sequence
 from kcli.protocol.re2_parser import InvalidExpression, parse
 from kcli.protocol.topic_characters import ALPHABET, WORD

@@ -19,10 +19,9 @@ producer whose acknowledgement is lost.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
-
-from kcli.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -25,11 +25,11 @@ Reading is pure; whatever a file says wrong is said with its line.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.faults.fault_options import KINDS, fault_of, nearest, text, whole
 from kcli.errors import KcliError, UsageError
-from kcli.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

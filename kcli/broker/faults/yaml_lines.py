@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from kcli.errors import UsageError
-from kcli.late_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

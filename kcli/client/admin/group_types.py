@@ -6,9 +6,8 @@ an old broker does not tell.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
-
-from kcli.late_dataclasses import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.client.admin.partitions import by_topic
 from kcli.client.admin.retry import error_of, retry_items
 from kcli.client.metadata import TopicPartition
 from kcli.client.routing import CONTROLLER
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,

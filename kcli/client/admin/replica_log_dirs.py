@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -10,7 +11,6 @@ from kcli.client.admin.partitions import by_topic
 from kcli.client.admin.retry import error_of, omitted
 from kcli.client.metadata import TopicPartition
 from kcli.errors import KcliError
-from kcli.late_dataclasses import dataclass
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.late_dataclasses import dataclass, field
 from kcli.protocol.config_kinds import ConfigSource, ConfigType
 from kcli.protocol.uuids import ZERO_UUID
 
