@@ -37,6 +37,8 @@ class Ledger:
     """Value -> offset, -1 where the answer was that the record is there already."""
     read: dict[int, dict[int, str]] = field(default_factory=lambda: defaultdict(dict))
     """Offset -> value."""
+    expired: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The values that the producer gave up after its delivery timeout, not knowing whether they are there."""
     failures: list[str] = field(default_factory=list)
 
     def position(self, partition: int) -> int:
@@ -173,6 +175,10 @@ class JavaClient:
         kind, _, rest = line.partition(" ")
         if kind == "failed":
             self.ledger.failures.append(rest)
+            return
+        if kind == "expired":
+            partition, value = rest.split(" ")
+            self.ledger.expired[int(partition)].add(value)
             return
         partition, offset, value = rest.split(" ")
         if kind == "acked":

@@ -11,6 +11,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -19,8 +20,9 @@ import org.apache.kafka.common.serialization.StringSerializer;
  *
  * <p>Arguments: bootstrap, topic, partitions, records per second. Records have the values {@code java:0},
  * {@code java:1}, ... in each partition. Lines out: {@code acked PARTITION OFFSET VALUE}, {@code read PARTITION OFFSET
- * VALUE}, {@code failed REASON}; {@code ready} when each partition has its first record; {@code flushed} once the
- * line {@code stop} has come in and every record has its answer. The end of standard input ends the program.
+ * VALUE}, {@code expired PARTITION VALUE}, {@code failed REASON}; {@code ready} when each partition has its first
+ * record; {@code flushed} once the line {@code stop} has come in and every record has its answer. The end of standard
+ * input ends the program.
  */
 public final class DurableClient {
     private static final int TICK_MS = 20;
@@ -83,7 +85,9 @@ public final class DurableClient {
         String value = "java:" + sent[partition]++;
         producer.send(new ProducerRecord<>(topic, partition, null, value), (metadata, error) -> {
             if (error != null) {
-                print("failed to produce " + value + ": " + error);
+                print(error instanceof TimeoutException
+                        ? "expired " + partition + " " + value
+                        : "failed to produce " + value + ": " + error);
             } else {
                 print("acked " + metadata.partition() + " " + metadata.offset() + " " + value);
             }
