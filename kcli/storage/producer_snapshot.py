@@ -22,8 +22,8 @@ start replays only what came after the newest one. Big-endian:
 | 38 | 8 | first offset of the open transaction (-1 none) |
 
 Rows are in ascending order of producer ids. Kafka writes one per producer, for its last batch, and so forgets
-at a restart what it needs to recognise the others that may be in flight: their repetition is refused as out
-of order, or written twice by a producer that then takes a new epoch. Here each of the batches retained
+at a restart what it needs to recognise the other four that may be in flight: their repetition is refused as
+out of order, or written twice by a producer that then takes a new epoch. Here each of the batches retained
 has its row, newest last. Kafka reads that as its own, because a later row of a producer replaces the one
 before (Kafka class `ProducerStateManager`).
 """

@@ -1,6 +1,6 @@
 """ProducerStateManager: what each idempotent or transactional producer wrote last to one partition.
 
-Per producer id: its epoch, its last batches (sequences, last offset, timestamp), the first offset of
+Per producer id: its epoch, its last five batches (sequences, last offset, timestamp), the first offset of
 its open transaction. From this follows whether a batch continues the producer's sequence, repeats a batch
 that was written before, or comes from a producer that has been replaced (KIP-98, KIP-360).
 
@@ -23,14 +23,7 @@ if TYPE_CHECKING:
     from kcli.storage.log_paths import TopicPartition
     from kcli.storage.producer_append import CompletedTransaction, ProducerAppend
 
-BATCHES_TO_RETAIN = 16
-"""Kafka keeps five, as many as a producer has under way to one broker.
-
-But when a leader stands still, the next five go to its successor before the first is repeated, and so on with
-another. What is not known any more is refused as out of order: Java's producer then waits for its delivery
-timeout, or takes a new epoch and writes it twice. Writes that wait for replicas do not hold back those behind
-them here, so that all five may well be in the log.
-"""
+BATCHES_TO_RETAIN = 5
 NO_OFFSET = -1
 NO_COORDINATOR_EPOCH = -1
 

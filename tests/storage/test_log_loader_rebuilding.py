@@ -10,7 +10,6 @@ import pytest
 from kcli.protocol.error_codes import KafkaError
 from kcli.storage.flush_plan import flush
 from kcli.storage.log_truncation import truncate_to
-from kcli.storage.producer_state import BATCHES_TO_RETAIN
 from tests.storage.filled_log import VALUES, index_entries
 from tests.storage.log_harness import NOW_MS, LogHarness
 
@@ -42,17 +41,16 @@ def test_after_a_crash_all_batches_in_flight_are_recognised(
 
 @pytest.mark.parametrize("stops", [1, 2])
 def test_after_a_clean_stop_all_batches_in_flight_are_recognised(log: LogHarness, stops: int) -> None:
-    end = BATCHES_TO_RETAIN + 3
-    producer_batches(log, 0, end)
+    producer_batches(log, 0, 8)
     for _ in range(stops):
         log.reopen()
-    for sequence in range(3, end):
+    for sequence in range(3, 8):
         info = log.append(b"%d" % sequence, producer=(7, 0, sequence))
         assert (info.duplicate, info.first_offset) == (True, sequence)
     with pytest.raises(KafkaError):
         log.append(b"2", producer=(7, 0, 2))
-    producer_batches(log, end, end + 1)
-    assert len(log.values()) == end + 1
+    producer_batches(log, 8, 9)
+    assert len(log.values()) == 9
 
 
 @pytest.mark.parametrize("rolled_before", [4, 6, 8])

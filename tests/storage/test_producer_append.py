@@ -7,12 +7,7 @@ import pytest
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.log_paths import TopicPartition
 from kcli.storage.producer_append import CompletedTransaction, Origin, ProducerAppend
-from kcli.storage.producer_state import (
-    BATCHES_TO_RETAIN,
-    BatchMetadata,
-    ProducerStateEntry,
-    ProducerStateManager,
-)
+from kcli.storage.producer_state import BatchMetadata, ProducerStateEntry, ProducerStateManager
 
 MAX = 2**31 - 1
 PRODUCER = 7
@@ -141,22 +136,20 @@ def test_coordinators_have_epochs_but_no_sequences(partition: Partition) -> None
     assert code_of(refused) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_the_last_batches_are_recognised(partition: Partition) -> None:
-    written = BATCHES_TO_RETAIN + 2
-    for number in range(written):
+def test_the_last_five_batches_are_recognised(partition: Partition) -> None:
+    for number in range(7):
         partition.write(number * 10, 10)
     entry = partition.entry
-    for number in range(written):
+    for number in range(7):
         found = entry.find_duplicate(0, number * 10, number * 10 + 9)
         if number < 2:
             assert found is None
         else:
             assert found is not None
             assert (found.first_offset, found.last_offset) == (number * 10, number * 10 + 9)
-    last = written * 10 - 1
-    assert entry.find_duplicate(0, last - 9, last - 1) is None
-    assert entry.find_duplicate(0, last - 8, last) is None
-    assert entry.find_duplicate(1, last - 9, last) is None
+    assert entry.find_duplicate(0, 60, 68) is None
+    assert entry.find_duplicate(0, 61, 69) is None
+    assert entry.find_duplicate(1, 60, 69) is None
 
 
 def test_a_duplicate_across_the_wrap_is_recognised(partition: Partition) -> None:

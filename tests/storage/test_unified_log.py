@@ -12,7 +12,6 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.message_set import MessageSetBuilder
 from kcli.storage.log_config import LOG_APPEND_TIME, LogConfig
 from kcli.storage.log_read import Isolation
-from kcli.storage.producer_state import BATCHES_TO_RETAIN
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of
 
 # --- append
@@ -61,7 +60,7 @@ def test_records_above_the_segment_size_are_refused(log: LogHarness) -> None:
 
 
 def test_a_retried_batch_is_written_once(log: LogHarness) -> None:
-    for sequence in range(0, 2 * BATCHES_TO_RETAIN + 4, 2):
+    for sequence in range(0, 14, 2):
         log.append(b"a", b"b", producer=(7, 0, sequence))
     size = log.log.size_bytes
     info = log.append(b"a", b"b", producer=(7, 0, 6))

@@ -154,7 +154,7 @@ def _request_fault(random: Random, begin: float, end: float) -> list[Event]:
         "error": {"code": random.choice((passing, "NOT_LEADER_OR_FOLLOWER"))},
     }.get(kind, {})
     after = random.random() < 0.7 and api == "Produce"
-    # A broker knows a producer's last batches. Where the answer to one is lost again and again while others
-    # are answered, it is pushed out, and repeating it is refused until the producer gives up.
+    # A broker knows a producer's last five batches, as Kafka's does. Where the answer to one is lost twice
+    # while others are answered, it is pushed out, and repeating it is refused until the producer gives up.
     often: dict[str, object] = {"next": 1} if after and kind in ("drop", "error") else {"probability": 0.5}
     return _fault(begin, end, kind, api=api, after=after, **often, **more)
