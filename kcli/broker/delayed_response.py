@@ -38,8 +38,6 @@ class DelayedResponse(DelayedOperation, Generic[R]):
 
     __slots__ = ("_manager", "_pending", "_response")
 
-    lets_pass = True
-
     def __init__(self, manager: ReplicaManager, response: R, pending: Sequence[Pending]) -> None:
         super().__init__()
         self._manager = manager
@@ -66,10 +64,16 @@ class DelayedResponse(DelayedOperation, Generic[R]):
 
 
 def once_settled(
-    manager: ReplicaManager, response: R, pending: Sequence[Pending], timeout_ms: int
+    manager: ReplicaManager,
+    response: R,
+    pending: Sequence[Pending],
+    timeout_ms: int,
+    *,
+    lets_pass: bool = False,
 ) -> R | DelayedResponse[R]:
     """Return a response if nothing of it is pending any more, else what waits for that, already parked."""
     delayed = DelayedResponse(manager, response, pending)
+    delayed.lets_pass = lets_pass
     if delayed.settle():
         return response
     delayed.park(timeout_ms)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import logging
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -36,11 +36,7 @@ _log = logging.getLogger(__name__)
 class DelayedOperation(TimerTask):
     """What waits. Subclasses add what they wait for and how the answer is made."""
 
-    __slots__ = ("ended", "expired", "keys", "purgatory", "reply_to", "waiter")
-
-    lets_pass: ClassVar[bool] = False
-    """Whether the request was carried out before it was parked and only its answer is to come: a connection
-    then goes on with requests of the same kind."""
+    __slots__ = ("ended", "expired", "keys", "lets_pass", "purgatory", "reply_to", "waiter")
 
     keys: tuple[Hashable, ...]
     ended: bool
@@ -51,6 +47,9 @@ class DelayedOperation(TimerTask):
     """The header of the request, for the engine that answers it."""
     waiter: Callable[[], None] | None
     """Called when the operation has ended."""
+    lets_pass: bool
+    """Whether the request was carried out before it was parked and only its answer is to come: a connection
+    then goes on with requests of the same kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,6 +57,7 @@ class DelayedOperation(TimerTask):
         self.ended = False
         self.expired = False
         self.waiter = None
+        self.lets_pass = False
 
     def try_complete(self, key: Hashable) -> bool:
         """Return whether the operation can be answered, now that something happened to `key`."""

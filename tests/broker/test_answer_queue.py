@@ -95,6 +95,25 @@ async def test_other_requests_wait_behind_a_write(tmp_path: Path) -> None:
         await until(lambda: node.purgatory.parked == 1)  # the fetch
 
 
+async def test_writes_of_an_idempotent_producer_wait_for_each_other(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        node.create_topic("t")
+        partition = with_follower(node)
+        requests = [
+            produce_request("t", batch(b"a", producer_id=7, producer_epoch=0, base_sequence=number), acks=-1)
+            for number in range(3)
+        ]
+        await client.stream.send_all(frames([*writes(1), *requests]))
+        # Whoever has no id lets the first of them pass.
+        for number, end in ((0, 2), (1, 2), (2, 3), (3, 4)):
+            await until(lambda end=end: partition.log.log_end_offset == end)  # type: ignore[misc]
+            await trio.testing.wait_all_tasks_blocked()
+            assert partition.log.log_end_offset == end
+            partition.follower_fetched(2, number + 1)
+            correlation_id, response = await client.receive(PRODUCE, VERSION)
+            assert (correlation_id, produced(response).base_offset) == (number, number)
+
+
 async def test_so_many_writes_are_carried_out_before_the_first_is_answered(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node, connected(node) as client:
         node.create_topic("t")

@@ -36,6 +36,7 @@ from kcli.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from kcli.protocol.record import NO_PRODUCER_ID
 from kcli.storage.log_validator import InvalidRecords, TooMuchToRead
 
 if TYPE_CHECKING:
@@ -52,6 +53,8 @@ _ADMIN_CLIENT_ID = "__admin_client"
 _BATCH_HEAD = Struct(">iibIh")
 """From byte 8: batch length, leader epoch, magic, CRC, attributes."""
 _BATCH_HEAD_POSITION = 8
+_PRODUCER_ID = Struct(">q")
+_PRODUCER_ID_POSITION = 43
 _MIN_BATCH_SIZE = 61
 _MIN_ENTRY_SIZE = 17
 """An entry's offset, size and what stands before its magic, with it."""
@@ -270,7 +273,23 @@ class _Append:
             PendingWrite(partition.key, offset, response.responses[topic_number].partition_responses[number])
             for topic_number, number, partition, offset in self._pending
         ]
-        return once_settled(self._replica_manager, response, writes, self._request.timeout_ms)
+        return once_settled(
+            self._replica_manager, response, writes, self._request.timeout_ms, lets_pass=self._lets_pass()
+        )
+
+    def _lets_pass(self) -> bool:
+        """Whether the next writes of the connection may be appended before this one is answered.
+
+        Not those of idempotent producers. If all their batches under way were in the log of a leader that is
+        lost, its successor would take the next one before the first is repeated, and the first would be no
+        longer among those that are known: written twice, or refused for good. Kafka reads no request before
+        the answer to the one before, so that at most one batch without an answer is there.
+        """
+        return all(
+            _producer_id(records) == NO_PRODUCER_ID
+            for _, _, partitions in self._request.topics
+            for _, records in partitions
+        )
 
     def _response(self) -> ProduceResponse:
         topics = [
@@ -316,6 +335,14 @@ class _Append:
             NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker, endpoint in image.brokers_with_listener(listener_name, node_ids)
         ]
+
+
+def _producer_id(records: memoryview | None) -> int:
+    """Return who wrote a batch; in formats without producers it is any number."""
+    if records is None or len(records) < _MIN_BATCH_SIZE:
+        return NO_PRODUCER_ID
+    producer_id: int = _PRODUCER_ID.unpack_from(records, _PRODUCER_ID_POSITION)[0]
+    return producer_id
 
 
 def check_one_batch(records: memoryview, version: int) -> None:
