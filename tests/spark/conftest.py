@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pyspark.logger import PySparkLogger
 
 from kcli.spark.session import OpenSession, SessionSettings, open_session
 from tests.support.kcli_broker import KcliBroker
@@ -35,6 +37,9 @@ def spark_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OpenSess
             if not os.environ[name]:
                 del os.environ[name]
         patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), str(site)]))
+        # pytest adds its handlers to loggers that do not propagate, and PySpark's would make them write JSON,
+        # also in the tests that come after.
+        patch.setattr(PySparkLogger, "addHandler", logging.Logger.addHandler)
         with open_session(SessionSettings(master="local[2, 4]", conf=conf, app_name="tests")) as session:
             yield session
 
