@@ -74,10 +74,10 @@ class Attempts:
         return RequestTimedOut("the broker did not answer in time")
 
     def _link(self) -> NodeLink:
-        target = self._target
+        target, links = self._target, self._client.links
         cluster = self._client.cluster
         if target is CONTROLLER:
             target = cluster.controller_id if cluster.controller_id in cluster.nodes else ANY
         if isinstance(target, int) and not cluster.nodes:
             raise Disconnected("no broker of the cluster is known at the moment")
-        return self._client.link(target) if isinstance(target, int) else self._client.least_loaded()
+        return links.get(target) if isinstance(target, int) else links.least_loaded()

@@ -11,7 +11,6 @@ from its bootstrap addresses (KIP-899).
 
 from __future__ import annotations
 
-import random
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +18,13 @@ import trio
 
 from kcli.client.attempts import Attempts
 from kcli.client.background import unwrapped
-from kcli.client.bootstrap import UnknownHost, Unreachable, nobody_answers, open_tcp, parse_bootstrap
+from kcli.client.bootstrap import Unreachable, open_tcp, parse_bootstrap
 from kcli.client.config import ClientConfig
-from kcli.client.connection import Disconnected, NotKafka
+from kcli.client.connection import Disconnected
 from kcli.client.coordinators import Coordinators
 from kcli.client.metadata import cluster_of, metadata_request
 from kcli.client.metadata_cache import MetadataCache
-from kcli.client.node_link import LinkState, NodeLink
+from kcli.client.node_links import NodeLinks
 from kcli.client.routing import ANY
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -39,12 +38,6 @@ if TYPE_CHECKING:
     from kcli.client.metadata import ClusterMetadata, NewLeader, Node, TopicMetadata
     from kcli.client.routing import Target
     from kcli.client.versions import NodeVersions
-
-REFUSED_SECONDS = 1.5
-"""How long `connect` goes on trying while every bootstrap address refuses."""
-
-STAGGER_SECONDS = 0.25
-"""The head start that one bootstrap address has over the next."""
 
 
 @asynccontextmanager
@@ -78,10 +71,14 @@ class Client:
         self.nursery = nursery
         self.cache = MetadataCache(config)
         self.coordinators = Coordinators(self)
-        self._bootstrap = bootstrap
-        self._open_stream = open_stream
-        self._links: dict[tuple[int, str], NodeLink] = {}
-        self._random = random.Random()
+        self.links = NodeLinks(
+            bootstrap,
+            self.cache,
+            config=config,
+            nursery=nursery,
+            open_stream=open_stream,
+            on_lost=self.request_metadata_update,
+        )
         self._refresh_wanted = trio.Event()
         self._refreshed = trio.Event()
 
@@ -92,7 +89,7 @@ class Client:
 
     async def start(self) -> None:
         """Reach one bootstrap address, take the first metadata, and begin to refresh it."""
-        await self._reach_bootstrap()
+        await self.links.reach_bootstrap()
         await self.metadata(())
         self.nursery.start_soon(self._keep_fresh)
 
@@ -170,6 +167,15 @@ class Client:
                 attempts.failed(error)
             await attempts.wait()
 
+    async def _any_connection(self) -> Connection:
+        attempts = Attempts(self, ANY, self.config.default_api_timeout_ms / 1000)
+        while True:
+            try:
+                return await attempts.connection()
+            except (Disconnected, Unreachable) as error:
+                attempts.failed(error)
+            await attempts.wait()
+
     # --- metadata --------------------------------------------------------------------------------------
 
     async def metadata(
@@ -190,7 +196,7 @@ class Client:
         answer = cluster_of(response)
         known = self.cluster
         self.cache.update_nodes(answer)
-        self._replace_moved_links()
+        self.links.replace_moved()
         return known.merged(answer)
 
     def request_metadata_update(self) -> None:
@@ -232,114 +238,9 @@ class Client:
     def apply_new_leaders(self, leaders: Sequence[NewLeader], nodes: Sequence[Node]) -> None:
         """Apply the leaders that came with an error response, and the nodes they are on (KIP-951)."""
         self.cache.update_leaders(leaders, nodes)
-        self._replace_moved_links()
+        self.links.replace_moved()
 
-    # --- links -----------------------------------------------------------------------------------------
-
-    def link(self, node_id: int, purpose: str = "") -> NodeLink:
-        """Return the link to a known broker for one purpose; raise `KafkaError` 8 for an unknown broker."""
-        node = self.cluster.nodes.get(node_id)
-        if node is None:
-            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster")
-        return self._link(node, purpose)
-
-    def drop_link(self, node_id: int, purpose: str) -> None:
-        """Close a link for good, if there is one; what is in flight on it fails."""
-        link = self._links.pop((node_id, purpose), None)
-        if link is not None:
-            link.close()
-
-    def _link(self, node: Node, purpose: str = "") -> NodeLink:
-        link = self._links.get((node.node_id, purpose))
-        if link is None:
-            link = self._links[node.node_id, purpose] = NodeLink(
-                node,
-                self.config,
-                nursery=self.nursery,
-                open_stream=self._open_stream,
-                on_lost=self.request_metadata_update,
-            )
-        return link
-
-    def _replace_moved_links(self) -> None:
-        """Drop links to brokers that moved to another address or left, and those to bootstrap addresses.
-
-        The first metadata names the brokers: a bootstrap link to one of their addresses becomes its link.
-        """
-        nodes = self.cluster.nodes
-        if not nodes:
-            return
-        by_address = {node.address: node for node in nodes.values()}
-        for (node_id, purpose), link in list(self._links.items()):
-            node = nodes.get(node_id)
-            if node is not None and node.address == link.node.address:
-                continue
-            del self._links[node_id, purpose]
-            owner = by_address.get(link.node.address) if node_id < 0 and link.is_ready else None
-            if owner is not None and (owner.node_id, purpose) not in self._links:
-                link.node = owner
-                self._links[owner.node_id, purpose] = link
-            else:
-                link.close()
-
-    def least_loaded(self) -> NodeLink:
-        """Return the link for requests that any broker answers.
-
-        From a random start: a ready one with nothing in flight, else the ready one with least; else one that
-        is connecting; else the one tried longest ago, those not backing off first.
-        """
-        nodes = list(self.cluster.nodes.values()) or self._bootstrap
-        start = self._random.randrange(len(nodes))
-        links = [self._link(node) for node in nodes[start:] + nodes[:start]]
-        ready = [link for link in links if link.is_ready]
-        if ready:
-            return min(ready, key=lambda link: link.connection.load if link.connection else 0)
-        connecting = [link for link in links if link.state is LinkState.CONNECTING]
-        if connecting:
-            return connecting[0]
-        now = trio.current_time()
-        return min(links, key=lambda link: (max(0.0, link.retry_at - now), link.last_attempt))
-
-    async def _any_connection(self) -> Connection:
-        attempts = Attempts(self, ANY, self.config.default_api_timeout_ms / 1000)
-        while True:
-            try:
-                return await attempts.connection()
-            except (Disconnected, Unreachable) as error:
-                attempts.failed(error)
-            await attempts.wait()
-
-    # --- bootstrap and refresh -------------------------------------------------------------------------
-
-    async def _reach_bootstrap(self) -> None:
-        """Try the bootstrap addresses, each a little after the one before, until one is ready."""
-        give_up_at = trio.current_time() + REFUSED_SECONDS
-        errors: dict[int, KcliError] = {}
-        reached = False
-
-        async def attempt(index: int, node: Node, scope: trio.CancelScope) -> None:
-            nonlocal reached
-            await trio.sleep(index * STAGGER_SECONDS)
-            link = self._link(node)
-            while True:
-                try:
-                    await link.ready()
-                except KcliError as error:
-                    errors[node.node_id] = error
-                    hopeless = isinstance(error, (UnknownHost, NotKafka))
-                    if hopeless or trio.current_time() >= give_up_at:
-                        return
-                else:
-                    # It may be lost again by now: whoever asks it something connects anew.
-                    reached = True
-                    scope.cancel()
-                    return
-
-        async with trio.open_nursery() as nursery:
-            for index, node in enumerate(self._bootstrap):
-                nursery.start_soon(attempt, index, node, nursery.cancel_scope)
-        if not reached:
-            raise nobody_answers(self._bootstrap, errors)
+    # --- refresh ---------------------------------------------------------------------------------------
 
     async def _keep_fresh(self) -> None:
         while True:
@@ -354,10 +255,11 @@ class Client:
             except KcliError:
                 # Nobody answers just now. Who waits for news has a time limit and an error of its own.
                 self.cache.failed(trio.current_time())
-                self._rebootstrap_if_lost()
+                if self.links.all_failing:
+                    self._rebootstrap()
                 continue
             self.cache.succeeded(answer, trio.current_time())
-            self._replace_moved_links()
+            self.links.replace_moved()
             self._refreshed.set()
             self._refreshed = trio.Event()
 
@@ -377,7 +279,7 @@ class Client:
         return answer
 
     async def _metadata_once(self, names: list[str] | None, *, auto_create: bool) -> ClusterMetadata:
-        connection = await self.least_loaded().ready()
+        connection = await self.links.least_loaded().ready()
         version = connection.versions.choose(MetadataRequest)
         request = metadata_request(names, version, auto_create=auto_create)
         response: MetadataResponse = await connection.request(request, version)
@@ -389,12 +291,7 @@ class Client:
             raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "the metadata names no broker")
         return cluster_of(response)
 
-    def _rebootstrap_if_lost(self) -> None:
-        nodes = self.cluster.nodes.values()
-        if nodes and all(self._link(node).is_failing for node in nodes):
-            self._rebootstrap()
-
     def _rebootstrap(self) -> None:
         if self.config.metadata_recovery_strategy == "rebootstrap":
             self.cache.forget_nodes()
-            self._replace_moved_links()
+            self.links.replace_moved()

@@ -48,7 +48,7 @@ class CoordinatorLink:
         if link is None:
             node = await self._client.coordinators.find(self.group_id)
             self._node_id = node.node_id
-            link = self._client.link(node.node_id, self._purpose)
+            link = self._client.links.get(node.node_id, self._purpose)
         try:
             return await link.ready()
         except KcliError:
@@ -60,7 +60,7 @@ class CoordinatorLink:
         if self._node_id is None:
             return None
         if self._node_id in self._client.cluster.nodes:
-            link = self._client.link(self._node_id, self._purpose)
+            link = self._client.links.get(self._node_id, self._purpose)
             is_new = link.last_attempt == -math.inf
             if is_new or link.state is not LinkState.DISCONNECTED:
                 return link
@@ -71,13 +71,13 @@ class CoordinatorLink:
         """Close the connection and look the coordinator up the next time; what is in flight fails."""
         if self._node_id is not None:
             self._client.coordinators.forget(self.group_id)
-            self._client.drop_link(self._node_id, self._purpose)
+            self._client.links.drop(self._node_id, self._purpose)
             self._node_id = None
 
     def close(self) -> None:
         """Close the connection; what is in flight fails. The coordinator stays known."""
         if self._node_id is not None:
-            self._client.drop_link(self._node_id, self._purpose)
+            self._client.links.drop(self._node_id, self._purpose)
 
 
 _PASSING = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.STALE_MEMBER_EPOCH})

@@ -87,7 +87,7 @@ class Coordinators:
     async def link(self, group_id: str, *, timeout_ms: int | None = None) -> NodeLink:
         """Return the link to the group's coordinator that carries nothing else."""
         node = await self.find(group_id, timeout_ms=timeout_ms)
-        return self._client.link(node.node_id, COORDINATOR)
+        return self._client.links.get(node.node_id, COORDINATOR)
 
     async def _look_up(self, group_ids: list[str], timeout_ms: int) -> dict[str, Node | KafkaError]:
         """Ask once about each group: about all at once, or a broker that cannot do that about one by one."""

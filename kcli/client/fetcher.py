@@ -191,7 +191,7 @@ class Fetcher:
         session = self._sessions.setdefault(node_id, FetchSession())
         states = [row.state for row in asked]
         try:
-            connection = await self._client.link(node_id, "fetch").ready()
+            connection = await self._client.links.get(node_id, "fetch").ready()
             # Connecting took its time: who sought or was reset meanwhile is not asked for.
             asked = [row for row in asked if row.is_current]
             if not asked:

@@ -140,7 +140,7 @@ class Sender:
         for node_id in check.nodes:
             if node_id in self._building or not self._has_room(node_id):
                 continue
-            link = self._client.link(node_id, "produce")
+            link = self._client.links.get(node_id, "produce")
             if link.is_ready and link.connection is not None:
                 batches = accumulator.drain(node_id, cluster, self._config.max_request_size, now)
                 if batches:
@@ -162,7 +162,7 @@ class Sender:
 
     async def _connect(self, node_id: int) -> None:
         try:
-            await self._client.link(node_id, "produce").ready()
+            await self._client.links.get(node_id, "produce").ready()
         except KcliError:
             # The batches wait; delivery.timeout.ms bounds that. The leader may be another one by now.
             self._client.request_metadata_update()

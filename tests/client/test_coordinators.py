@@ -150,5 +150,5 @@ async def test_members_have_a_connection_to_the_coordinator_of_their_own(
 ) -> None:
     async with fake_cluster(ClientConfig()) as (_, client):
         link = await client.coordinators.link("billing")
-        assert link is not client.link(1)
+        assert link is not client.links.get(1)
         assert link is await client.coordinators.link("another")

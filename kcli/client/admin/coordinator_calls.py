@@ -107,7 +107,7 @@ async def request_once(
 
     Unlike `Client.request` it does not try again: meanwhile another broker may have become the coordinator.
     """
-    connection = await client.link(coordinator.node_id).ready()
+    connection = await client.links.get(coordinator.node_id).ready()
     version = connection.versions.choose(request_class, min_version=min_version, max_version=max_version)
     return await connection.request(build(version), version)
 

@@ -1,0 +1,158 @@
+"""NodeLinks: the links of one client, at most one for every (node, purpose), made when they are first used.
+
+They follow the metadata: a broker that moved or left loses its links. Bootstrap addresses are nodes with
+negative ids; the first metadata says which brokers they are, and those take over their links.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.client.bootstrap import UnknownHost, nobody_answers
+from kcli.client.connection import NotKafka
+from kcli.client.node_link import LinkState, NodeLink
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.client.bootstrap import OpenStream
+    from kcli.client.config import ClientConfig
+    from kcli.client.metadata import Node
+    from kcli.client.metadata_cache import MetadataCache
+
+REFUSED_SECONDS = 1.5
+"""How long `reach_bootstrap` goes on trying while every bootstrap address refuses."""
+
+STAGGER_SECONDS = 0.25
+"""The head start that one bootstrap address has over the next."""
+
+
+class NodeLinks:
+    """The links to the brokers that `cache` knows, and to the bootstrap addresses while it knows none."""
+
+    def __init__(
+        self,
+        bootstrap: list[Node],
+        cache: MetadataCache,
+        *,
+        config: ClientConfig,
+        nursery: trio.Nursery,
+        open_stream: OpenStream,
+        on_lost: Callable[[], None],
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._cache = cache
+        self._config = config
+        self._nursery = nursery
+        self._open_stream = open_stream
+        self._on_lost = on_lost
+        self._links: dict[tuple[int, str], NodeLink] = {}
+        self._random = random.Random()
+
+    def get(self, node_id: int, purpose: str = "") -> NodeLink:
+        """Return the link to a known broker for one purpose; raise `KafkaError` 8 for an unknown broker."""
+        node = self._cache.cluster.nodes.get(node_id)
+        if node is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster")
+        return self._link(node, purpose)
+
+    def drop(self, node_id: int, purpose: str) -> None:
+        """Close a link for good, if there is one; what is in flight on it fails."""
+        link = self._links.pop((node_id, purpose), None)
+        if link is not None:
+            link.close()
+
+    def least_loaded(self) -> NodeLink:
+        """Return the link for requests that any broker answers.
+
+        From a random start: a ready one with nothing in flight, else the ready one with least; else one that
+        is connecting; else the one tried longest ago, those not backing off first.
+        """
+        nodes = list(self._cache.cluster.nodes.values()) or self._bootstrap
+        start = self._random.randrange(len(nodes))
+        links = [self._link(node) for node in nodes[start:] + nodes[:start]]
+        ready = [link for link in links if link.is_ready]
+        if ready:
+            return min(ready, key=lambda link: link.connection.load if link.connection else 0)
+        connecting = [link for link in links if link.state is LinkState.CONNECTING]
+        if connecting:
+            return connecting[0]
+        now = trio.current_time()
+        return min(links, key=lambda link: (max(0.0, link.retry_at - now), link.last_attempt))
+
+    @property
+    def all_failing(self) -> bool:
+        """Whether there are brokers, and the last attempt to reach each of them failed."""
+        nodes = self._cache.cluster.nodes.values()
+        return bool(nodes) and all(self._link(node).is_failing for node in nodes)
+
+    def replace_moved(self) -> None:
+        """Drop links to brokers that moved to another address or left, and those to bootstrap addresses.
+
+        The first metadata names the brokers: a bootstrap link to one of their addresses becomes its link.
+        """
+        nodes = self._cache.cluster.nodes
+        if not nodes:
+            return
+        by_address = {node.address: node for node in nodes.values()}
+        for (node_id, purpose), link in list(self._links.items()):
+            node = nodes.get(node_id)
+            if node is not None and node.address == link.node.address:
+                continue
+            del self._links[node_id, purpose]
+            owner = by_address.get(link.node.address) if node_id < 0 and link.is_ready else None
+            if owner is not None and (owner.node_id, purpose) not in self._links:
+                link.node = owner
+                self._links[owner.node_id, purpose] = link
+            else:
+                link.close()
+
+    async def reach_bootstrap(self) -> None:
+        """Try the bootstrap addresses, each a little after the one before, until one is ready.
+
+        Raises `KcliError` naming them when none of them answers as a broker.
+        """
+        give_up_at = trio.current_time() + REFUSED_SECONDS
+        errors: dict[int, KcliError] = {}
+        reached = False
+
+        async def attempt(index: int, node: Node, scope: trio.CancelScope) -> None:
+            nonlocal reached
+            await trio.sleep(index * STAGGER_SECONDS)
+            link = self._link(node)
+            while True:
+                try:
+                    await link.ready()
+                except KcliError as error:
+                    errors[node.node_id] = error
+                    hopeless = isinstance(error, (UnknownHost, NotKafka))
+                    if hopeless or trio.current_time() >= give_up_at:
+                        return
+                else:
+                    # It may be lost again by now: whoever asks it something connects anew.
+                    reached = True
+                    scope.cancel()
+                    return
+
+        async with trio.open_nursery() as nursery:
+            for index, node in enumerate(self._bootstrap):
+                nursery.start_soon(attempt, index, node, nursery.cancel_scope)
+        if not reached:
+            raise nobody_answers(self._bootstrap, errors)
+
+    def _link(self, node: Node, purpose: str = "") -> NodeLink:
+        link = self._links.get((node.node_id, purpose))
+        if link is None:
+            link = self._links[node.node_id, purpose] = NodeLink(
+                node,
+                self._config,
+                nursery=self._nursery,
+                open_stream=self._open_stream,
+                on_lost=self._on_lost,
+            )
+        return link
