@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kcli.client.client import Client
+    from kcli.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsResponsePartition
+    from kcli.protocol.messages.metadata import MetadataResponsePartition
 
 PARTITIONS_PER_ANSWER = 2000
 """How many partitions an answer to a describe request holds at most, as with Kafka's own client."""
@@ -231,34 +233,40 @@ def _paged_description(
 ) -> TopicDescription:
     partitions = {partition.partition: partition for partition in before}
     for entry in topic.partitions:
-        partitions[entry.partition_index] = PartitionDescription(
-            entry.partition_index,
-            entry.leader_id if entry.leader_id >= 0 else None,
-            entry.leader_epoch,
-            tuple(entry.replica_nodes),
-            tuple(entry.isr_nodes),
-            tuple(entry.offline_replicas),
-            _optional_tuple(entry.eligible_leader_replicas),
-            _optional_tuple(entry.last_known_elr),
+        partitions[entry.partition_index] = _partition(
+            entry, eligible_leaders=entry.eligible_leader_replicas, last_known=entry.last_known_elr
         )
-    ordered = tuple(partitions[index] for index in sorted(partitions))
-    return TopicDescription(topic.name or "", topic.topic_id, topic.is_internal, ordered)
+    return _topic(topic, partitions.values())
 
 
 def _described(topic: MetadataResponseTopic) -> TopicDescription:
-    partitions = [
-        PartitionDescription(
-            entry.partition_index,
-            entry.leader_id if entry.leader_id >= 0 else None,
-            entry.leader_epoch,
-            tuple(entry.replica_nodes),
-            tuple(entry.isr_nodes),
-            tuple(entry.offline_replicas),
-        )
-        for entry in topic.partitions
-    ]
-    partitions.sort(key=lambda partition: partition.partition)
-    return TopicDescription(topic.name or "", topic.topic_id, topic.is_internal, tuple(partitions))
+    return _topic(topic, map(_partition, topic.partitions))
+
+
+def _topic(
+    topic: MetadataResponseTopic | DescribeTopicPartitionsResponseTopic,
+    partitions: Iterable[PartitionDescription],
+) -> TopicDescription:
+    ordered = tuple(sorted(partitions, key=lambda partition: partition.partition))
+    return TopicDescription(topic.name or "", topic.topic_id, topic.is_internal, ordered)
+
+
+def _partition(
+    entry: MetadataResponsePartition | DescribeTopicPartitionsResponsePartition,
+    *,
+    eligible_leaders: list[int] | None = None,
+    last_known: list[int] | None = None,
+) -> PartitionDescription:
+    return PartitionDescription(
+        entry.partition_index,
+        entry.leader_id if entry.leader_id >= 0 else None,
+        entry.leader_epoch,
+        tuple(entry.replica_nodes),
+        tuple(entry.isr_nodes),
+        tuple(entry.offline_replicas),
+        _optional_tuple(eligible_leaders),
+        _optional_tuple(last_known),
+    )
 
 
 def _optional_tuple(values: list[int] | None) -> tuple[int, ...] | None:
