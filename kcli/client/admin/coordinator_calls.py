@@ -19,7 +19,7 @@ from kcli.client.versions import UnsupportedVersion
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from kcli.client.client import Client
     from kcli.errors import KcliError
@@ -29,14 +29,27 @@ Value = TypeVar("Value")
 
 async def ask_coordinators(
     client: Client,
-    group_ids: list[str],
-    remaining_ms: int,
+    group_ids: Iterable[str],
+    *,
     ask: Callable[[Node, list[str]], Awaitable[dict[str, Value | KafkaError]]],
+    timeout_ms: int | None,
 ) -> dict[str, Value | KafkaError]:
-    """Call `ask(coordinator, groups)` for each coordinator of some groups, and merge the answers.
+    """Call `ask(coordinator, groups)` for each coordinator of some groups, and merge the answers."""
 
-    To be called again for what says "later" (`retry_items`).
-    """
+    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, Value | KafkaError]:
+        return await ask_coordinators_once(client, pending, ask=ask, remaining_ms=remaining_ms)
+
+    return await retry_items(client, group_ids, timeout_ms, attempt)
+
+
+async def ask_coordinators_once(
+    client: Client,
+    group_ids: list[str],
+    *,
+    ask: Callable[[Node, list[str]], Awaitable[dict[str, Value | KafkaError]]],
+    remaining_ms: int,
+) -> dict[str, Value | KafkaError]:
+    """As `ask_coordinators`, but what says "later" is an answer."""
     results: dict[str, Value | KafkaError] = {}
     groups: dict[Node, list[str]] = {}
     found = await client.coordinators.find_many(group_ids, timeout_ms=remaining_ms)
@@ -77,18 +90,16 @@ def _with_code(error: KcliError) -> KafkaError:
 async def ask_about_group(
     client: Client,
     group_id: str,
-    timeout_ms: int | None,
+    *,
     ask: Callable[[Node], Awaitable[Value]],
+    timeout_ms: int | None,
 ) -> Value:
     """Call `ask(coordinator)` for one group until it gives a value or raises what will not pass."""
 
     async def ask_one(coordinator: Node, group_ids: list[str]) -> dict[str, Value | KafkaError]:
         return {group_id: await ask(coordinator)}
 
-    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, Value | KafkaError]:
-        return await ask_coordinators(client, pending, remaining_ms, ask_one)
-
-    result = (await retry_items(client, [group_id], timeout_ms, attempt))[group_id]
+    result = (await ask_coordinators(client, [group_id], ask=ask_one, timeout_ms=timeout_ms))[group_id]
     if isinstance(result, KafkaError):
         raise result
     return result

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from kcli.client.admin.coordinator_calls import (
     ask_about_group,
     ask_coordinators,
+    ask_coordinators_once,
     forget_if_moved,
     request_once,
 )
@@ -81,10 +82,7 @@ async def list_group_offsets(
                 for group_id in group_ids
             }
 
-    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, Offsets | KafkaError]:
-        return await ask_coordinators(client, pending, remaining_ms, ask)
-
-    return await retry_items(client, groups, timeout_ms, attempt)
+    return await ask_coordinators(client, groups, ask=ask, timeout_ms=timeout_ms)
 
 
 async def alter_group_offsets(
@@ -119,7 +117,8 @@ async def alter_group_offsets(
             )
             return {group_id: _partition_errors(response)}
 
-        answer = (await ask_coordinators(client, [group_id], remaining_ms, ask))[group_id]
+        answers = await ask_coordinators_once(client, [group_id], ask=ask, remaining_ms=remaining_ms)
+        answer = answers[group_id]
         if isinstance(answer, KafkaError):
             refused: dict[TopicPartition, KafkaError | None] = dict.fromkeys(pending, answer)
             return refused
@@ -161,7 +160,7 @@ async def delete_group_offsets(
         answered = _partition_errors(response)
         return {partition: answered.get(partition, omitted()) for partition in wanted}
 
-    return await ask_about_group(client, group_id, timeout_ms, ask)
+    return await ask_about_group(client, group_id, ask=ask, timeout_ms=timeout_ms)
 
 
 # --- requests and answers --------------------------------------------------------------------------------

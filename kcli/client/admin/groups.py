@@ -101,12 +101,10 @@ async def describe_groups(
     A group that does not exist is `GROUP_ID_NOT_FOUND`; brokers before 4.0 describe it in state Dead.
     """
 
-    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, GroupDescription | KafkaError]:
-        return await ask_coordinators(
-            client, pending, remaining_ms, lambda node, groups: describe_at(client, node, groups)
-        )
+    async def ask(node: Node, groups: list[str]) -> dict[str, GroupDescription | KafkaError]:
+        return await describe_at(client, node, groups)
 
-    return await retry_items(client, group_ids, timeout_ms, attempt)
+    return await ask_coordinators(client, group_ids, ask=ask, timeout_ms=timeout_ms)
 
 
 async def delete_groups(
@@ -121,10 +119,7 @@ async def delete_groups(
         )
         return {result.group_id: error_of(result.error_code) for result in response.results}
 
-    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, KafkaError | None]:
-        return await ask_coordinators(client, pending, remaining_ms, ask)
-
-    return await retry_items(client, group_ids, timeout_ms, attempt)
+    return await ask_coordinators(client, group_ids, ask=ask, timeout_ms=timeout_ms)
 
 
 async def remove_members(
@@ -166,7 +161,7 @@ async def remove_members(
         }
         return {member: errors.get(member.instance_id or member.member_id, omitted()) for member in leaving}
 
-    return await ask_about_group(client, group_id, timeout_ms, ask)
+    return await ask_about_group(client, group_id, ask=ask, timeout_ms=timeout_ms)
 
 
 def _leave_request(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.client.admin.partitions import ask_leaders, by_topic
-from kcli.client.admin.retry import error_of, retry_items
+from kcli.client.admin.leader_calls import ask_leaders
+from kcli.client.admin.partitions import by_topic
+from kcli.client.admin.retry import error_of
 from kcli.client.metadata import TopicPartition
 from kcli.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,
@@ -64,9 +65,6 @@ async def epoch_ends(
             for entry in topic.partitions
         }
 
-    async def attempt(
-        pending: list[TopicPartition], remaining_ms: int
-    ) -> dict[TopicPartition, EpochEnd | KafkaError]:
-        return await ask_leaders(client, pending, remaining_ms, build, read, min_version=_VERSION_WITH_EPOCHS)
-
-    return await retry_items(client, epochs, timeout_ms, attempt)
+    return await ask_leaders(
+        client, epochs, build=build, read=read, timeout_ms=timeout_ms, min_version=_VERSION_WITH_EPOCHS
+    )

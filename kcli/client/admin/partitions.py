@@ -1,21 +1,13 @@
-"""Admin calls that a partition's leader answers: offsets, record deletion, producer states.
-
-The leaders come from fresh metadata; the requests to different leaders run at the same time, and a leader
-that cannot be reached fails its own partitions only.
-"""
+"""Admin calls that a partition's leader answers: offsets, record deletion, producer states."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
-import trio
-
-from kcli.client.admin.retry import error_of, retry_items
+from kcli.client.admin.leader_calls import ask_leaders
+from kcli.client.admin.retry import error_of
 from kcli.client.admin.types import ActiveProducer, OffsetAndTimestamp
 from kcli.client.metadata import TopicPartition
-from kcli.client.versions import UnsupportedVersion
-from kcli.errors import KcliError
-from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -35,10 +27,10 @@ from kcli.protocol.messages.list_offsets import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from kcli.client.client import Client
-    from kcli.client.metadata import ClusterMetadata
+    from kcli.protocol.error_codes import KafkaError
 
 LATEST = -1
 EARLIEST = -2
@@ -49,8 +41,6 @@ LATEST_TIERED = -5
 
 _MINIMUM_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, -6: 11}
 """The first ListOffsets version that knows each special timestamp."""
-
-Value = TypeVar("Value")
 
 
 async def list_offsets(
@@ -82,12 +72,9 @@ async def list_offsets(
             for entry in topic.partitions
         }
 
-    async def attempt(
-        pending: list[TopicPartition], remaining_ms: int
-    ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
-        return await ask_leaders(client, pending, remaining_ms, build, read, min_version=max(1, minimum))
-
-    return await retry_items(client, timestamps, timeout_ms, attempt)
+    return await ask_leaders(
+        client, timestamps, build=build, read=read, timeout_ms=timeout_ms, min_version=max(1, minimum)
+    )
 
 
 def _topics_to_list(
@@ -140,12 +127,7 @@ async def delete_records(
             for entry in topic.partitions
         }
 
-    async def attempt(
-        pending: list[TopicPartition], remaining_ms: int
-    ) -> dict[TopicPartition, int | KafkaError]:
-        return await ask_leaders(client, pending, remaining_ms, build, read)
-
-    return await retry_items(client, offsets, timeout_ms, attempt)
+    return await ask_leaders(client, offsets, build=build, read=read, timeout_ms=timeout_ms)
 
 
 async def describe_producers(
@@ -181,79 +163,7 @@ async def describe_producers(
             for entry in topic.partitions
         }
 
-    async def attempt(
-        pending: list[TopicPartition], remaining_ms: int
-    ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | KafkaError]:
-        return await ask_leaders(client, pending, remaining_ms, build, read)
-
-    return await retry_items(client, partitions, timeout_ms, attempt)
-
-
-async def ask_leaders(
-    client: Client,
-    partitions: list[TopicPartition],
-    remaining_ms: int,
-    build: Callable[[list[TopicPartition], int], Any],
-    read: Callable[[Any], dict[TopicPartition, Value | KafkaError]],
-    *,
-    min_version: int = 0,
-) -> dict[TopicPartition, Value | KafkaError]:
-    """Send one request per leader, all at once, and merge the answers.
-
-    A partition without a leader, or without an answer, gets an error of its own.
-    """
-    cluster = await client.metadata({partition.topic for partition in partitions})
-    results: dict[TopicPartition, Value | KafkaError] = {}
-    groups: dict[int, list[TopicPartition]] = {}
-    for partition in partitions:
-        leader = cluster.leader_of(partition)
-        if leader is not None:
-            groups.setdefault(leader.leader, []).append(partition)
-        else:
-            results[partition] = _leaderless(cluster, partition)
-
-    async def ask(node_id: int, group: list[TopicPartition]) -> None:
-        answered: dict[TopicPartition, Value | KafkaError]
-        try:
-            request = build(group, remaining_ms)
-            response = await client.request(
-                node_id, request, timeout_ms=remaining_ms, min_version=min_version
-            )
-            answered = read(response)
-        except UnsupportedVersion as error:
-            refused = KafkaError(ErrorCode.UNSUPPORTED_VERSION, error.message, hint=error.hint)
-            answered = dict.fromkeys(group, refused)
-        except KafkaError as error:
-            answered = {partition: _unanswered(client, partition, node_id, error) for partition in group}
-        except KcliError as error:
-            failed = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, error.message, hint=error.hint)
-            answered = {partition: _unanswered(client, partition, node_id, failed) for partition in group}
-        missing = KafkaError(
-            ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left this partition out of its answer"
-        )
-        results.update({partition: answered.get(partition, missing) for partition in group})
-
-    async with trio.open_nursery() as nursery:
-        for node_id, group in groups.items():
-            nursery.start_soon(ask, node_id, group)
-    return results
-
-
-def _leaderless(cluster: ClusterMetadata, partition: TopicPartition) -> KafkaError:
-    """Return why there is nobody to ask about a partition."""
-    if partition.topic in cluster.errors:
-        return KafkaError(cluster.errors[partition.topic])
-    if partition.partition not in cluster.topics[partition.topic].partitions:
-        return KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
-
-
-def _unanswered(client: Client, partition: TopicPartition, node_id: int, error: KafkaError) -> KafkaError:
-    """Return the error of a partition whose leader did not answer: one that passes if it leads no more."""
-    leader = client.cluster.leader_of(partition)
-    if error.code != ErrorCode.BROKER_NOT_AVAILABLE or (leader is not None and leader.leader == node_id):
-        return error
-    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message, hint=error.hint)
+    return await ask_leaders(client, partitions, build=build, read=read, timeout_ms=timeout_ms)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
