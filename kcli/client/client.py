@@ -53,7 +53,7 @@ async def connect(
     nodes = parse_bootstrap(bootstrap)
     with unwrapped():
         async with trio.open_nursery() as nursery:
-            client = Client(nodes, config, nursery, open_stream)
+            client = Client(nodes, config, nursery=nursery, open_stream=open_stream)
             try:
                 await client.start()
                 yield client
@@ -65,7 +65,7 @@ class Client:
     """Connections to the brokers of one cluster. Made by `connect`; shareable by many tasks."""
 
     def __init__(
-        self, bootstrap: list[Node], config: ClientConfig, nursery: trio.Nursery, open_stream: OpenStream
+        self, bootstrap: list[Node], config: ClientConfig, *, nursery: trio.Nursery, open_stream: OpenStream
     ) -> None:
         self.config = config
         self.nursery = nursery

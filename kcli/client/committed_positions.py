@@ -30,6 +30,7 @@ class CommittedPositions:
         self,
         client: Client,
         subscription: Subscription,
+        *,
         commits: GroupCommits,
         ended: Callable[[KcliError | None], None],
     ) -> None:

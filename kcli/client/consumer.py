@@ -80,7 +80,7 @@ class Consumer(Background):
         self._client = client
         has_group = bool(self.config.group_id)
         self._subscription = Subscription(self.config.auto_offset_reset, has_group=has_group)
-        self._fetcher = Fetcher(client, self.config, self._subscription, wall_ms)
+        self._fetcher = Fetcher(client, self.config, subscription=self._subscription, wall_ms=wall_ms)
         self._member: Member | None = None
         if has_group:
             # Imported here: most consumers have no group.
@@ -88,7 +88,13 @@ class Consumer(Background):
 
             warn = warn or note
             self._member = new_member(
-                client, self.config, self._subscription, self._fetcher, tell=self._wake, note=note, warn=warn
+                client,
+                self.config,
+                subscription=self._subscription,
+                fetcher=self._fetcher,
+                tell=self._wake,
+                note=note,
+                warn=warn,
             )
             self._member_running = partial(member_running, close_seconds=close_seconds, warn=warn)
         self._is_polling = False

@@ -64,15 +64,23 @@ class ConsumerMember:
         self._note = note
         self._link = CoordinatorLink(client, config.group_id)
         self.commits = GroupCommits(
-            client, config, self._link, self.membership, topics=self.topics, assigned=assigned, tell=tell
+            client,
+            config,
+            link=self._link,
+            membership=self.membership,
+            topics=self.topics,
+            assigned=assigned,
+            tell=tell,
         )
-        self.handover = Handover(client, config, assigned, self.commits, tell=tell, warn=warn)
+        self.handover = Handover(
+            client, config, assigned=assigned, commits=self.commits, tell=tell, warn=warn
+        )
         self._fields = HeartbeatFields(config, self.topics)
         self.heartbeat = ConsumerHeartbeat(
             client,
             config,
-            self._link,
-            self.membership,
+            link=self._link,
+            membership=self.membership,
             fields=self._fields,
             tell=tell,
             leave=self._leave_expired,

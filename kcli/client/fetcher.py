@@ -74,6 +74,7 @@ class Fetcher:
         self,
         client: Client,
         config: ConsumerConfig,
+        *,
         subscription: Subscription,
         wall_ms: Callable[[], int],
     ) -> None:
@@ -89,7 +90,9 @@ class Fetcher:
         self._outstanding: set[int] = set()
         self._held_since: dict[int, float] = {}
         self._sessions: dict[int, FetchSession] = {}
-        self._resets = PositionResets(client, config, subscription, wall_ms, self.position_ended)
+        self._resets = PositionResets(
+            client, config, subscription=subscription, wall_ms=wall_ms, ended=self.position_ended
+        )
         client.cache.listeners.append(self._metadata_changed)
 
     def wake(self) -> None:

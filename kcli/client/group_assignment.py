@@ -111,6 +111,7 @@ def racks_of(cluster: ClusterMetadata, topics: Iterable[str]) -> assignors.Racks
 def assign(
     strategy: Strategy,
     counts: Mapping[str, int],
+    *,
     members: Mapping[str, assignors.Subscription],
     racks: assignors.Racks = assignors.NO_RACKS,
 ) -> list[SyncGroupRequestAssignment]:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 def new_member(
     client: Client,
     config: ConsumerConfig,
+    *,
     subscription: Subscription,
     fetcher: Fetcher,
-    *,
     tell: Callable[[], None],
     note: Callable[[str], None],
     warn: Callable[[str], None],
@@ -44,7 +44,9 @@ def new_member(
 
         kind = GroupMember
     member = kind(client, config, subscription, tell=tell, note=note, warn=warn)
-    fetcher.committed = CommittedPositions(client, subscription, member.commits, fetcher.position_ended)
+    fetcher.committed = CommittedPositions(
+        client, subscription, commits=member.commits, ended=fetcher.position_ended
+    )
     return member
 
 

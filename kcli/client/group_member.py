@@ -60,11 +60,19 @@ class GroupMember:
         self._note = note
         self._link = CoordinatorLink(client, config.group_id)
         self.commits = GroupCommits(
-            client, config, self._link, self.membership, topics=self.topics, assigned=assigned, tell=tell
+            client,
+            config,
+            link=self._link,
+            membership=self.membership,
+            topics=self.topics,
+            assigned=assigned,
+            tell=tell,
         )
-        self.handover = Handover(client, config, assigned, self.commits, tell=tell, warn=warn)
+        self.handover = Handover(
+            client, config, assigned=assigned, commits=self.commits, tell=tell, warn=warn
+        )
         self.heartbeat = Heartbeat(
-            client, config, self._link, self.membership, tell=tell, leave=self._leave_expired
+            client, config, link=self._link, membership=self.membership, tell=tell, leave=self._leave_expired
         )
         self._nursery: trio.Nursery | None = None
         self._round: GroupRound | None = None
@@ -147,8 +155,8 @@ class GroupMember:
         self._round = GroupRound(
             self._client,
             self._config,
-            self._link,
-            self.membership,
+            link=self._link,
+            membership=self.membership,
             topics=self.topics,
             owned=self._assigned.partitions,
             last=self._last,

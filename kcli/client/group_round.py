@@ -61,9 +61,9 @@ class GroupRound:
         self,
         client: Client,
         config: ConsumerConfig,
+        *,
         link: CoordinatorLink,
         membership: Membership,
-        *,
         topics: TopicSubscription,
         owned: Iterable[TopicPartition],
         last: LastAssignment,
@@ -174,7 +174,7 @@ class GroupRound:
         if response.skip_assignment:
             return []
         strategy = next(each for each in self._config.strategies if each.name == response.protocol_name)
-        return assign(strategy, counts, members, racks_of(cluster, topics))
+        return assign(strategy, counts, members=members, racks=racks_of(cluster, topics))
 
     async def _sync(self, connection: Connection, assignments: list[SyncGroupRequestAssignment]) -> Verdict:
         sent = self.generation

@@ -33,9 +33,9 @@ class Handover:
         self,
         client: Client,
         config: ConsumerConfig,
+        *,
         assigned: Subscription,
         commits: GroupCommits,
-        *,
         tell: Callable[[], None],
         warn: Callable[[str], None],
     ) -> None:

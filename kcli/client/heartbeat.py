@@ -44,9 +44,9 @@ class Heartbeat:
         self,
         client: Client,
         config: ConsumerConfig,
+        *,
         link: CoordinatorLink,
         membership: Membership,
-        *,
         tell: Callable[[], None],
         leave: Callable[[str], Awaitable[None]],
     ) -> None:

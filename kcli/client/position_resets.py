@@ -34,6 +34,7 @@ class PositionResets:
         self,
         client: Client,
         config: ConsumerConfig,
+        *,
         subscription: Subscription,
         wall_ms: Callable[[], int],
         ended: Callable[[KcliError | None], None],

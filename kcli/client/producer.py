@@ -72,7 +72,13 @@ class Producer(Background):
             ignore_keys=self.config.partitioner_ignore_keys,
         )
         self._sequences = Sequences() if self.config.is_idempotent else None
-        self._sender = Sender(client, self.config, self._accumulator, self._sequences, self._partitioner)
+        self._sender = Sender(
+            client,
+            self.config,
+            accumulator=self._accumulator,
+            sequences=self._sequences,
+            partitioner=self._partitioner,
+        )
         self._largest = min(self.config.max_request_size, self.config.buffer_memory)
         self._is_closed = False
         self._sends = 0

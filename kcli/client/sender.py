@@ -68,6 +68,7 @@ class Sender:
         self,
         client: Client,
         config: ProducerConfig,
+        *,
         accumulator: Accumulator,
         sequences: Sequences | None,
         partitioner: Partitioner,

@@ -288,7 +288,9 @@ async def test_brokers_without_topic_ids_are_spoken_to_by_name(
     async with trio.open_nursery() as nursery:
         brokers = FakeBrokers(nursery, topics=TOPICS)
         brokers.max_versions = {0: 9, 3: 8, 22: 1}
-        client = Client([Node(-1, "broker-1", 9092)], ClientConfig(), nursery, brokers.open_stream)
+        client = Client(
+            [Node(-1, "broker-1", 9092)], ClientConfig(), nursery=nursery, open_stream=brokers.open_stream
+        )
         await client.start()
         async with Producer(client) as producer:
             await (await producer.send("orders", b"v")).wait()

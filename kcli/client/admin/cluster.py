@@ -118,7 +118,7 @@ async def unregister_broker(client: Client, broker_id: int, *, timeout_ms: int |
         )
         return {broker_id: error_of(response.error_code, response.error_message)}
 
-    refused = (await retry_items(client, [broker_id], timeout_ms, attempt))[broker_id]
+    refused = (await retry_items(client, [broker_id], timeout_ms=timeout_ms, attempt=attempt))[broker_id]
     if refused is not None:
         raise refused
 

@@ -75,7 +75,7 @@ async def describe_configs(
                 results[resource] = error_of(result.error_code, result.error_message) or entries
         return results
 
-    return await retry_items(client, resources, timeout_ms, attempt)
+    return await retry_items(client, resources, timeout_ms=timeout_ms, attempt=attempt)
 
 
 async def incremental_alter_configs(
@@ -104,7 +104,7 @@ async def incremental_alter_configs(
                 results[resource] = error_of(result.error_code, result.error_message)
         return results
 
-    return await retry_items(client, alterations, timeout_ms, attempt)
+    return await retry_items(client, alterations, timeout_ms=timeout_ms, attempt=attempt)
 
 
 async def list_config_resources(

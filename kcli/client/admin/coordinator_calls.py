@@ -39,7 +39,7 @@ async def ask_coordinators(
     async def attempt(pending: list[str], remaining_ms: int) -> dict[str, Value | KafkaError]:
         return await ask_coordinators_once(client, pending, ask=ask, remaining_ms=remaining_ms)
 
-    return await retry_items(client, group_ids, timeout_ms, attempt)
+    return await retry_items(client, group_ids, timeout_ms=timeout_ms, attempt=attempt)
 
 
 async def ask_coordinators_once(
@@ -108,9 +108,9 @@ async def ask_about_group(
 async def request_once(
     client: Client,
     coordinator: Node,
+    *,
     request_class: type[Any],
     build: Callable[[int], Any],
-    *,
     min_version: int = 0,
     max_version: int | None = None,
 ) -> Any:  # noqa: ANN401  # the type follows from the request

@@ -44,7 +44,7 @@ async def describe_at(
     try:
         request = ConsumerGroupDescribeRequest(group_ids=group_ids)
         response: ConsumerGroupDescribeResponse = await request_once(
-            client, coordinator, ConsumerGroupDescribeRequest, lambda version: request
+            client, coordinator, request_class=ConsumerGroupDescribeRequest, build=lambda version: request
         )
     except UnsupportedVersion:
         classic = group_ids
@@ -67,7 +67,7 @@ async def _describe_classic(
 ) -> dict[str, GroupDescription | KafkaError]:
     request = DescribeGroupsRequest(groups=group_ids)
     response: DescribeGroupsResponse = await request_once(
-        client, coordinator, DescribeGroupsRequest, lambda version: request
+        client, coordinator, request_class=DescribeGroupsRequest, build=lambda version: request
     )
     return {
         group.group_id: error_of(group.error_code, group.error_message) or _classic_group(group, coordinator)

@@ -110,8 +110,8 @@ async def alter_group_offsets(
             response: OffsetCommitResponse = await request_once(
                 client,
                 coordinator,
-                OffsetCommitRequest,
-                lambda version: request,
+                request_class=OffsetCommitRequest,
+                build=lambda version: request,
                 min_version=_OLDEST_COMMIT_VERSION,
                 max_version=_LAST_VERSION_WITH_NAMES,
             )
@@ -126,7 +126,7 @@ async def alter_group_offsets(
             forget_if_moved(client, group_id, result)
         return answer
 
-    return await retry_items(client, offsets, timeout_ms, attempt)
+    return await retry_items(client, offsets, timeout_ms=timeout_ms, attempt=attempt)
 
 
 async def delete_group_offsets(
@@ -154,7 +154,7 @@ async def delete_group_offsets(
 
     async def ask(coordinator: Node) -> dict[TopicPartition, KafkaError | None]:
         response: OffsetDeleteResponse = await request_once(
-            client, coordinator, OffsetDeleteRequest, lambda version: request
+            client, coordinator, request_class=OffsetDeleteRequest, build=lambda version: request
         )
         check(response.error_code)
         answered = _partition_errors(response)
@@ -185,8 +185,8 @@ async def _fetch_together(
     response: OffsetFetchResponse = await request_once(
         client,
         coordinator,
-        OffsetFetchRequest,
-        lambda version: request,
+        request_class=OffsetFetchRequest,
+        build=lambda version: request,
         min_version=_SEVERAL_GROUPS_VERSION,
         max_version=_LAST_VERSION_WITH_NAMES,
     )
@@ -199,8 +199,8 @@ async def _fetch_alone(
     response: OffsetFetchResponse = await request_once(
         client,
         coordinator,
-        OffsetFetchRequest,
-        lambda version: OffsetFetchRequest(
+        request_class=OffsetFetchRequest,
+        build=lambda version: OffsetFetchRequest(
             group_id=group_id,
             topics=_topics(OffsetFetchRequestTopic, partitions),
             require_stable=require_stable and version >= _STABLE_VERSION,

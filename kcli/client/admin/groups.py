@@ -61,7 +61,7 @@ async def list_groups(
         return {node_id: error_of(response.error_code) or tuple(map(_listing, response.groups))}
 
     async def ask(node_id: int) -> tuple[GroupListing, ...]:
-        answer = (await retry_items(client, [node_id], timeout_ms, attempt))[node_id]
+        answer = (await retry_items(client, [node_id], timeout_ms=timeout_ms, attempt=attempt))[node_id]
         if isinstance(answer, KafkaError):
             raise answer
         return answer
@@ -115,7 +115,7 @@ async def delete_groups(
     async def ask(node: Node, groups: list[str]) -> dict[str, KafkaError | None]:
         request = DeleteGroupsRequest(groups_names=groups)
         response: DeleteGroupsResponse = await request_once(
-            client, node, DeleteGroupsRequest, lambda version: request
+            client, node, request_class=DeleteGroupsRequest, build=lambda version: request
         )
         return {result.group_id: error_of(result.error_code) for result in response.results}
 
@@ -147,8 +147,8 @@ async def remove_members(
         response: LeaveGroupResponse = await request_once(
             client,
             coordinator,
-            LeaveGroupRequest,
-            lambda version: _leave_request(group_id, leaving, why, version),
+            request_class=LeaveGroupRequest,
+            build=lambda version: _leave_request(group_id, leaving, why, version),
             min_version=minimum,
         )
         check(response.error_code)

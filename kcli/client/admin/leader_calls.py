@@ -56,7 +56,7 @@ async def ask_leaders(
                 nursery.start_soon(ask_one, node_id, group)
         return results
 
-    return await retry_items(client, partitions, timeout_ms, attempt)
+    return await retry_items(client, partitions, timeout_ms=timeout_ms, attempt=attempt)
 
 
 def _by_leader(

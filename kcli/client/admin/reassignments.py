@@ -79,7 +79,7 @@ async def alter_partition_reassignments(
             for entry in topic.partitions
         }
 
-    return await retry_items(client, targets, timeout_ms, attempt)
+    return await retry_items(client, targets, timeout_ms=timeout_ms, attempt=attempt)
 
 
 async def list_partition_reassignments(
@@ -103,7 +103,7 @@ async def list_partition_reassignments(
         )
         return {"list": error_of(response.error_code, response.error_message) or response}
 
-    answer = (await retry_items(client, ["list"], timeout_ms, attempt))["list"]
+    answer = (await retry_items(client, ["list"], timeout_ms=timeout_ms, attempt=attempt))["list"]
     if isinstance(answer, KafkaError):
         raise answer
     found = {

@@ -41,6 +41,7 @@ LATER = frozenset(
 async def retry_items(
     client: Client,
     items: Iterable[Item],
+    *,
     timeout_ms: int | None,
     attempt: Callable[[list[Item], int], Awaitable[dict[Item, Value | KafkaError]]],
 ) -> dict[Item, Value | KafkaError]:

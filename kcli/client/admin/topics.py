@@ -83,7 +83,7 @@ async def create_topics(
             for result in response.topics
         }
 
-    return await retry_items(client, wanted, timeout_ms, attempt)
+    return await retry_items(client, wanted, timeout_ms=timeout_ms, attempt=attempt)
 
 
 async def delete_topics(
@@ -107,7 +107,7 @@ async def delete_topics(
             if result.name is not None
         }
 
-    return await retry_items(client, names, timeout_ms, attempt)
+    return await retry_items(client, names, timeout_ms=timeout_ms, attempt=attempt)
 
 
 async def create_partitions(
@@ -130,7 +130,7 @@ async def create_partitions(
         )
         return {result.name: error_of(result.error_code, result.error_message) for result in response.results}
 
-    return await retry_items(client, counts, timeout_ms, attempt)
+    return await retry_items(client, counts, timeout_ms=timeout_ms, attempt=attempt)
 
 
 async def list_topics(
@@ -173,7 +173,7 @@ async def describe_topics(
                 results |= await _describe_by_metadata(client, chunk, remaining_ms)
         return results
 
-    return await retry_items(client, sorted(set(names)), timeout_ms, attempt)
+    return await retry_items(client, sorted(set(names)), timeout_ms=timeout_ms, attempt=attempt)
 
 
 async def _describe_by_pages(
