@@ -176,14 +176,14 @@ class Broker:
         start `with_process` all ended in one moment (`cluster_restart`).
         """
         former = self.controller.image.brokers.get(self.node_id)
-        had_clean_stop = with_process or former is None or self.log_manager.was_stopped_in(former.epoch)
+        had_clean_stop = (
+            with_process or former is None or self.log_manager.directories.were_closed_in(former.epoch)
+        )
         self.epoch = self.controller.register_broker(
             node_id=self.node_id,
             incarnation=random_uuid(),
             endpoints=self.endpoints,
-            directories=[
-                directory.directory_id for directory in self.log_manager.directories if directory.is_online
-            ],
+            directories=[directory.directory_id for directory in self.log_manager.directories.online],
             rack=self.config.broker_rack,
             had_clean_stop=had_clean_stop,
         )
@@ -347,7 +347,7 @@ class Broker:
     def _directory_failed(self, directory: LogDirectory) -> None:
         self.replica_manager.directory_failed(directory.path)
         self.groups.directory_failed()
-        if not any(each.is_online for each in self.log_manager.directories):
+        if not self.log_manager.directories.online:
             self.fail(KcliError(f"node {self.node_id} stops: every log directory has failed"))
         elif directory.path == self.metadata_directory:
             self.fail(KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed"))

@@ -46,7 +46,7 @@ class DirectoryAssignments:
         manager = self._log_manager
         if len(manager.directories) < 2:
             return  # There is no other that it could be.
-        directory = manager.directory_of(partition.log).directory_id
+        directory = manager.directories.of(partition.log).directory_id
         if directory is not None and registration.directory_of(self._node_id) != directory:
             assignment = DirectoryAssignment(partition.topic_id, partition.index, directory)
             self._waiting[partition.key] = assignment

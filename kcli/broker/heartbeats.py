@@ -32,7 +32,7 @@ class Heartbeats:
     def beat(self, *, want_shutdown: bool = False) -> HeartbeatAnswer | None:
         """Send one heartbeat; return what the controller answers, None if it does not."""
         broker = self._broker
-        offline = [each.directory_id for each in broker.log_manager.offline_dirs]
+        offline = [each.directory_id for each in broker.log_manager.directories.offline]
         try:
             return broker.controller.heartbeat(
                 node_id=broker.node_id,

@@ -51,7 +51,7 @@ def create_future_log(manager: LogManager, log: UnifiedLog, directory: str, *, n
         )
     except OSError as error:
         message = f"cannot create a copy of {log.topic_partition} in `{directory}`: {reason_of(error)}"
-        manager.path_failed(path, message)
+        manager.directories.path_failed(path, message)
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
     manager.add(copy)
     if log.log_start_offset:

@@ -24,19 +24,15 @@ import json
 import os
 import struct
 import time
-from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError
-from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import uuid_from_text, uuid_to_text
 from kcli.storage import disk
 from kcli.storage.checkpoints import write_atomically
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from kcli.storage.unified_log import UnifiedLog
+    from collections.abc import Callable
 
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
@@ -206,23 +202,3 @@ def _lock_file(descriptor: int) -> None:
             raise BlockingIOError(*error.args) from error
     else:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
-def directory_for_new_log(
-    directories: Iterable[LogDirectory],
-    logs: Iterable[UnifiedLog],
-    directory_id: bytes | None,
-    preferred: str | None,
-) -> LogDirectory:
-    """Return the directory with that path or id if it is online, else the one with the fewest logs.
-
-    Raises `KafkaError` KAFKA_STORAGE_ERROR when none is online.
-    """
-    online = [directory for directory in directories if directory.is_online]
-    for directory in online:
-        if directory.path == preferred or directory.directory_id == directory_id:
-            return directory
-    if not online:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
-    counts = Counter(log.parent_directory for log in logs)
-    return min(online, key=lambda directory: counts[directory.path])

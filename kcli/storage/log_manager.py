@@ -21,7 +21,7 @@ from kcli.storage.directory_loading import load_directory
 from kcli.storage.file_deletion import PendingDeletions
 from kcli.storage.future_logs import FutureLogs, drop_future_log
 from kcli.storage.log_config import LogConfig
-from kcli.storage.log_directory import LogDirectory, directory_for_new_log
+from kcli.storage.log_directories import LogDirectories
 from kcli.storage.log_loader import PRODUCER_ID_EXPIRATION_MS, load_log
 from kcli.storage.log_paths import (
     DELETE_DIRECTORY_SUFFIX,
@@ -34,6 +34,7 @@ from kcli.storage.offset_checkpoints import CHECKPOINTS, CheckpointPlan, OffsetC
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kcli.storage.log_directory import LogDirectory
     from kcli.storage.unified_log import UnifiedLog
 
 UNKNOWN_BROKER_EPOCH = -1
@@ -70,7 +71,7 @@ class LogManager:
         new_id: Callable[[], bytes] = random_uuid,
         random_below: Callable[[int], int] = _random_below,
     ) -> None:
-        self.directories = [LogDirectory(path) for path in log_dirs]
+        self.directories = LogDirectories(log_dirs, on_failure=self._directory_failed)
         self.default_config = default_config or LogConfig()
         self.recovery_threads = recovery_threads
         self.on_directory_failure = on_directory_failure
@@ -88,7 +89,6 @@ class LogManager:
         self._offline: set[TopicPartition] = set()
         self.deletions = PendingDeletions()
         self.checkpoints = OffsetCheckpoints(CHECKPOINTS)
-        self._last_failure = "none is configured"
 
     # --- start
 
@@ -97,38 +97,9 @@ class LogManager:
 
         Raises `KcliError` when a directory is in use or belongs to another node, or when none is left.
         """
-        try:
-            for directory in self.directories:
-                try:
-                    directory.open(
-                        cluster_id=self._cluster_id,
-                        node_id=self._node_id,
-                        now_ms=now_ms,
-                        new_id=self.new_id,
-                    )
-                except OSError as error:
-                    self._take_offline(
-                        directory, f"cannot use log directory `{directory.path}`: {reason_of(error)}"
-                    )
-            self._check_directories()
-        except KcliError:
-            for directory in self.directories:
-                directory.release()
-            raise
-
-    def _check_directories(self) -> None:
-        online = [directory for directory in self.directories if directory.is_online]
-        if not online:
-            raise KcliError(f"no log directory is left: {self._last_failure}")
-        if len({directory.directory_id for directory in online}) != len(online):
-            raise KcliError("two log directories have the same directory.id", hint="one is a copy: delete it")
-
-    def was_stopped_in(self, broker_epoch: int) -> bool:
-        """True if every directory was closed properly by the node of this epoch. Call it before `load`."""
-        try:
-            return {each.clean_epoch() for each in self.directories if each.is_online} == {broker_epoch}
-        except OSError:
-            return False  # Loading will meet that, too.
+        self.directories.open(
+            cluster_id=self._cluster_id, node_id=self._node_id, now_ms=now_ms, new_id=self.new_id
+        )
 
     def load(
         self, *, now_ms: int, keep: Callable[[TopicPartition, bytes | None], bool] | None = None
@@ -139,15 +110,14 @@ class LogManager:
         directory does not tell; without it every replica is kept. The others are renamed to `-stray`. Raises
         `KcliError` when a replica is found twice, or when no directory is left.
         """
-        for directory in self.directories:
-            if directory.is_online:
-                try:
-                    load_directory(self, directory, now_ms, keep)
-                except OSError as error:
-                    self._take_offline(
-                        directory, f"cannot load log directory `{directory.path}`: {reason_of(error)}"
-                    )
-        self._check_directories()
+        for directory in self.directories.online:
+            try:
+                load_directory(self, directory, now_ms, keep)
+            except OSError as error:
+                self.directories.fail(
+                    directory, f"cannot load log directory `{directory.path}`: {reason_of(error)}"
+                )
+        self.directories.check()
 
     def load_log(
         self,
@@ -229,7 +199,7 @@ class LogManager:
             self._settle_topic_id(log, topic_id)
             return log
         topic_partition = TopicPartition(topic, partition)
-        if not is_new and self.offline_dirs:
+        if not is_new and self.directories.offline:
             raise KafkaError(
                 ErrorCode.KAFKA_STORAGE_ERROR, f"{topic_partition} may be in a directory that is offline"
             )
@@ -237,7 +207,7 @@ class LogManager:
             self.checkpoint(name)
         preferred = self.preferred_directories.pop(topic_partition, None)
         logs = (*self._logs.values(), *self.future.logs.values())
-        directory = directory_for_new_log(self.directories, logs, directory_id, preferred)
+        directory = self.directories.for_new_log(logs, directory_id=directory_id, preferred=preferred)
         path = f"{directory.path}/{replica_directory_name(topic_partition)}"
         try:
             os.makedirs(path, exist_ok=True)
@@ -247,7 +217,7 @@ class LogManager:
             log = self.load_log(path, topic_partition, topic_id, now_ms=now_ms, is_clean=False, config=config)
         except OSError as error:
             message = f"cannot create {topic_partition} in `{directory.path}`: {reason_of(error)}"
-            self._take_offline(directory, message)
+            self.directories.fail(directory, message)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, message) from error
         self.add(log)
         return log
@@ -291,25 +261,13 @@ class LogManager:
         """Put a log in the place of the one of its name."""
         self._logs[log.topic_partition] = log
 
-    def directory_of(self, log: UnifiedLog) -> LogDirectory:
-        """Return the log directory that a log is in."""
-        return next(each for each in self.directories if each.path == log.parent_directory)
-
     # --- failures
 
-    @property
-    def offline_dirs(self) -> list[LogDirectory]:
-        """The directories that failed since the start."""
-        return [directory for directory in self.directories if not directory.is_online]
-
     def _log_failed(self, log: UnifiedLog, message: str) -> None:
-        self._take_offline(self.directory_of(log), message)
+        self.directories.fail(self.directories.of(log), message)
 
-    def _take_offline(self, directory: LogDirectory, message: str) -> None:
-        if not directory.is_online:
-            return
-        directory.is_online = False
-        self._last_failure = message
+    def _directory_failed(self, directory: LogDirectory, message: str) -> None:
+        """Have all logs in a directory go with it."""
         self.report(f"{message}; the directory is offline")
         for logs in (self._logs, self.future.logs):
             for log in list(logs.values()):
@@ -347,14 +305,14 @@ class LogManager:
             offset = offset_of(log)
             if offset is not None:
                 by_directory[log.parent_directory][log.topic_partition] = offset
-        usable = [each.path for each in self.directories if each.is_online and each.is_loaded]
-        return self.checkpoints.plan(name, [(f"{path}/{name}", by_directory[path]) for path in usable])
+        files = [(f"{each.path}/{name}", by_directory[each.path]) for each in self.directories.loaded]
+        return self.checkpoints.plan(name, files)
 
     def commit_checkpoint(self, plan: CheckpointPlan) -> None:
         """Take note that a checkpoint was written; the directories where it was not go offline."""
         self.checkpoints.commit(plan)
         for path, error in plan.failures:
-            self.path_failed(path, f"cannot write `{path}`: {reason_of(error)}")
+            self.directories.path_failed(path, f"cannot write `{path}`: {reason_of(error)}")
 
     # --- stop
 
@@ -368,22 +326,14 @@ class LogManager:
             self.each(lambda log: _close_log(log, now_ms), (*self, *self.future.logs.values()))
             for name in CHECKPOINTS:
                 self.checkpoint(name)
-            for directory in self.directories:
-                if directory.is_online and directory.is_loaded:
-                    try:
-                        directory.write_clean_marker(broker_epoch)
-                    except OSError as error:
-                        self._take_offline(directory, f"cannot mark a clean stop: {reason_of(error)}")
+            for directory in self.directories.loaded:
+                try:
+                    directory.write_clean_marker(broker_epoch)
+                except OSError as error:
+                    self.directories.fail(directory, f"cannot mark a clean stop: {reason_of(error)}")
         for log in (*self._logs.values(), *self.future.logs.values()):
             log.close_handlers()
-        for directory in self.directories:
-            directory.release()
-
-    def path_failed(self, path: str, message: str) -> None:
-        """Take the directory offline that a path is in."""
-        for directory in self.directories:
-            if path.startswith(f"{directory.path}/"):
-                self._take_offline(directory, message)
+        self.directories.release()
 
     def each(self, action: Callable[[UnifiedLog], int], logs: Sequence[UnifiedLog] | None = None) -> int:
         """Sum what an action gives for every log; one that fails has taken its directory offline."""
@@ -391,7 +341,7 @@ class LogManager:
         for log in tuple(self) if logs is None else logs:
             # One that fails has reported it; its directory is offline then, with all logs in it.
             with suppress(KafkaError):
-                total += action(log) if self.directory_of(log).is_online else 0
+                total += action(log) if self.directories.of(log).is_online else 0
         return total
 
 

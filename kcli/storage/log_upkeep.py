@@ -60,4 +60,4 @@ def plan_deletions(manager: LogManager, now_ms: int) -> DeletionPlan | None:
 def commit_deletions(manager: LogManager, plan: DeletionPlan) -> None:
     """Take the directories offline where something could not be unlinked."""
     for path, error in plan.failures:
-        manager.path_failed(path, f"cannot delete `{path}`: {reason_of(error)}")
+        manager.directories.path_failed(path, f"cannot delete `{path}`: {reason_of(error)}")

@@ -109,7 +109,7 @@ async def test_a_flush_that_fails_leaves_the_others_alone(
     flushed = [name for name, log in logs.items() if log.recovery_point == 1]
     assert flushed == [name for name, log in logs.items() if log.parent_directory != failing]
     assert len(flushed) == 2
-    assert [directory.path for directory in node.log_manager.offline_dirs] == [failing]
+    assert [directory.path for directory in node.log_manager.directories.offline] == [failing]
     node.log_manager.close(now_ms=node.now_ms)
 
 

@@ -237,11 +237,11 @@ def test_new_logs_go_where_fewest_are(pair: NodeLogs) -> None:
 
 
 def test_new_logs_go_where_they_are_assigned(pair: NodeLogs) -> None:
-    target = pair.manager.directories[1]
+    target = list(pair.manager.directories)[1]
     for partition in range(3):
         log = pair.create(partition=partition, directory_id=target.directory_id)
         assert log.parent_directory == target.path
-        assert pair.manager.directory_of(log) is target
+        assert pair.manager.directories.of(log) is target
 
 
 def test_a_deleted_log_goes_after_the_delay(node: NodeLogs) -> None:
@@ -384,7 +384,7 @@ def test_a_failed_directory_goes_offline_with_its_logs(
             fill(failing, 1)
     assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert [directory.path for directory in pair.failed] == [failing.parent_directory]
-    assert pair.manager.offline_dirs == pair.failed
+    assert pair.manager.directories.offline == pair.failed
     assert len(pair.manager) == 2
     for topic, partition in lost:
         with pytest.raises(KafkaError) as gone:
@@ -405,7 +405,7 @@ def test_a_directory_that_cannot_be_used_is_offline_from_the_start(tmp_path: Pat
     node = NodeLogs(tmp_path, 2)
     node.paths[0].write_text("a file in the way")
     node.start()
-    assert [directory.path for directory in node.manager.offline_dirs] == [str(node.paths[0])]
+    assert [directory.path for directory in node.manager.directories.offline] == [str(node.paths[0])]
     node.create()
     node.stop()
 
@@ -437,11 +437,11 @@ def test_a_failed_fsync_takes_the_directory_offline(node: NodeLogs) -> None:
     error = log.failed("flush", OSError(errno.EIO, "Input/output error"))
     assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
     assert len(node.manager) == 0
-    assert node.manager.offline_dirs
+    assert node.manager.directories.offline
 
 
 def test_checkpoints_of_a_full_disk_take_it_offline(node: NodeLogs, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(node.create(), 3)
     monkeypatch.setattr(disk, "pwrite", no_space)
     node.manager.checkpoint(REPLICATION_OFFSET_CHECKPOINT)
-    assert node.manager.offline_dirs
+    assert node.manager.directories.offline

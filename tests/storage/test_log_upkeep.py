@@ -52,4 +52,4 @@ def test_a_file_that_cannot_be_deleted_takes_the_directory_offline(
     node.manager.delete("orders", 0, now_ms=NOW_MS)
     monkeypatch.setattr(shutil, "rmtree", fail)
     assert node.delete_files(NOW_MS + 60_000) == 1
-    assert node.manager.offline_dirs
+    assert node.manager.directories.offline

@@ -106,7 +106,7 @@ async def test_what_cannot_be_moved_says_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [0, 1])
 async def test_a_replica_is_made_where_it_was_asked_for(number: int, tmp_path: Path) -> None:
     async with running_cluster(tmp_path, **directories(tmp_path)) as cluster, connected(cluster, 1) as client:
-        wanted = cluster.brokers[0].log_manager.directories[number].path
+        wanted = list(cluster.brokers[0].log_manager.directories)[number].path
         assert await ask(client, wanted, "later") == ErrorCode.REPLICA_NOT_AVAILABLE
         create(cluster, "later", replicas=1)
         log = cluster.brokers[0].replica_manager.partition("later", 0).log
