@@ -47,7 +47,7 @@ class DirectoryAssignments:
         if len(manager.directories) < 2:
             return  # There is no other that it could be.
         directory = manager.directories.of(partition.log).directory_id
-        if directory is not None and registration.directory_of(self._node_id) != directory:
+        if registration.directory_of(self._node_id) != directory:
             assignment = DirectoryAssignment(partition.topic_id, partition.index, directory)
             self._waiting[partition.key] = assignment
             self._wanted.set()

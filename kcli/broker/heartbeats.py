@@ -32,14 +32,13 @@ class Heartbeats:
     def beat(self, *, want_shutdown: bool = False) -> HeartbeatAnswer | None:
         """Send one heartbeat; return what the controller answers, None if it does not."""
         broker = self._broker
-        offline = [each.directory_id for each in broker.log_manager.directories.offline]
         try:
             return broker.controller.heartbeat(
                 node_id=broker.node_id,
                 epoch=broker.epoch,
                 applied_offset=broker.image.offset,
                 want_shutdown=want_shutdown,
-                offline_dirs=[each for each in offline if each is not None],
+                offline_dirs=[each.directory_id for each in broker.log_manager.directories.offline],
                 now_ms=monotonic_ms(),
             )
         except KafkaError as error:
