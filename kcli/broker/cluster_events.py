@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kcli.broker.controller.transitions import PartitionState, partition_state
+from kcli.broker.controller.partition_state import PartitionState, partition_state
 from kcli.broker.registrations import LeaderRecoveryState
 
 if TYPE_CHECKING:

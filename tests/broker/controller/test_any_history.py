@@ -12,9 +12,9 @@ from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.controller_settings import ControllerSettings
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
+from kcli.broker.controller.partition_state import PartitionState, partition_state
 from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
-from kcli.broker.controller.transitions import PartitionState, ReplicaState, partition_state, replica_state
 from kcli.broker.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, delta_between
 from kcli.broker.metadata_replay import MetadataBatch, apply, replay
 from kcli.broker.registrations import LeaderRecoveryState
@@ -169,7 +169,7 @@ def check_partition(image: MetadataImage, partition: PartitionRegistration) -> N
     if partition.leader != -1:
         assert partition.leader in isr
         assert image.broker_is_active(partition.leader)
-        assert replica_state(image, partition, partition.leader) is ReplicaState.ONLINE
+        assert image.brokers[partition.leader].has_online(partition.directory_of(partition.leader))
     if partition.recovery_state is LeaderRecoveryState.RECOVERING:
         assert len(isr) <= 1
 
