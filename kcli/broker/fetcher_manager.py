@@ -7,7 +7,6 @@ rests.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 import trio
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from kcli.broker.partition import Partition, PartitionId
     from kcli.broker.peer_link import PeerLink
     from kcli.broker.replica_manager import ReplicaManager
-
-_log = logging.getLogger(__name__)
 
 
 def fetcher_number(topic: str, index: int, count: int) -> int:

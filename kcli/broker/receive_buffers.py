@@ -26,7 +26,7 @@ HELD_LIMIT_BYTES = 1024 * 1024 * 1024
 class ReceiveBuffers:
     """The scratch buffer and the pool of larger ones."""
 
-    __slots__ = ("_free", "_pooled_bytes", "held_bytes", "held_limit", "scratch")
+    __slots__ = ("_free", "held_bytes", "held_limit", "pooled_bytes", "scratch")
 
     def __init__(self, held_limit: int = HELD_LIMIT_BYTES) -> None:
         self.held_limit = held_limit
@@ -34,12 +34,8 @@ class ReceiveBuffers:
         """How many bytes unfinished requests have brought."""
         self.scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._free: dict[int, list[memoryview]] = {}
-        self._pooled_bytes = 0
-
-    @property
-    def pooled_bytes(self) -> int:
+        self.pooled_bytes = 0
         """How many bytes lie in the pool."""
-        return self._pooled_bytes
 
     def take(self, size: int) -> memoryview:
         """Return a buffer of at least `size` bytes, with anything in it."""
@@ -48,7 +44,7 @@ class ReceiveBuffers:
             class_bytes *= 2
         free = self._free.get(class_bytes)
         if free:
-            self._pooled_bytes -= class_bytes
+            self.pooled_bytes -= class_bytes
             return free.pop()
         if class_bytes > MAX_POOLED_CLASS_BYTES:
             class_bytes = size
@@ -57,9 +53,9 @@ class ReceiveBuffers:
     def give_back(self, buffer: memoryview) -> None:
         """Take a buffer that nobody reads any more; slices of it must not be used again."""
         class_bytes = len(buffer)
-        if class_bytes > MAX_POOLED_CLASS_BYTES or self._pooled_bytes + class_bytes > POOLED_BYTES:
+        if class_bytes > MAX_POOLED_CLASS_BYTES or self.pooled_bytes + class_bytes > POOLED_BYTES:
             return
         free = self._free.setdefault(class_bytes, [])
         if len(free) < POOLED_PER_CLASS:
             free.append(buffer)
-            self._pooled_bytes += class_bytes
+            self.pooled_bytes += class_bytes

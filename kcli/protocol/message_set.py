@@ -52,7 +52,6 @@ _TIMESTAMP = Struct(">q")
 _LENGTH = Struct(">i")
 _CRC = Struct(">I")
 _OFFSET_AND_SIZE = Struct(">qi")
-_CRC_POSITION = 12
 _CRC_START = 16
 # The smallest value of the size field, by magic.
 MIN_SIZES = (14, 22)

@@ -17,7 +17,6 @@ class AppendInfo:
         "log_append_time",
         "log_start_offset",
         "max_timestamp",
-        "records_count",
         "size",
     )
 
@@ -29,7 +28,6 @@ class AppendInfo:
         log_append_time: int,
         log_start_offset: int,
         duplicate: bool = False,
-        records_count: int = 0,
         size: int = 0,
     ) -> None:
         self.first_offset = first_offset
@@ -38,5 +36,4 @@ class AppendInfo:
         self.log_append_time = log_append_time
         self.log_start_offset = log_start_offset
         self.duplicate = duplicate
-        self.records_count = records_count
         self.size = size

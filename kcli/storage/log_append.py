@@ -41,8 +41,6 @@ def append_validated(
     _stamp(log, validated, leader_epoch)
     info = _append(log, validated.data, validated.batches, validated.origin, now_ms, written)
     if not info.duplicate:
-        for batch in validated.batches:
-            info.records_count += batch.count
         info.log_append_time = validated.log_append_time
     return info
 

@@ -128,6 +128,5 @@ def plain_info(log: UnifiedLog, records: Buffer, first_offset: int) -> AppendInf
         max_timestamp,
         NO_TIMESTAMP,
         log.log_start_offset,
-        records_count=end_offset - first_offset,
         size=len(records),
     )

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1024 * 1024
 _ZEROS = bytes(CHUNK_BYTES)
-_PAGE_BYTES = 4096
 
 
 class SegmentFile:

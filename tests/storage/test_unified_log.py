@@ -20,7 +20,7 @@ from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of
 def test_an_append_tells_where_it_went(log: LogHarness) -> None:
     log.append(b"a")
     info = log.append(b"b", b"c", timestamp=NOW_MS - 5, step_ms=1)
-    assert (info.first_offset, info.last_offset, info.records_count) == (1, 2, 2)
+    assert (info.first_offset, info.last_offset) == (1, 2)
     assert (info.max_timestamp, info.log_append_time) == (NOW_MS - 4, -1)
     assert (info.log_start_offset, info.duplicate) == (0, False)
     assert info.size == len(batch_of(b"b", b"c"))
@@ -30,7 +30,7 @@ def test_an_append_tells_where_it_went(log: LogHarness) -> None:
 
 def test_nothing_to_append_is_no_append(log: LogHarness) -> None:
     info = log.append_batch(bytearray())
-    assert (info.first_offset, info.last_offset, info.records_count, info.size) == (-1, -1, 0, 0)
+    assert (info.first_offset, info.last_offset, info.size) == (-1, -1, 0)
     assert log.log.log_end_offset == 0
 
 

@@ -48,7 +48,6 @@ ACTIONS: Mapping[str, tuple[str, ...]] = {
 }
 """What a step may do besides beginning a fault, and what it needs to know."""
 
-_TIMES = ("at", "after")
 _NUMBERS = ("node", "partition", "to")
 
 

@@ -45,7 +45,6 @@ class FileKind(StrEnum):
 
 _BY_SUFFIX = {f".{kind}": kind for kind in list(FileKind)[:6]}
 _ORDER = {kind: number for number, kind in enumerate(FileKind)}
-_WITH_OFFSET = tuple(FileKind)[:5]
 
 
 class DumpFile(NamedTuple):
