@@ -18,6 +18,9 @@ from __future__ import annotations
 
 from heapq import heappop, heappush
 
+SLOTS = 20
+"""How many buckets a level has."""
+
 
 class TimerEntry:
     """Something with a deadline; subclasses say what it is."""
@@ -57,12 +60,11 @@ class Level:
 class TimingWheel:
     """A set of `TimerEntry` ordered by deadline, in milliseconds of any monotonic clock."""
 
-    __slots__ = ("_due", "_size", "count", "levels")
+    __slots__ = ("_due", "count", "levels")
 
-    def __init__(self, start_ms: int, *, tick_ms: int = 1, wheel_size: int = 20) -> None:
-        self.levels = [Level(tick_ms, wheel_size, start_ms)]
+    def __init__(self, start_ms: int, *, tick_ms: int = 1) -> None:
+        self.levels = [Level(tick_ms, SLOTS, start_ms)]
         self.count = 0
-        self._size = wheel_size
         self._due: list[tuple[int, int, int]] = []
 
     def add(self, entry: TimerEntry, now_ms: int) -> bool:
@@ -139,13 +141,13 @@ class TimingWheel:
         while True:
             if index == len(self.levels):
                 below = self.levels[-1]
-                self.levels.append(Level(below.interval_ms, self._size, below.current_ms))
+                self.levels.append(Level(below.interval_ms, SLOTS, below.current_ms))
             level = self.levels[index]
             if deadline_ms < level.current_ms + level.interval_ms:
                 break
             index += 1
         tick_number = deadline_ms // level.tick_ms
-        slot = tick_number % self._size
+        slot = tick_number % SLOTS
         bucket = level.buckets[slot]
         due_ms = tick_number * level.tick_ms
         if bucket.due_ms != due_ms:  # Once per turn of the wheel.

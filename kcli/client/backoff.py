@@ -11,19 +11,18 @@ JITTER = 0.2
 class Backoff:
     """Delays that double from `initial_ms` to `maximum_ms`; `reset` starts over after a success."""
 
-    __slots__ = ("_initial_ms", "_maximum_ms", "_uniform", "failures")
+    __slots__ = ("_initial_ms", "_maximum_ms", "failures")
 
-    def __init__(self, initial_ms: int, maximum_ms: int, *, rng: random.Random | None = None) -> None:
+    def __init__(self, initial_ms: int, maximum_ms: int) -> None:
         self._initial_ms = initial_ms
         self._maximum_ms = max(initial_ms, maximum_ms)
-        self._uniform = random.uniform if rng is None else rng.uniform
         self.failures = 0
 
     def next_delay(self) -> float:
         """Return the next delay in seconds and count one failure more."""
         nominal: float = min(self._initial_ms << min(self.failures, 30), self._maximum_ms)
         self.failures += 1
-        return nominal * self._uniform(1 - JITTER, 1 + JITTER) / 1000
+        return nominal * random.uniform(1 - JITTER, 1 + JITTER) / 1000
 
     def reset(self) -> None:
         """Forget the failures."""

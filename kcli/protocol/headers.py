@@ -67,15 +67,15 @@ def response_header_version(api_key: int, api_version: int) -> int:
     return 1 if is_flexible(api_key, api_version) else 0
 
 
-def parse_request_header(buffer: Buffer, offset: int = 0) -> tuple[RequestHeader, int]:
-    """Return the header at `offset`, behind the size, and the offset of the body.
+def parse_request_header(buffer: Buffer) -> tuple[RequestHeader, int]:
+    """Return the header that a request begins with, behind its size, and the offset of the body.
 
     Says nothing about whether the API or its version is known; the header of an API that nobody declared is
     read as header 1. Raises `DecodeError`.
     """
     try:
-        api_key, api_version, correlation_id, length = _REQUEST_START.unpack_from(buffer, offset)
-        position = offset + _REQUEST_START.size
+        api_key, api_version, correlation_id, length = _REQUEST_START.unpack_from(buffer)
+        position = _REQUEST_START.size
         client_id = None
         if length >= 0:
             client_id = str(buffer[position : position + length], "utf-8")

@@ -246,7 +246,6 @@ class MessageSetBuilder:
         "_max_timestamp",
         "base_offset",
         "codec",
-        "level",
         "magic",
         "timestamp_type",
     )
@@ -256,7 +255,6 @@ class MessageSetBuilder:
         magic: int,
         *,
         codec: Codec = Codec.NONE,
-        level: int | None = None,
         base_offset: int = 0,
         timestamp_type: TimestampType = TimestampType.CREATE_TIME,
     ) -> None:
@@ -264,7 +262,6 @@ class MessageSetBuilder:
             raise ValueError("message sets do not know zstd")
         self.magic = magic
         self.codec = codec
-        self.level = level
         self.base_offset = base_offset
         self.timestamp_type = timestamp_type
         self._entries = bytearray()
@@ -296,7 +293,7 @@ class MessageSetBuilder:
         entries = bytes(self._entries)
         if self.codec is Codec.NONE or not entries:
             return entries
-        value = compress(self.codec, entries, self.level, magic=self.magic)
+        value = compress(self.codec, entries, magic=self.magic)
         attributes = self.codec | self._timestamp_bit()
         return encode_entry(self._last_offset, self.magic, attributes, self._max_timestamp, None, value)
 

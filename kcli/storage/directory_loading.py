@@ -58,7 +58,7 @@ def load_directory(
     for path in scan.deleted:
         manager.deletions.add(path, now_ms=now_ms, delay_ms=manager.default_config.file_delete_delay_ms)
     if keep is not None:
-        scan.set_aside_unless(keep, manager.new_id)
+        scan.set_aside_unless(keep)
     jobs = [partial(job, *replica) for replica in scan.replicas]
     if jobs and not directory.was_clean:
         manager.report(f"recovering {len(jobs)} logs in `{directory.path}` after an unclean stop")

@@ -132,11 +132,11 @@ def structural_problem(head: Buffer, available: int) -> HeadProblem | None:
     return None
 
 
-def header_problem(head: Buffer, at: int = 0) -> HeadProblem | None:
-    """Return what contradicts itself in the header, whole and of a possible size, at `head[at]`."""
-    if head[at + MAGIC_POSITION] < 2:
-        return _legacy_problem(head, at)
-    fields = HEADER.unpack_from(head, at)
+def header_problem(head: Buffer) -> HeadProblem | None:
+    """Return what contradicts itself in a header that is whole, and of a possible size."""
+    if head[MAGIC_POSITION] < 2:
+        return _legacy_problem(head)
+    fields = HEADER.unpack_from(head)
     base_offset, length, attributes, delta, count = fields[0], fields[1], fields[5], fields[6], fields[12]
     if attributes & CODEC_MASK > LAST_CODEC or attributes & ~BATCH_BITS:
         why = "no codec has that number" if attributes & CODEC_MASK > LAST_CODEC else "unknown bits are set"
@@ -169,8 +169,8 @@ def header_problem(head: Buffer, at: int = 0) -> HeadProblem | None:
     return None
 
 
-def _legacy_problem(head: Buffer, at: int) -> HeadProblem | None:
-    offset, _, _, magic, attributes = _LEGACY.unpack_from(head, at)
+def _legacy_problem(head: Buffer) -> HeadProblem | None:
+    offset, _, _, magic, attributes = _LEGACY.unpack_from(head)
     if attributes & CODEC_MASK > Codec.LZ4 or attributes & ~LEGACY_BITS[magic]:
         return HeadProblem(
             DamageKind.BAD_ATTRIBUTES,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import write_partition_metadata
 from kcli.storage.log_paths import (
     FUTURE_DIRECTORY_SUFFIX,
@@ -40,7 +41,7 @@ class FutureLogs:
 
 def create_future_log(manager: LogManager, log: UnifiedLog, directory: str, *, now_ms: int) -> UnifiedLog:
     """Begin a copy of `log`, empty, in another log directory. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
-    name = suffixed_directory_name(log.topic_partition, FUTURE_DIRECTORY_SUFFIX, manager.new_id().hex())
+    name = suffixed_directory_name(log.topic_partition, FUTURE_DIRECTORY_SUFFIX, random_uuid().hex())
     path = f"{directory}/{name}"
     try:
         os.makedirs(path)

@@ -68,8 +68,6 @@ class LogManager:
         recovery_threads: int = 2,
         report: Callable[[str], None] = _silent,
         on_directory_failure: Callable[[LogDirectory], None] | None = None,
-        new_id: Callable[[], bytes] = random_uuid,
-        random_below: Callable[[int], int] = _random_below,
     ) -> None:
         self.directories = LogDirectories(log_dirs, on_failure=self._directory_failed)
         self.default_config = default_config or LogConfig()
@@ -80,8 +78,6 @@ class LogManager:
         self._config_for = config_for
         self._producer_id_expiration_ms = producer_id_expiration_ms
         self.report = report
-        self.new_id = new_id
-        self._random_below = random_below
         self._logs: dict[TopicPartition, UnifiedLog] = {}
         self.future = FutureLogs()
         # Where somebody wants replicas to be made that are not here yet.
@@ -98,7 +94,7 @@ class LogManager:
         Raises `KcliError` when a directory is in use or belongs to another node, or when none is left.
         """
         self.directories.open(
-            cluster_id=self._cluster_id, node_id=self._node_id, now_ms=now_ms, new_id=self.new_id
+            cluster_id=self._cluster_id, node_id=self._node_id, now_ms=now_ms, new_id=random_uuid
         )
 
     def load(
@@ -144,7 +140,7 @@ class LogManager:
             producer_id_expiration_ms=self._producer_id_expiration_ms,
             report=self.report,
             on_failure=self._log_failed,
-            random_below=self._random_below,
+            random_below=_random_below,
         )
 
     def _config_of(self, topic: str) -> LogConfig:
@@ -252,7 +248,7 @@ class LogManager:
 
     def retire(self, log: UnifiedLog, now_ms: int) -> None:
         """Mark the directory of a log deleted that nobody uses any more. Raises `KafkaError`."""
-        name = suffixed_directory_name(log.topic_partition, DELETE_DIRECTORY_SUFFIX, self.new_id().hex())
+        name = suffixed_directory_name(log.topic_partition, DELETE_DIRECTORY_SUFFIX, random_uuid().hex())
         log.close_handlers()
         log.rename_directory(name)
         self.deletions.add(log.directory, now_ms=now_ms, delay_ms=log.config.file_delete_delay_ms)

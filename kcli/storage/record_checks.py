@@ -36,7 +36,7 @@ _READ_BYTES = 1024 * 1024
 _WALKED_BYTES = 2 * 1024 * 1024
 
 
-def check_records(entry: ScannedEntry, *, max_bytes: int = MAX_HELD_BYTES) -> list[Damage]:
+def check_records(entry: ScannedEntry) -> list[Damage]:
     """Return what is wrong inside an entry whose checksum matches, a few damages at most.
 
     Memory does not depend on what the records decompress to, whatever the entry. Raises `OSError`.
@@ -45,20 +45,20 @@ def check_records(entry: ScannedEntry, *, max_bytes: int = MAX_HELD_BYTES) -> li
     try:
         batch = entry.batch
         if isinstance(batch, RecordBatch):
-            _check_batch(entry, batch, findings, max_bytes)
+            _check_batch(entry, batch, findings)
         elif batch.is_compressed:
-            _check_wrapper(entry, batch, findings, max_bytes)
+            _check_wrapper(entry, batch, findings)
         else:
             find_value(entry, findings)
     except TooMuchData:
-        message = f"the records were not checked: that takes more than {max_bytes} bytes of memory"
+        message = f"the records were not checked: that takes more than {MAX_HELD_BYTES} bytes of memory"
         findings.add(DamageKind.UNCHECKED_RECORDS, message)
     except CorruptRecord as error:
         findings.add(DamageKind.UNDECODABLE_RECORDS, error.message)
     return findings.damages
 
 
-def _check_batch(entry: ScannedEntry, batch: RecordBatch, findings: RecordFindings, max_bytes: int) -> None:
+def _check_batch(entry: ScannedEntry, batch: RecordBatch, findings: RecordFindings) -> None:
     if batch.count == 0:
         if entry.size > HEADER_SIZE and batch.codec is Codec.NONE:
             more = f"{entry.size - HEADER_SIZE} bytes of records in a batch of none"
@@ -69,8 +69,8 @@ def _check_batch(entry: ScannedEntry, batch: RecordBatch, findings: RecordFindin
         largest = _walk(entry, batch)
     if largest is None:
         records = RecordPieces(StoredRecords(batch, findings), findings)
-        for piece in decompressed_pieces(batch.codec, _pieces(entry, HEADER_SIZE), max_bytes):
-            records.feed(piece, max_bytes)
+        for piece in decompressed_pieces(batch.codec, _pieces(entry, HEADER_SIZE), MAX_HELD_BYTES):
+            records.feed(piece, MAX_HELD_BYTES)
         largest = records.finish()
     if largest is not None and not batch.attributes & TIMESTAMP_TYPE_BIT:
         findings.compare_timestamp(wrap_int64(batch.base_timestamp + largest), batch.max_timestamp)
@@ -86,9 +86,7 @@ def _walk(entry: ScannedEntry, batch: RecordBatch) -> int | None:
     return largest if is_dense and batch.count == batch.last_offset_delta + 1 else None
 
 
-def _check_wrapper(
-    entry: ScannedEntry, wrapper: LegacyEntry, findings: RecordFindings, max_bytes: int
-) -> None:
+def _check_wrapper(entry: ScannedEntry, wrapper: LegacyEntry, findings: RecordFindings) -> None:
     value_at = find_value(entry, findings)
     if value_at is None:
         return
@@ -96,8 +94,8 @@ def _check_wrapper(
         raise CorruptRecord(f"magic {wrapper.magic} does not know zstd")
     records = RecordPieces(LegacyRecords(wrapper, findings), findings)
     pieces = _pieces(entry, value_at)
-    for piece in decompressed_pieces(wrapper.codec, pieces, max_bytes, magic=wrapper.magic):
-        records.feed(piece, max_bytes)
+    for piece in decompressed_pieces(wrapper.codec, pieces, MAX_HELD_BYTES, magic=wrapper.magic):
+        records.feed(piece, MAX_HELD_BYTES)
     largest = records.finish()
     if largest is not None and wrapper.timestamp_type is TimestampType.CREATE_TIME:
         findings.compare_timestamp(largest, wrapper.timestamp)

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.internal_topics import METADATA_TOPIC
+from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
 from kcli.storage.log_paths import (
     DELETE_DIRECTORY_SUFFIX,
@@ -51,16 +52,16 @@ class ReplicaScan:
             elif parsed.suffix != STRAY_DIRECTORY_SUFFIX and parsed.topic_partition.topic != METADATA_TOPIC:
                 self.replicas.append(FoundReplica(path, parsed.topic_partition, self._topic_id(path)))
 
-    def set_aside_unless(
-        self, keep: Callable[[TopicPartition, bytes | None], bool], new_id: Callable[[], bytes]
-    ) -> None:
+    def set_aside_unless(self, keep: Callable[[TopicPartition, bytes | None], bool]) -> None:
         """Rename to `-stray` every replica that `keep(topic_partition, topic_id)` does not want."""
         kept = []
         for replica in self.replicas:
             if keep(replica.topic_partition, replica.topic_id):
                 kept.append(replica)
                 continue
-            stray = suffixed_directory_name(replica.topic_partition, STRAY_DIRECTORY_SUFFIX, new_id().hex())
+            stray = suffixed_directory_name(
+                replica.topic_partition, STRAY_DIRECTORY_SUFFIX, random_uuid().hex()
+            )
             self._report(f"a replica that this node does not have: `{replica.path}` is now `{stray}`")
             os.replace(replica.path, f"{self._directory}/{stray}")
         self.replicas = kept

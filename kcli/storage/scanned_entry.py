@@ -81,6 +81,6 @@ class ScannedEntry:
         return self._file.read(self.position + start, count, self.end)
 
 
-def view_of(buffer: bytes | bytearray, at: int = 0) -> Batch:
-    """Return the view of the entry of any format at a place in a buffer. Raises `CorruptRecord`."""
-    return RecordBatch(buffer, at) if buffer[at + MAGIC_POSITION] == 2 else LegacyEntry(buffer, at)
+def view_of(buffer: bytes | bytearray) -> Batch:
+    """Return the view of the entry of any format that a buffer begins with. Raises `CorruptRecord`."""
+    return RecordBatch(buffer, 0) if buffer[MAGIC_POSITION] == 2 else LegacyEntry(buffer, 0)

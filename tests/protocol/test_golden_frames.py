@@ -36,9 +36,9 @@ def test_a_frame_is_the_one_that_kafka_writes(message: type[Any], version: int) 
     if message.__name__.endswith("Request"):
         header = RequestHeader(key, version, CORRELATION_ID, CLIENT_ID)
         assert encode_request(header, value).hex() == golden.hex()
-        parsed, body = parse_request_header(golden, 4)
+        parsed, body = parse_request_header(golden[4:])
         assert parsed == header
-        assert codec(message, version).decode(golden, body) == (value, len(golden))
+        assert codec(message, version).decode(golden, 4 + body) == (value, len(golden))
     else:
         assert encode_response(key, version, CORRELATION_ID, value).hex() == golden.hex()
         assert decode_response(key, version, golden[4:]) == (CORRELATION_ID, value)

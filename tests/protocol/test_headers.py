@@ -56,9 +56,9 @@ def test_a_flexible_header_keeps_the_classic_client_id() -> None:
     request = ApiVersionsRequest(client_software_name="k", client_software_version="1")
     frame = encode_request(RequestHeader(API_VERSIONS, 3, 7, "id"), request)
     assert frame == bytes.fromhex("00000012 0012 0003 00000007 00026964 00 026b 0231 00")
-    header, body = parse_request_header(memoryview(frame), 4)
+    header, body = parse_request_header(memoryview(frame)[4:])
     assert header == RequestHeader(API_VERSIONS, 3, 7, "id")
-    assert frame[body:] == bytes.fromhex("026b 0231 00")
+    assert frame[4 + body :] == bytes.fromhex("026b 0231 00")
 
 
 def test_a_flexible_response_header_has_a_tag_section() -> None:
@@ -71,7 +71,7 @@ def test_a_flexible_response_header_has_a_tag_section() -> None:
 def test_a_null_client_id() -> None:
     frame = encode_request(RequestHeader(METADATA, 1, 2, None), MetadataRequest(topics=None))
     assert frame[12:14] == b"\xff\xff"
-    assert parse_request_header(frame, 4)[0].client_id is None
+    assert parse_request_header(frame[4:])[0].client_id is None
 
 
 def test_tags_of_headers_are_skipped() -> None:
