@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.target_assignment import choose_assignor
-from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.consumer_group_describe import (
     Assignment,
     DescribedGroup,
@@ -39,9 +39,14 @@ def describe_consumer_group(
 
 def no_such_group(group_id: str, why: str) -> DescribedGroup:
     """Return the description of a group that does not exist, or is no consumer group."""
+    return not_described(group_id, KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}."))
+
+
+def not_described(group_id: str, error: KafkaError) -> DescribedGroup:
+    """Return the description of a group that is refused."""
     return DescribedGroup(
-        error_code=ErrorCode.GROUP_ID_NOT_FOUND,
-        error_message=f"Group {group_id} {why}.",
+        error_code=error.code,
+        error_message=error.message,
         group_id=group_id,
         group_state="",
         group_epoch=0,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.broker.coordinator.consumer_description import not_described
 from kcli.broker.handlers.described_groups import describe_each
 from kcli.broker.handlers.groups import client_info
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse, DescribedGroup
+from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kcli.broker.coordinator.group_coordinator import GroupCoordinator
     from kcli.broker.coordinator.waiting import Answer
     from kcli.broker.request_context import RequestContext
-    from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+    from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest, DescribedGroup
     from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 
@@ -50,7 +51,7 @@ def consumer_group_describe(
         context,
         request.group_ids,
         describe=_describe,
-        refused=_not_described,
+        refused=not_described,
         with_operations=request.include_authorized_operations,
     )
     return ConsumerGroupDescribeResponse(groups=groups)
@@ -68,18 +69,5 @@ def failed_consumer_group_describe(
 ) -> ConsumerGroupDescribeResponse:
     """Answer every group with the same error."""
     return ConsumerGroupDescribeResponse(
-        groups=[_not_described(group_id, error) for group_id in request.group_ids]
-    )
-
-
-def _not_described(group_id: str, error: KafkaError) -> DescribedGroup:
-    return DescribedGroup(
-        error_code=error.code,
-        error_message=error.message,
-        group_id=group_id,
-        group_state="",
-        group_epoch=0,
-        assignment_epoch=0,
-        assignor_name="",
-        members=[],
+        groups=[not_described(group_id, error) for group_id in request.group_ids]
     )
