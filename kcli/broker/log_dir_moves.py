@@ -59,7 +59,7 @@ class LogDirMoves:
             self.stop(partition.key)
             copy = None
         if copy is None and log.parent_directory != directory:
-            create_future_log(self._logs, log, directory, now_ms=self._manager.wall_ms())
+            create_future_log(self._logs, log, directory=directory, now_ms=self._manager.wall_ms())
         self.resume(partition)
 
     def resume(self, partition: Partition) -> None:

@@ -322,7 +322,7 @@ class MetadataLog:
     def _load_segment(self, base_offset: int, *, is_last: bool) -> None:
         refuse_inner_damage(segment_path(self.directory, base_offset, LOG_SUFFIX), is_last=is_last)
         segment = LogSegment.open(
-            self.directory, base_offset, _CONFIG, now_ms=self._wall_ms(), report=self._report
+            self.directory, base_offset, config=_CONFIG, now_ms=self._wall_ms(), report=self._report
         )
         self._segments.append(segment)
         cut = segment.recover(self._read)
@@ -346,7 +346,7 @@ class MetadataLog:
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         return LogSegment.create(
-            self.directory, base_offset, _CONFIG, now_ms=self._wall_ms(), report=self._report
+            self.directory, base_offset, config=_CONFIG, now_ms=self._wall_ms(), report=self._report
         )
 
     def _begin_at_snapshot(self, snapshot: SnapshotId) -> None:

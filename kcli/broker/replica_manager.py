@@ -253,8 +253,8 @@ class ReplicaManager:
         log = self.log_manager.get_or_create(
             topic.name,
             index,
-            topic.topic_id,
-            self._log_config(self.image.topic_config(topic.name)),
+            topic_id=topic.topic_id,
+            config=self._log_config(self.image.topic_config(topic.name)),
             directory_id=directory_id,
             now_ms=self.wall_ms(),
         )

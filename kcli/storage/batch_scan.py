@@ -188,7 +188,7 @@ class _Scan:
         if position >= file.end:
             return None, ()  # the file was cut
         if problem is not None:
-            damage = inquiry.no_entry(problem, head, position, self.reader.expected)
+            damage = inquiry.no_entry(problem, head=head, position=position, expected=self.reader.expected)
             if self.follows and damage.kind is DamageKind.ZEROS and file.read(position, HEADER_SIZE) != head:
                 return None, ()  # what was reserved has been written meanwhile
             return None, (self._skip(damage),)
@@ -196,14 +196,20 @@ class _Scan:
         size, fault = view.size_in_bytes, None
         contradiction = header_problem(head)
         if not is_valid:
-            fault = inquiry.bad_crc(head, position, size, self.reader.expected)
+            fault = inquiry.bad_crc(head, position=position, size=size, expected=self.reader.expected)
             if fault.skipped_bytes and self.resync:
                 return None, (self._skip(fault),)
             fault = fault._replace(skipped_bytes=0, size_bytes=size)
         elif contradiction is not None:
-            fault = inquiry.of_header(contradiction, head, position, size)
+            fault = inquiry.of_header(contradiction, head=head, position=position, size=size)
         elif self._is_misplaced(view, position + size - self.window.origin):
-            fault = inquiry.of_offset(head, position, size, view.last_offset, self.reader.expected)
+            fault = inquiry.of_offset(
+                head,
+                position=position,
+                size=size,
+                last_offset=view.last_offset,
+                expected=self.reader.expected,
+            )
         self._go_behind(view, size, fault)
         damages = () if fault is None else (fault,)
         is_whole = False

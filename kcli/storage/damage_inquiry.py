@@ -45,7 +45,7 @@ class DamageInquiry:
         self._highest = highest
         self.search = EntrySearch(file, highest)
 
-    def no_entry(self, problem: HeadProblem, head: bytes, position: int, expected: int) -> Damage:
+    def no_entry(self, problem: HeadProblem, *, head: bytes, position: int, expected: int) -> Damage:
         """Return what stands where no entry begins; all of it is skipped. Raises `OSError`."""
         file = self._file
         if len(head) <= TORN_BYTES:
@@ -61,7 +61,7 @@ class DamageInquiry:
         mended = self._mended(head, position, following)
         return mended or self._skipping(problem, head, position, following)
 
-    def bad_crc(self, head: bytes, position: int, size: int, expected: int) -> Damage:
+    def bad_crc(self, head: bytes, *, position: int, size: int, expected: int) -> Damage:
         """Return what is wrong with an entry whose checksum does not match.
 
         Nothing is skipped where the file goes on behind the size that the header claims. Raises `OSError`.
@@ -100,7 +100,7 @@ class DamageInquiry:
             message=f"the next batch begins {skipped} bytes into this one of {size}",
         )
 
-    def of_header(self, problem: HeadProblem, head: bytes, position: int, size: int) -> Damage:
+    def of_header(self, problem: HeadProblem, *, head: bytes, position: int, size: int) -> Damage:
         """Return what contradicts itself in the header of an entry whose checksum matches."""
         return Damage(
             kind=problem.kind,
@@ -114,7 +114,7 @@ class DamageInquiry:
             message=f"{problem.message}, though the checksum matches",
         )
 
-    def of_offset(self, head: bytes, position: int, size: int, last_offset: int, expected: int) -> Damage:
+    def of_offset(self, head: bytes, *, position: int, size: int, last_offset: int, expected: int) -> Damage:
         """Return what is wrong with the offset of a valid entry that is not in its place."""
         offset = _offset(head)
         kind, wanted, message = DamageKind.BAD_OFFSET, f"{expected}", ""

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 def load_directory(
     manager: LogManager,
     directory: LogDirectory,
+    *,
     now_ms: int,
     keep: Callable[[TopicPartition, bytes | None], bool] | None,
 ) -> None:
@@ -44,8 +45,8 @@ def load_directory(
     def job(path: str, topic_partition: TopicPartition, topic_id: bytes | None) -> None:
         log = manager.load_log(
             path,
-            topic_partition,
-            topic_id,
+            topic_partition=topic_partition,
+            topic_id=topic_id,
             now_ms=now_ms,
             is_clean=directory.was_clean,
             recovery_point=recovery_points.get(topic_partition, 0),

@@ -24,7 +24,7 @@ class FlushPlan:
     __slots__ = ("_directory", "_files", "epoch_changes", "offset", "paths", "snapshots", "truncations")
 
     def __init__(
-        self, offset: int, truncations: int, files: list[OpenFile], paths: list[str], directory: str | None
+        self, offset: int, *, truncations: int, files: list[OpenFile], paths: list[str], directory: str | None
     ) -> None:
         self.offset = offset
         self.truncations = truncations

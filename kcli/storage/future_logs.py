@@ -39,7 +39,7 @@ class FutureLogs:
         return self.logs.get(TopicPartition(topic, partition))
 
 
-def create_future_log(manager: LogManager, log: UnifiedLog, directory: str, *, now_ms: int) -> UnifiedLog:
+def create_future_log(manager: LogManager, log: UnifiedLog, *, directory: str, now_ms: int) -> UnifiedLog:
     """Begin a copy of `log`, empty, in another log directory. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
     name = suffixed_directory_name(log.topic_partition, FUTURE_DIRECTORY_SUFFIX, random_uuid().hex())
     path = f"{directory}/{name}"
@@ -48,7 +48,12 @@ def create_future_log(manager: LogManager, log: UnifiedLog, directory: str, *, n
         if log.topic_id is not None:
             write_partition_metadata(path, log.topic_id)
         copy = manager.load_log(
-            path, log.topic_partition, log.topic_id, now_ms=now_ms, is_clean=False, config=log.config
+            path,
+            topic_partition=log.topic_partition,
+            topic_id=log.topic_id,
+            now_ms=now_ms,
+            is_clean=False,
+            config=log.config,
         )
     except OSError as error:
         message = f"cannot create a copy of {log.topic_partition} in `{directory}`: {reason_of(error)}"

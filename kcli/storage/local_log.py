@@ -155,7 +155,7 @@ class LocalLog:
         segment = LogSegment.create(
             self.directory,
             base_offset,
-            self.config,
+            config=self.config,
             now_ms=now_ms,
             roll_jitter_ms=self._random_below(jitter_ms) if jitter_ms > 0 else 0,
             report=self._report,
@@ -227,7 +227,9 @@ class LocalLog:
         files = [segment.records.handle for segment in segments]
         paths = [path for segment in segments for path in segment.index_paths()]
         directory = self.directory if self.has_unflushed_files() else None
-        return FlushPlan(offset, self._truncations, files, paths + small_files, directory)
+        return FlushPlan(
+            offset, truncations=self._truncations, files=files, paths=paths + small_files, directory=directory
+        )
 
     def commit_flush(self, plan: FlushPlan, now_ms: int) -> None:
         """Raise the recovery point after a plan was run, unless the log was truncated meanwhile."""

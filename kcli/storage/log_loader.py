@@ -77,9 +77,18 @@ def load_log(
     `log_start_offset` and `recovery_point` are the checkpointed ones. `random_below(n)` gives an int in
     [0, n), for `segment.jitter.ms`. Raises `OSError`.
     """
-    loader = _LogLoader(directory, topic_partition, config, now_ms, report, producer_id_expiration_ms)
+    loader = _LogLoader(
+        directory,
+        topic_partition=topic_partition,
+        config=config,
+        now_ms=now_ms,
+        report=report,
+        producer_id_expiration_ms=producer_id_expiration_ms,
+    )
     try:
-        end_offset = loader.load(is_clean, log_start_offset, recovery_point)
+        end_offset = loader.load(
+            is_clean=is_clean, log_start_offset=log_start_offset, recovery_point=recovery_point
+        )
     except CorruptRecord as error:
         # Below the recovery point nothing is checked at load, so damage there shows where it is met.
         raise OSError(f"damaged records below the recovery point: {error}: `{directory}`") from error
@@ -111,6 +120,7 @@ class _LogLoader:
     def __init__(
         self,
         directory: str,
+        *,
         topic_partition: TopicPartition,
         config: LogConfig,
         now_ms: int,
@@ -130,7 +140,7 @@ class _LogLoader:
         # Whether records were lost, so that the checkpoints no longer describe this log.
         self.was_changed = False
 
-    def load(self, is_clean: bool, log_start_offset: int, recovery_point: int) -> int:
+    def load(self, *, is_clean: bool, log_start_offset: int, recovery_point: int) -> int:
         """Fill the fields and return the log end offset."""
         names = [entry.name for entry in os.scandir(self.directory) if entry.is_file()]
         if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names):
@@ -164,14 +174,22 @@ class _LogLoader:
         if not len(self.segments):
             self.segments.add(
                 LogSegment.create(
-                    self.directory, log_start_offset, self.config, now_ms=self.now_ms, report=self.report
+                    self.directory,
+                    log_start_offset,
+                    config=self.config,
+                    now_ms=self.now_ms,
+                    report=self.report,
                 )
             )
             self.was_changed = True
-        self._settle(max(log_start_offset, self.segments.first.base_offset), end_offset, has_producers)
+        self._settle(
+            max(log_start_offset, self.segments.first.base_offset),
+            end_offset=end_offset,
+            has_producers=has_producers,
+        )
         return end_offset
 
-    def _settle(self, log_start_offset: int, end_offset: int, has_producers: bool) -> None:
+    def _settle(self, log_start_offset: int, *, end_offset: int, has_producers: bool) -> None:
         """Make epochs and producers end where the log does."""
         self.leader_epochs.truncate_from_end(end_offset)
         self.leader_epochs.truncate_from_start(log_start_offset)
@@ -249,7 +267,11 @@ class _LogLoader:
             if base_offset is not None:
                 self.segments.add(
                     LogSegment.open(
-                        self.directory, base_offset, self.config, now_ms=self.now_ms, report=self.report
+                        self.directory,
+                        base_offset,
+                        config=self.config,
+                        now_ms=self.now_ms,
+                        report=self.report,
                     )
                 )
 

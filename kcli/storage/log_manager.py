@@ -108,7 +108,7 @@ class LogManager:
         """
         for directory in self.directories.online:
             try:
-                load_directory(self, directory, now_ms, keep)
+                load_directory(self, directory, now_ms=now_ms, keep=keep)
             except OSError as error:
                 self.directories.fail(
                     directory, f"cannot load log directory `{directory.path}`: {reason_of(error)}"
@@ -118,9 +118,9 @@ class LogManager:
     def load_log(
         self,
         path: str,
+        *,
         topic_partition: TopicPartition,
         topic_id: bytes | None,
-        *,
         now_ms: int,
         is_clean: bool,
         recovery_point: int = 0,
@@ -178,10 +178,10 @@ class LogManager:
         self,
         topic: str,
         partition: int,
+        *,
         topic_id: bytes | None,
         config: LogConfig | None = None,
         directory_id: bytes | None = None,
-        *,
         now_ms: int,
         is_new: bool = True,
     ) -> UnifiedLog:
@@ -210,7 +210,14 @@ class LogManager:
             if topic_id is not None:
                 write_partition_metadata(path, topic_id)
             # A crash may have left a part of it behind.
-            log = self.load_log(path, topic_partition, topic_id, now_ms=now_ms, is_clean=False, config=config)
+            log = self.load_log(
+                path,
+                topic_partition=topic_partition,
+                topic_id=topic_id,
+                now_ms=now_ms,
+                is_clean=False,
+                config=config,
+            )
         except OSError as error:
             message = f"cannot create {topic_partition} in `{directory.path}`: {reason_of(error)}"
             self.directories.fail(directory, message)

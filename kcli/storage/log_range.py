@@ -51,7 +51,7 @@ class RangeReader:
 
     __slots__ = ("_base_offset", "_path", "_start", "_stop", "last_offset", "position")
 
-    def __init__(self, path: str, base_offset: int, start: int, stop: int) -> None:
+    def __init__(self, path: str, base_offset: int, *, start: int, stop: int) -> None:
         self._path = path
         self._base_offset = base_offset
         self._start = start
@@ -75,7 +75,7 @@ class RangeReader:
     def _runs(self, segment: SegmentFile) -> Iterator[RangeStart | BatchRun]:
         reader = BatchReader(
             segment,
-            position=begin_of(segment, self._base_offset, self._start, self._stop),
+            position=begin_of(segment, self._base_offset, start=self._start, stop=self._stop),
             expected=-1 if self._start else self._base_offset,
             highest=self._base_offset + MAX_RELATIVE_OFFSET,
         )
@@ -99,7 +99,7 @@ def stretches(size: int, most: int, count: int) -> Iterator[tuple[int, int]]:
         start += each
 
 
-def begin_of(segment: SegmentFile, base_offset: int, start: int, stop: int) -> int:
+def begin_of(segment: SegmentFile, base_offset: int, *, start: int, stop: int) -> int:
     """Return where the first batch of a stretch begins, its end if there is none. Raises `OSError`."""
     if not start:
         return 0

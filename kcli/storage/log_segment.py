@@ -49,9 +49,9 @@ class LogSegment:
         self,
         directory: str,
         base_offset: int,
+        *,
         records: FileRecords,
         config: LogConfig,
-        *,
         created_ms: int,
         roll_jitter_ms: int = 0,
         report: Callable[[str], None],
@@ -59,7 +59,7 @@ class LogSegment:
         self.directory = directory
         self.base_offset = base_offset
         self.records = records
-        self.indexes = SegmentIndexes(directory, base_offset, records, config, report)
+        self.indexes = SegmentIndexes(directory, base_offset, records=records, config=config, report=report)
         self.created_ms = created_ms
         self.roll_jitter_ms = roll_jitter_ms
         self._report = report
@@ -75,8 +75,8 @@ class LogSegment:
         cls,
         directory: str,
         base_offset: int,
-        config: LogConfig,
         *,
+        config: LogConfig,
         now_ms: int,
         roll_jitter_ms: int = 0,
         report: Callable[[str], None],
@@ -89,8 +89,8 @@ class LogSegment:
         segment = cls(
             directory,
             base_offset,
-            records,
-            config,
+            records=records,
+            config=config,
             created_ms=now_ms,
             roll_jitter_ms=roll_jitter_ms,
             report=report,
@@ -103,8 +103,8 @@ class LogSegment:
         cls,
         directory: str,
         base_offset: int,
-        config: LogConfig,
         *,
+        config: LogConfig,
         now_ms: int,
         roll_jitter_ms: int = 0,
         report: Callable[[str], None],
@@ -114,8 +114,8 @@ class LogSegment:
         return cls(
             directory,
             base_offset,
-            records,
-            config,
+            records=records,
+            config=config,
             created_ms=now_ms,
             roll_jitter_ms=roll_jitter_ms,
             report=report,

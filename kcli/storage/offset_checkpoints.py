@@ -51,6 +51,7 @@ class CheckpointPlan:
         self,
         name: str,
         number: int,
+        *,
         files: Sequence[tuple[str, Mapping[TopicPartition, int]]],
         written: _Written,
     ) -> None:
@@ -93,7 +94,7 @@ class OffsetCheckpoints:
     def plan(self, name: str, files: Sequence[tuple[str, Mapping[TopicPartition, int]]]) -> CheckpointPlan:
         """Return what writes checkpoints of one kind: paths, and the offsets as of now."""
         self._number += 1
-        return CheckpointPlan(name, self._number, files, self._written)
+        return CheckpointPlan(name, self._number, files=files, written=self._written)
 
     def commit(self, plan: CheckpointPlan) -> None:
         """Take note that a plan was run: what had expired before it is in no file any more."""

@@ -63,7 +63,7 @@ def load_newest_snapshot(
     """Load the newest snapshot that is valid, deleting newer ones that are not. Raises `OSError`."""
     while (offset := snapshots.latest) is not None:
         try:
-            state.load(snapshots.read(offset), offset, now_ms)
+            state.load(snapshots.read(offset), end_offset=offset, now_ms=now_ms)
             return
         except CorruptSnapshot as error:
             report(f"deleting a damaged producer snapshot: {error}: `{snapshots.path(offset)}`")

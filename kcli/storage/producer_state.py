@@ -216,7 +216,7 @@ class ProducerStateManager:
             del self.producers[producer_id]
         return len(expired)
 
-    def load(self, entries: list[ProducerStateEntry], end_offset: int, now_ms: int) -> None:
+    def load(self, entries: list[ProducerStateEntry], *, end_offset: int, now_ms: int) -> None:
         """Start over from the entries of a snapshot, without those that have expired since."""
         self.clear(end_offset)
         for entry in entries:

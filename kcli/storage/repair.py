@@ -112,7 +112,9 @@ def repair_partition(
     if not segments:
         raise UsageError(f"no segments in `{directory}`")
     with _new_directory(target, directory):
-        return _Repair(directory, target, mode, is_deep, config).run(segments, is_partition=True)
+        return _Repair(directory, target, mode=mode, is_deep=is_deep, config=config).run(
+            segments, is_partition=True
+        )
 
 
 def repair_segment(
@@ -125,7 +127,7 @@ def repair_segment(
         raise UsageError(f"not the name of a segment: `{path}`")
     directory = os.path.dirname(path) or "."
     with _new_directory(target, directory):
-        return _Repair(directory, target, mode, is_deep, config).run(
+        return _Repair(directory, target, mode=mode, is_deep=is_deep, config=config).run(
             [(base_offset, path)], is_partition=False
         )
 
@@ -151,7 +153,9 @@ def find_segments(directory: str) -> list[tuple[int, str]]:
 class _Repair:
     """The repair of one partition, or of one segment."""
 
-    def __init__(self, source: str, target: str, mode: RepairMode, is_deep: bool, config: LogConfig) -> None:
+    def __init__(
+        self, source: str, target: str, *, mode: RepairMode, is_deep: bool, config: LogConfig
+    ) -> None:
         self._config = config
         self._source = source
         self._target = target
@@ -202,13 +206,13 @@ class _Repair:
                     )
                 )
                 continue
-            copy = SegmentCopy(self._target, base_offset, self._config, self._state)
+            copy = SegmentCopy(self._target, base_offset, config=self._config, state=self._state)
             if not number:
                 copy.create()
             repairer = SegmentRepairer(
                 path,
                 base_offset,
-                copy,
+                copy=copy,
                 mode=self._mode,
                 is_deep=self._is_deep,
                 next_offset=max(base_offset, end_offset),
@@ -229,7 +233,7 @@ class _Repair:
         path = segment_path(self._source, offset, SNAPSHOT_SUFFIX)
         try:
             with open(path, "rb") as file:
-                self._state.load(decode_snapshot(file.read()), offset, 0)
+                self._state.load(decode_snapshot(file.read()), end_offset=offset, now_ms=0)
         except FileNotFoundError:
             return
         except CorruptSnapshot as error:

@@ -27,7 +27,7 @@ class SegmentCopy:
     __slots__ = ("_base_offset", "_config", "_directory", "_segment", "_state")
 
     def __init__(
-        self, directory: str, base_offset: int, config: LogConfig, state: ProducerStateManager
+        self, directory: str, base_offset: int, *, config: LogConfig, state: ProducerStateManager
     ) -> None:
         self._config = config
         self._directory = directory
@@ -56,7 +56,7 @@ class SegmentCopy:
             # Every path is new: what is there would not be this one's.
             os.close(os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644))
             self._segment = LogSegment.create(
-                self._directory, self._base_offset, self._config, now_ms=0, report=_refuse
+                self._directory, self._base_offset, config=self._config, now_ms=0, report=_refuse
             )
         return self._segment
 

@@ -55,6 +55,7 @@ class SegmentIndexes:
         self,
         directory: str,
         base_offset: int,
+        *,
         records: FileRecords,
         config: LogConfig,
         report: Callable[[str], None],

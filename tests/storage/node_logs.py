@@ -52,7 +52,7 @@ class NodeLogs:
         self.manager.close(clean=False, now_ms=NOW_MS)
 
     def create(self, topic: str = "orders", partition: int = 0, **arguments: object) -> UnifiedLog:
-        return self.manager.get_or_create(topic, partition, TOPIC_ID, now_ms=NOW_MS, **arguments)  # type: ignore[arg-type]
+        return self.manager.get_or_create(topic, partition, topic_id=TOPIC_ID, now_ms=NOW_MS, **arguments)  # type: ignore[arg-type]
 
     def log(self, topic: str = "orders", partition: int = 0) -> UnifiedLog:
         log = self.manager.get(topic, partition)

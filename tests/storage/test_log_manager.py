@@ -217,12 +217,12 @@ def test_a_log_is_made_once(node: NodeLogs) -> None:
 def test_a_log_of_another_topic_of_that_name_is_not_handed_out(node: NodeLogs) -> None:
     node.create()
     with pytest.raises(KafkaError) as refused:
-        node.manager.get_or_create("orders", 0, random_uuid(), now_ms=NOW_MS)
+        node.manager.get_or_create("orders", 0, topic_id=random_uuid(), now_ms=NOW_MS)
     assert refused.value.code is ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 def test_a_log_without_a_topic_id_gets_one(node: NodeLogs) -> None:
-    log = node.manager.get_or_create("orders", 0, None, now_ms=NOW_MS)
+    log = node.manager.get_or_create("orders", 0, topic_id=None, now_ms=NOW_MS)
     assert log.topic_id is None
     node.create()
     assert log.topic_id == TOPIC_ID
@@ -265,7 +265,7 @@ def test_a_deleted_log_goes_after_the_delay(node: NodeLogs) -> None:
 def test_a_topic_comes_back_under_its_name(node: NodeLogs) -> None:
     fill(node.create(), 30)
     node.manager.delete("orders", 0, now_ms=NOW_MS)
-    log = node.manager.get_or_create("orders", 0, random_uuid(), now_ms=NOW_MS)
+    log = node.manager.get_or_create("orders", 0, topic_id=random_uuid(), now_ms=NOW_MS)
     assert log.log_end_offset == 0
     fill(log, 3)
     node.delete_files(NOW_MS + 60_000)
@@ -318,7 +318,7 @@ def test_a_name_that_is_used_again_inherits_no_checkpoint(
     with monkeypatch.context() as patch:
         patch.setattr(checkpoints, "write_atomically", recorded)
         for partition in range(3):
-            node.manager.get_or_create("orders", partition, random_uuid(), now_ms=NOW_MS)
+            node.manager.get_or_create("orders", partition, topic_id=random_uuid(), now_ms=NOW_MS)
     # Once for all that were deleted.
     assert sorted(Path(path).name for path in writes if path.endswith("-checkpoint")) == sorted(CHECKPOINTS)
     fill(node.log(), 3)
@@ -334,7 +334,7 @@ def test_a_checkpoint_collected_before_a_deletion_does_not_come_after_it(node: N
     log.advance_high_watermark(30)
     late = node.manager.plan_checkpoint(REPLICATION_OFFSET_CHECKPOINT)
     node.manager.delete("orders", 0, now_ms=NOW_MS)
-    again = node.manager.get_or_create("orders", 0, random_uuid(), now_ms=NOW_MS)
+    again = node.manager.get_or_create("orders", 0, topic_id=random_uuid(), now_ms=NOW_MS)
     late.run()
     node.manager.commit_checkpoint(late)
     assert node.offsets(REPLICATION_OFFSET_CHECKPOINT) == {}

@@ -34,10 +34,10 @@ def test_a_stretch_begins_with_the_first_entry_in_it(tmp_path: Path, shapes: lis
     with SegmentFile(str(path)) as segment:
         for start in range(0, starts[-1], step):
             expected = starts[bisect_left(starts, start)]
-            assert begin_of(segment, BASE, start, starts[-1]) == expected
+            assert begin_of(segment, BASE, start=start, stop=starts[-1]) == expected
             # One that begins behind the stretch is not in it.
             stop = min(start + step, starts[-1])
-            assert begin_of(segment, BASE, start, stop) == (expected if expected < stop else stop)
+            assert begin_of(segment, BASE, start=start, stop=stop) == (expected if expected < stop else stop)
 
 
 def test_a_batch_of_another_segment_is_no_beginning(tmp_path: Path) -> None:
@@ -45,7 +45,7 @@ def test_a_batch_of_another_segment_is_no_beginning(tmp_path: Path) -> None:
     entries = [make_entry(Shape(), 0), make_entry(Shape(), BASE)]
     path.write_bytes(b"\x02" * 100 + b"".join(entries))
     with SegmentFile(str(path)) as segment:
-        assert begin_of(segment, BASE, 1, segment.end) == 100 + len(entries[0])
+        assert begin_of(segment, BASE, start=1, stop=segment.end) == 100 + len(entries[0])
 
 
 def test_ranges_hold_all_batches_once(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_ranges_hold_all_batches_once(tmp_path: Path) -> None:
     starts = written(path, BATCHES * 20)
     found: list[int] = []
     for start, stop in stretches(starts[-1], 3000, 2):
-        reader = RangeReader(str(path), BASE, start, stop)
+        reader = RangeReader(str(path), BASE, start=start, stop=stop)
         for item in reader.read():
             if isinstance(item, BatchRun):
                 found += item.positions

@@ -57,7 +57,7 @@ class RangeRecords:
         self._view.begin_range(self._file, wanted.layout or Layout(), self._note_first)
         try:
             with SegmentFile(self._file.path) as segment:
-                begin = begin_of(segment, self._file.offset or 0, wanted.start, wanted.end)
+                begin = begin_of(segment, self._file.offset or 0, start=wanted.start, stop=wanted.end)
             for item in scan(self._file.path, start=begin, segment_base=self._file.offset):
                 if not isinstance(item, ScannedEntry) or not item.is_whole or item.damages:
                     break

@@ -89,7 +89,7 @@ def is_long(file: DumpFile) -> bool:
 def dump_batches(file: DumpFile, wanted: Range, send: Send) -> None:
     """Send the lines of the batches of a range."""
     assert file.offset is not None
-    reader = RangeReader(file.path, file.offset, wanted.start, wanted.end)
+    reader = RangeReader(file.path, file.offset, start=wanted.start, stop=wanted.end)
     text = bytearray()
     for item in reader.read():
         if isinstance(item, RangeStart):

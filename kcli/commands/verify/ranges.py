@@ -41,7 +41,7 @@ class LogRange(NamedTuple):
 
 def scan_range(wanted: LogRange, send: Send) -> None:
     """Say what is in a range: a `RangeStart`, packed batches, lists of damages inside, and a `RangeEnd`."""
-    reader = RangeReader(wanted.path, wanted.base_offset, wanted.start, wanted.end)
+    reader = RangeReader(wanted.path, wanted.base_offset, start=wanted.start, stop=wanted.end)
     packer = RunPacker(wanted.base_offset, send)
     for item in reader.read():
         if isinstance(item, RangeStart):

@@ -60,7 +60,7 @@ def rebuild(
     paths: list[str] = []
     batches = size = 0
     for base_offset in listing.segments:
-        segment = _FreshSegment(out, base_offset, interval_bytes, transactions)
+        segment = _FreshSegment(out, base_offset, interval_bytes=interval_bytes, transactions=transactions)
         path = listing.path(base_offset, LOG_SUFFIX)
         for item in scan(path, resync=True, segment_base=base_offset):
             if isinstance(item, Damage):
@@ -81,7 +81,9 @@ def rebuild(
 class _FreshSegment:
     """The indexes of one segment while its batches are added."""
 
-    def __init__(self, out: str, base_offset: int, interval_bytes: int, transactions: Transactions) -> None:
+    def __init__(
+        self, out: str, base_offset: int, *, interval_bytes: int, transactions: Transactions
+    ) -> None:
         self._offsets = OffsetIndex(segment_path(out, base_offset, INDEX_SUFFIX), base_offset, _NO_LIMIT)
         self._times = TimeIndex(segment_path(out, base_offset, TIME_INDEX_SUFFIX), base_offset, _NO_LIMIT)
         path = segment_path(out, base_offset, TRANSACTION_INDEX_SUFFIX)

@@ -35,6 +35,7 @@ class OffsetIndexCheck:
         self,
         index: IndexBytes,
         base_offset: int,
+        *,
         report: Callable[[Finding], None],
         most_bytes: int | None = None,
     ) -> None:

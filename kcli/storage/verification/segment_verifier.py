@@ -51,14 +51,18 @@ class SegmentVerifier:
         self._offsets = OffsetIndexCheck(
             self._index(INDEX_SUFFIX, OFFSET_ENTRY_SIZE),
             self._base_offset,
-            self._report,
-            self._partition.options.max_message_size,
+            report=self._report,
+            most_bytes=self._partition.options.max_message_size,
         )
         self._times = TimeIndexCheck(
-            self._index(TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE, keeps_zeros=True), self._base_offset, self._report
+            self._index(TIME_INDEX_SUFFIX, TIME_ENTRY_SIZE, keeps_zeros=True),
+            self._base_offset,
+            report=self._report,
         )
         self._transactions = TransactionIndexCheck(
-            self._index(TRANSACTION_INDEX_SUFFIX, TRANSACTION_ENTRY_SIZE), self._base_offset, self._report
+            self._index(TRANSACTION_INDEX_SUFFIX, TRANSACTION_ENTRY_SIZE),
+            self._base_offset,
+            report=self._report,
         )
         self._partition.chain.begin(self._path, self._base_offset)
         end = self._read_log()

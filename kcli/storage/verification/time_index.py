@@ -33,7 +33,7 @@ _NOT_FOUND = FindingKind.TIME_INDEX_NOT_FOUND
 class TimeIndexCheck:
     """Takes the sound batches of a segment in order: those that end at or past `due`, or exceed `largest`."""
 
-    def __init__(self, index: IndexBytes, base_offset: int, report: Callable[[Finding], None]) -> None:
+    def __init__(self, index: IndexBytes, base_offset: int, *, report: Callable[[Finding], None]) -> None:
         assert index.entry_size == ENTRY_SIZE
         self._index = index
         self._base_offset = base_offset

@@ -63,7 +63,7 @@ class IndexedTransaction(NamedTuple):
 class TransactionIndexCheck:
     """Takes the abort markers of a segment in order."""
 
-    def __init__(self, index: IndexBytes, base_offset: int, report: Callable[[Finding], None]) -> None:
+    def __init__(self, index: IndexBytes, base_offset: int, *, report: Callable[[Finding], None]) -> None:
         self._index = index
         self._base_offset = base_offset
         self._report = report

@@ -84,7 +84,7 @@ async def test_a_move_that_a_stop_interrupted_goes_on(tmp_path: Path) -> None:
         partition = broker.replica_manager.partition("t", 0)
         append(partition, b"a", b"b")
         target = other_directory(broker)
-        create_future_log(broker.log_manager, partition.log, target, now_ms=NOW_MS)
+        create_future_log(broker.log_manager, partition.log, directory=target, now_ms=NOW_MS)
         assert [name.endswith("-future") for name in os.listdir(target) if name.startswith("t-0")] == [True]
     async with running_cluster(tmp_path, **directories(tmp_path)) as cluster:
         partition = cluster.brokers[0].replica_manager.partition("t", 0)
@@ -121,7 +121,7 @@ async def test_a_copy_is_told_of_and_goes_with_its_topic(tmp_path: Path) -> None
         append(partition, b"a", b"b")
         target = other_directory(broker)
         # Made, but not moved: the copy has nothing yet.
-        copy = create_future_log(broker.log_manager, partition.log, target, now_ms=NOW_MS)
+        copy = create_future_log(broker.log_manager, partition.log, directory=target, now_ms=NOW_MS)
         answer = await client.ask(DescribeLogDirsRequest(topics=None), 4)
         told = {
             (each.log_dir, row.is_future_key): row.offset_lag
