@@ -97,8 +97,8 @@ class Broker:
         self.log_manager = self._new_log_manager(log_dirs)
         self.replica_manager = ReplicaManager(
             self.node_id,
-            self.log_manager,
-            self.purgatory,
+            log_manager=self.log_manager,
+            purgatory=self.purgatory,
             log_config=self._log_config,
             wall_ms=wall_ms,
             node=self,
@@ -221,7 +221,11 @@ class Broker:
                 await nursery.start(self.groups.run)
                 await nursery.start(self._server.sweep)
                 housekeeping = Housekeeping(
-                    self.log_manager, self.replica_manager, self.config, wall_ms=self.wall_ms, gate=self.gate
+                    self.log_manager,
+                    replica_manager=self.replica_manager,
+                    config=self.config,
+                    wall_ms=self.wall_ms,
+                    gate=self.gate,
                 )
                 await nursery.start(housekeeping.run)
                 await nursery.start(self.replica_manager.run)

@@ -66,9 +66,9 @@ class DelayedResponse(DelayedOperation, Generic[R]):
 def once_settled(
     manager: ReplicaManager,
     response: R,
+    *,
     pending: Sequence[Pending],
     timeout_ms: int,
-    *,
     lets_pass: bool = False,
 ) -> R | DelayedResponse[R]:
     """Return a response if nothing of it is pending any more, else what waits for that, already parked."""

@@ -53,7 +53,9 @@ class Job:
 
     __slots__ = ("due_ms", "interval_ms", "name", "run")
 
-    def __init__(self, name: str, interval_ms: int, due_ms: int, run: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self, name: str, *, interval_ms: int, due_ms: int, run: Callable[[], Awaitable[None]]
+    ) -> None:
         self.name = name
         self.interval_ms = interval_ms
         self.due_ms = due_ms
@@ -66,9 +68,9 @@ class Housekeeping:
     def __init__(
         self,
         log_manager: LogManager,
+        *,
         replica_manager: ReplicaManager,
         config: BrokerConfig,
-        *,
         wall_ms: Callable[[], int],
         gate: PauseGate | None = None,
     ) -> None:
@@ -80,8 +82,8 @@ class Housekeeping:
 
     def _all_jobs(self, config: BrokerConfig) -> list[Job]:
         return [
-            Job("flush", 0, 0, self._flush),
-            Job("file deletion", 0, 0, self._delete_files),
+            Job("flush", interval_ms=0, due_ms=0, run=self._flush),
+            Job("file deletion", interval_ms=0, due_ms=0, run=self._delete_files),
             self._checkpoint_job(
                 "high watermark checkpoint",
                 config.replica_high_watermark_checkpoint_interval_ms,
@@ -99,15 +101,15 @@ class Housekeeping:
             ),
             Job(
                 "retention",
-                config.log_retention_check_interval_ms,
-                config.log_initial_task_delay_ms,
-                self._apply_retention,
+                interval_ms=config.log_retention_check_interval_ms,
+                due_ms=config.log_initial_task_delay_ms,
+                run=self._apply_retention,
             ),
             Job(
                 "producer expiry",
-                config.producer_id_expiration_check_interval_ms,
-                config.producer_id_expiration_check_interval_ms,
-                self._expire_producers,
+                interval_ms=config.producer_id_expiration_check_interval_ms,
+                due_ms=config.producer_id_expiration_check_interval_ms,
+                run=self._expire_producers,
             ),
         ]
 
@@ -136,7 +138,7 @@ class Housekeeping:
             await trio.to_thread.run_sync(plan.run)
             self._log_manager.commit_checkpoint(plan)
 
-        return Job(name, interval_ms, interval_ms, run)
+        return Job(name, interval_ms=interval_ms, due_ms=interval_ms, run=run)
 
     async def _flush(self) -> None:
         for log, plan in flush_plans(self._log_manager, self._wall_ms()):

@@ -39,7 +39,7 @@ class LogDirMoves:
         self._moving: dict[PartitionId, Partition] = {}
         self._wanted = trio.Event()
         self.throttle = ReplicationThrottle(
-            "", manager.node_id, lambda: manager.config.replica_alter_log_dirs_io_max_bytes_per_second
+            "", manager.node_id, rate=lambda: manager.config.replica_alter_log_dirs_io_max_bytes_per_second
         )
 
     def begin(self, topic: str, index: int, directory: str) -> None:

@@ -83,9 +83,9 @@ class ReplicaManager:
     def __init__(
         self,
         node_id: int,
+        *,
         log_manager: LogManager,
         purgatory: Purgatory,
-        *,
         log_config: Callable[[Mapping[str, str]], LogConfig],
         wall_ms: Callable[[], int],
         node: Surroundings,
@@ -109,12 +109,12 @@ class ReplicaManager:
         self.leader_throttle = ReplicationThrottle(
             "leader.replication.throttled.replicas",
             node_id,
-            lambda: node.config.leader_replication_throttled_rate,
+            rate=lambda: node.config.leader_replication_throttled_rate,
         )
         self.follower_throttle = ReplicationThrottle(
             "follower.replication.throttled.replicas",
             node_id,
-            lambda: node.config.follower_replication_throttled_rate,
+            rate=lambda: node.config.follower_replication_throttled_rate,
         )
         self._node = node
         self.log_dir_moves = LogDirMoves(self)

@@ -32,7 +32,7 @@ def throttled_partitions(value: str, node_id: int) -> frozenset[int]:
 class ReplicationThrottle:
     """One direction of one node; `rate` gives its limit in bytes a second."""
 
-    def __init__(self, config_name: str, node_id: int, rate: Callable[[], int]) -> None:
+    def __init__(self, config_name: str, node_id: int, *, rate: Callable[[], int]) -> None:
         self._config_name = config_name
         self._node_id = node_id
         self._rate = rate

@@ -95,8 +95,8 @@ class Node:
         self.log_manager.load(now_ms=self.now_ms)
         self.replica_manager = ReplicaManager(
             NODE_ID,
-            self.log_manager,
-            self.purgatory,
+            log_manager=self.log_manager,
+            purgatory=self.purgatory,
             log_config=lambda overrides: self.config.log_config(overrides),
             wall_ms=self.wall_ms,
             node=self,

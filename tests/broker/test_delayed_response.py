@@ -44,8 +44,8 @@ async def test_a_response_with_nothing_pending_is_there_at_once() -> None:
     manager = FakeManager()
     pending = [FakePending(0), FakePending(1)]
     manager.settled.update(each.key for each in pending)
-    assert once_settled(cast("ReplicaManager", manager), "done", pending, 100) == "done"
-    assert once_settled(cast("ReplicaManager", manager), "nothing", [], 100) == "nothing"
+    assert once_settled(cast("ReplicaManager", manager), "done", pending=pending, timeout_ms=100) == "done"
+    assert once_settled(cast("ReplicaManager", manager), "nothing", pending=[], timeout_ms=100) == "nothing"
     assert manager.purgatory.parked == 0
 
 
@@ -54,7 +54,9 @@ async def test_a_partition_that_is_settled_is_not_asked_again(autojump_clock: tr
     first, second = FakePending(0), FakePending(1)
     async with trio.open_nursery() as nursery:
         await nursery.start(manager.purgatory.timer.run)
-        delayed = once_settled(cast("ReplicaManager", manager), "done", [first, second], 1000)
+        delayed = once_settled(
+            cast("ReplicaManager", manager), "done", pending=[first, second], timeout_ms=1000
+        )
         assert isinstance(delayed, DelayedResponse)
         assert delayed.keys == (first.key, second.key)
         for pending in (first, second):
@@ -70,7 +72,9 @@ async def test_what_is_late_is_answered_as_it_stands(autojump_clock: trio.testin
     manager = FakeManager()
     async with trio.open_nursery() as nursery:
         await nursery.start(manager.purgatory.timer.run)
-        delayed = once_settled(cast("ReplicaManager", manager), "late", [FakePending(0)], 300)
+        delayed = once_settled(
+            cast("ReplicaManager", manager), "late", pending=[FakePending(0)], timeout_ms=300
+        )
         assert isinstance(delayed, DelayedResponse)
         await manager.purgatory.wait(delayed)
         assert (round(trio.current_time(), 3), delayed.expired, delayed.finish()) == (0.3, True, "late")

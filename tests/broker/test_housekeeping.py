@@ -45,7 +45,9 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 
 def housekeeping(node: Node) -> Housekeeping:
-    return Housekeeping(node.log_manager, node.replica_manager, node.config, wall_ms=node.wall_ms)
+    return Housekeeping(
+        node.log_manager, replica_manager=node.replica_manager, config=node.config, wall_ms=node.wall_ms
+    )
 
 
 def append(node: Node, *values: bytes, topic: str = "t", **options: Any) -> None:

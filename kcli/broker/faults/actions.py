@@ -29,7 +29,7 @@ async def perform(cluster: Cluster, action: str, options: Mapping[str, Any]) -> 
     match action:
         case "move-leader":
             topic, partition = text(options, "topic"), whole(options, "partition")
-            move_leader(controller_of(cluster), topic, partition, whole(options, "to"))
+            move_leader(controller_of(cluster), topic, partition=partition, node=whole(options, "to"))
         case "move-coordinator":
             move_coordinator(controller_of(cluster), text(options, "group"), whole(options, "to"))
         case "move-controller":

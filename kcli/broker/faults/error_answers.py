@@ -28,7 +28,7 @@ _SESSION_ERRORS = frozenset(
 )
 
 
-def error_answer(api: Api, version: int, request: object, code: ErrorCode, *, why: str) -> Any | None:  # noqa: ANN401 - the response
+def error_answer(api: Api, version: int, *, request: object, code: ErrorCode, why: str) -> Any | None:  # noqa: ANN401 - the response
     """Return the response that says `code` to everything in a request, None where there is none to give."""
     error = KafkaError(code, why)
     response = _blank(response_class(api.key)) if api.failed is None else api.failed(request, error)

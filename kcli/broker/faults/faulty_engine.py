@@ -167,7 +167,9 @@ class FaultyEngine:
         if api.key == _METADATA_KEY:
             answer = self._engine.feed(context, buffer, start, end)
             return self._changed(context, answer, reply_to, lambda it: with_topic_errors(it, code, concerns))
-        some = TopicErrors(api, context.api_version, request, concerns=concerns, broker=context.broker)
+        some = TopicErrors(
+            api, context.api_version, request=request, concerns=concerns, broker=context.broker
+        )
         if some.strike_some:
             served = buffer[start:end] if fault.after else self._frame(context, some.request_of_others())
             answer = self._engine.feed(context, served, 0, len(served))
@@ -192,7 +194,7 @@ class FaultyEngine:
     ) -> object:
         code = active.request_fault.code
         assert code is not None
-        response = error_answer(api, context.api_version, request, code, why=why)
+        response = error_answer(api, context.api_version, request=request, code=code, why=why)
         if response is None:
             raise CloseConnection(f"fault {active.number}: {api.name} has no answer for {code.name}")
         return response

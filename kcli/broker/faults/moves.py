@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kcli.broker.controller.controller import Controller
 
 
-def move_leader(controller: Controller, topic: str, partition: int, node: int) -> None:
+def move_leader(controller: Controller, topic: str, *, partition: int, node: int) -> None:
     """Make a replica the leader, and the preferred one so that it stays.
 
     Raises `KcliError` if the node has no replica or is not in sync.
@@ -50,4 +50,4 @@ def move_coordinator(controller: Controller, group: str, node: int) -> None:
     topic = controller.image.topics.get(GROUP_METADATA_TOPIC)
     if topic is None:
         raise KcliError(f"there is no `{GROUP_METADATA_TOPIC}` yet: no group has been used")
-    move_leader(controller, topic.name, partition_for(group, len(topic.partitions)), node)
+    move_leader(controller, topic.name, partition=partition_for(group, len(topic.partitions)), node=node)

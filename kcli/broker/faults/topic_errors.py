@@ -43,7 +43,7 @@ class TopicErrors:
     """The request of an API, whose topics that `concerns` picks are to be refused with `code`."""
 
     def __init__(
-        self, api: Api, version: int, request: object, *, concerns: Callable[[str], bool], broker: Broker
+        self, api: Api, version: int, *, request: object, concerns: Callable[[str], bool], broker: Broker
     ) -> None:
         self._api = api
         self._version = version
@@ -67,7 +67,9 @@ class TopicErrors:
 
     def answer(self, served: Any, code: ErrorCode, *, why: str) -> Any:  # noqa: ANN401 - the API's response
         """Return what the others got, `served`, with rows for the topics that are refused."""
-        refused = error_answer(self._api, self._version, self._with(is_struck=True), code, why=why)
+        refused = error_answer(
+            self._api, self._version, request=self._with(is_struck=True), code=code, why=why
+        )
         kept = [row for row in getattr(served, self._rows) if not self._is_struck(row)]
         setattr(served, self._rows, [*kept, *getattr(refused, self._rows)])
         return served

@@ -68,7 +68,9 @@ def delete_records(
             for topic in request.topics
         ]
     )
-    return once_settled(context.broker.replica_manager, response, pending, request.timeout_ms)
+    return once_settled(
+        context.broker.replica_manager, response, pending=pending, timeout_ms=request.timeout_ms
+    )
 
 
 def failed(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:

@@ -274,7 +274,11 @@ class _Append:
             for topic_number, number, partition, offset in self._pending
         ]
         return once_settled(
-            self._replica_manager, response, writes, self._request.timeout_ms, lets_pass=self._lets_pass()
+            self._replica_manager,
+            response,
+            pending=writes,
+            timeout_ms=self._request.timeout_ms,
+            lets_pass=self._lets_pass(),
         )
 
     def _lets_pass(self) -> bool:

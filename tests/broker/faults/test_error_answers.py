@@ -76,7 +76,7 @@ def test_an_answer_that_says_the_error_fits_every_version(
     asked = data.draw(instances(api.request, version))
     frame = codec(api.request, version).encode(asked)
     request = api.decoder(version)(memoryview(bytearray(frame)), 0, len(frame))[0]
-    answer = error_answer(api, version, request, code, why="as ordered")
+    answer = error_answer(api, version, request=request, code=code, why="as ordered")
     if answer is None:
         assert api.name == "Produce"
         assert request.acks == 0

@@ -60,8 +60,8 @@ async def test_what_retention_takes_from_the_leader_its_followers_drop(tmp_path:
         await until(lambda: leader.log.high_watermark == 20)
         housekeeping = Housekeeping(
             broker.log_manager,
-            broker.replica_manager,
-            broker.config,
+            replica_manager=broker.replica_manager,
+            config=broker.config,
             wall_ms=broker.wall_ms,
             gate=broker.gate,
         )

@@ -33,7 +33,7 @@ def test_a_topic_names_the_replicas_that_are_throttled(value: str, expected: fro
 
 
 def test_only_the_named_replicas_are_throttled() -> None:
-    throttle = ReplicationThrottle(NAME, 1, lambda: 1000)
+    throttle = ReplicationThrottle(NAME, 1, rate=lambda: 1000)
     assert not throttle.is_throttled("t", 0)
     throttle.configure("t", {NAME: "0:1"})
     throttle.configure("u", {NAME: "*"})
@@ -44,7 +44,7 @@ def test_only_the_named_replicas_are_throttled() -> None:
 
 
 def test_what_is_above_the_rate_waits_until_it_is_not() -> None:
-    throttle = ReplicationThrottle(NAME, 1, lambda: 1000)
+    throttle = ReplicationThrottle(NAME, 1, rate=lambda: 1000)
     assert throttle.wait_ms(0) == 0
     throttle.record(3000, 0)
     assert throttle.wait_ms(0) == 1000
@@ -53,14 +53,14 @@ def test_what_is_above_the_rate_waits_until_it_is_not() -> None:
 
 
 def test_a_rate_of_nothing_lets_the_first_through_and_then_nothing() -> None:
-    throttle = ReplicationThrottle(NAME, 1, lambda: 0)
+    throttle = ReplicationThrottle(NAME, 1, rate=lambda: 0)
     throttle.record(1, 0)
     assert throttle.wait_ms(5000) > 0
 
 
 @given(st.lists(st.integers(1, 5000), min_size=30, max_size=60))
 def test_over_time_the_rate_is_kept(sizes: list[int]) -> None:
-    throttle = ReplicationThrottle(NAME, 1, lambda: 1000)
+    throttle = ReplicationThrottle(NAME, 1, rate=lambda: 1000)
     now_ms = copied = 0
     for size in sizes:
         while wait_ms := throttle.wait_ms(now_ms):

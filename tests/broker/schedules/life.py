@@ -118,7 +118,7 @@ class Run:
                 if name in self._numbers:
                     faults.clear(self._numbers.pop(str(name)))
             case "move", (int(partition), int(node)):
-                move_leader(cluster.controller, TOPIC, partition, node)
+                move_leader(cluster.controller, TOPIC, partition=partition, node=node)
             case "elect", ():
                 cluster.controller.elect_leaders(
                     [(TOPIC, index) for index in range(PARTITIONS)], type=ElectionType.PREFERRED
