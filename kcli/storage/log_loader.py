@@ -163,13 +163,9 @@ class _LogLoader:
             if is_clean:
                 self._check_transaction_indexes(log_start_offset)
         if end_offset < log_start_offset:
-            self.report(
-                f"the log ends at {end_offset}, below its start {log_start_offset}; it begins anew there: "
-                f"`{self.directory}`"
+            self._drop_everything(
+                f"the log ends at {end_offset}, below its start {log_start_offset}; it begins anew there"
             )
-            self._delete(list(self.segments))
-            self.leader_epochs.clear()
-            self.snapshots.remove_if(above=-1)
             end_offset, has_producers = log_start_offset, False
         if not len(self.segments):
             self.segments.add(
@@ -188,6 +184,12 @@ class _LogLoader:
             has_producers=has_producers,
         )
         return end_offset
+
+    def _drop_everything(self, why: str) -> None:
+        self.report(f"{why}: `{self.directory}`")
+        self._delete(list(self.segments))
+        self.leader_epochs.clear()
+        self.snapshots.remove_if(above=-1)
 
     def _settle(self, log_start_offset: int, *, end_offset: int, has_producers: bool) -> None:
         """Make epochs and producers end where the log does."""

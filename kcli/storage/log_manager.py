@@ -201,6 +201,19 @@ class LogManager:
             )
         for name in self.checkpoints.stale_files(topic_partition):
             self.checkpoint(name)
+        return self._create(
+            topic_partition, topic_id, config=config, directory_id=directory_id, now_ms=now_ms
+        )
+
+    def _create(
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes | None,
+        *,
+        config: LogConfig | None,
+        directory_id: bytes | None,
+        now_ms: int,
+    ) -> UnifiedLog:
         preferred = self.preferred_directories.pop(topic_partition, None)
         logs = (*self._logs.values(), *self.future.logs.values())
         directory = self.directories.for_new_log(logs, directory_id=directory_id, preferred=preferred)

@@ -50,19 +50,7 @@ def alter_reassignments(
         try:
             if (each.topic, each.partition) in decided:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "named twice")
-            topic, partition = decisions.partition(each.topic, each.partition)
-            if each.replicas is None:
-                record = _cancel(decisions, topic, each.partition)
-            else:
-                check_brokers(decisions.image, each.partition, each.replicas)
-                if not allow_replication_factor_change:
-                    _check_count(partition, each.replicas)
-                record = decisions.change(
-                    topic,
-                    each.partition,
-                    election=Election.ONLINE,
-                    assignment=_begin(partition, each.replicas),
-                )
+            record = _decide(decisions, each, keep_count=not allow_replication_factor_change)
             if record is not None and len(records) == MAX_RECORDS_PER_OPERATION:
                 raise KafkaError(ErrorCode.POLICY_VIOLATION, "too many partitions for one request")
         except KafkaError as error:
@@ -72,6 +60,23 @@ def alter_reassignments(
         records.extend([] if record is None else [record])
         outcomes.append(None)
     return ControllerResult(tuple(records), outcomes)
+
+
+def _decide(
+    decisions: PartitionDecisions, wanted: Reassignment, *, keep_count: bool
+) -> PartitionChangeRecord | None:
+    topic, partition = decisions.partition(wanted.topic, wanted.partition)
+    if wanted.replicas is None:
+        return _cancel(decisions, topic, wanted.partition)
+    check_brokers(decisions.image, wanted.partition, wanted.replicas)
+    if keep_count:
+        _check_count(partition, wanted.replicas)
+    return decisions.change(
+        topic,
+        wanted.partition,
+        election=Election.ONLINE,
+        assignment=_begin(partition, wanted.replicas),
+    )
 
 
 def _begin(partition: PartitionRegistration, target: tuple[int, ...]) -> Assignment:
