@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from kcli.commands.shortcut import run_shortcut
+from tests.storage.sound_partition import OFFSET_FIELDS, SNAPSHOT_FIELDS, TIME_FIELDS, TRANSACTION_FIELDS
 from tests.support.harms import (
     Harm,
     entries_of_log,
@@ -226,16 +227,7 @@ def test_harm_to_a_log_is_told_by_verify_index(
 
 # --- the other files
 
-INDEX_FIELDS = (("offset", 0, 4), ("position", 4, 4))
-TIME_FIELDS = (("timestamp", 0, 8), ("offset", 8, 4))
-TRANSACTION_FIELDS = (
-    ("version", 0, 2),
-    ("producer id", 2, 8),
-    ("first offset", 10, 8),
-    ("last offset", 18, 8),
-    ("last stable offset", 26, 8),
-)
-SNAPSHOT_FIELDS = (("version", 0, 2), ("crc", 2, 4), ("count", 6, 4), ("producers", 10, 92))
+PRODUCER_FIELDS = (*SNAPSHOT_FIELDS, ("producers", 10, 92))
 EPOCHS_FIELDS = (("version", 0, 2), ("count", 2, 2), ("first line", 4, 4), ("second line", 8, 6))
 
 
@@ -251,7 +243,7 @@ class Table(NamedTuple):
 TABLES = {
     "offset index": Table(
         f"apache/codecs-0/{0:020}.index",
-        INDEX_FIELDS,
+        OFFSET_FIELDS,
         ("index_",),
         # An index may have as few entries as it likes, and space for more; one may stand for several batches.
         ("cut before offset", "zero all of entry 18", "zero position of entry 0"),
@@ -260,7 +252,7 @@ TABLES = {
     "transaction index": Table(
         f"apache/transactions-0/{15:020}.txnindex", TRANSACTION_FIELDS, ("transaction_index_", "index_")
     ),
-    "snapshot": Table(f"apache/transactions-0/{45:020}.snapshot", SNAPSHOT_FIELDS, ("snapshot_",)),
+    "snapshot": Table(f"apache/transactions-0/{45:020}.snapshot", PRODUCER_FIELDS, ("snapshot_",)),
     "epochs": Table(
         "apache/codecs-0/leader-epoch-checkpoint",
         EPOCHS_FIELDS,

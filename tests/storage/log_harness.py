@@ -11,6 +11,7 @@ from pathlib import Path
 from kcli.protocol.compression import Codec
 from kcli.protocol.record import Record
 from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.record_batch_header import HEADER, update_crc
 from kcli.storage.append_info import AppendInfo
 from kcli.storage.file_deletion import DeletionPlan
 from kcli.storage.log_config import LogConfig
@@ -23,6 +24,21 @@ from kcli.storage.unified_log import UnifiedLog
 NOW_MS = 1_760_000_000_000
 TOPIC_PARTITION = TopicPartition("orders", 0)
 SMALL = LogConfig(segment_bytes=2000, index_interval_bytes=200, file_delete_delay_ms=0)
+_HEADER_FIELDS = (
+    "base_offset",
+    "length",
+    "leader_epoch",
+    "magic",
+    "crc",
+    "attributes",
+    "last_offset_delta",
+    "base_timestamp",
+    "max_timestamp",
+    "producer_id",
+    "producer_epoch",
+    "base_sequence",
+    "count",
+)
 
 
 def batch_of(
@@ -46,6 +62,15 @@ def batch_of(
     for number, value in enumerate(values):
         builder.append(timestamp + number * step_ms, keys[number] if keys else b"key", value)
     return builder.build()
+
+
+def with_fields(batch: bytearray, **fields: int) -> bytearray:
+    """Return a batch with header fields changed, and a checksum that fits unless it was given."""
+    values = dict(zip(_HEADER_FIELDS, HEADER.unpack_from(batch), strict=True))
+    HEADER.pack_into(batch, 0, *(values | fields).values())
+    if "crc" not in fields and "length" not in fields:
+        update_crc(batch, 0)
+    return batch
 
 
 class LogHarness:

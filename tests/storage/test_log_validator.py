@@ -12,7 +12,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.message_set import MessageSetBuilder
 from kcli.protocol.record import TimestampType
 from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
-from kcli.protocol.record_batch_header import HEADER, HEADER_SIZE, update_crc
+from kcli.protocol.record_batch_header import HEADER_SIZE, update_crc
 from kcli.storage.log_config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig
 from kcli.storage.log_validator import (
     CHECKED_BYTES,
@@ -22,7 +22,7 @@ from kcli.storage.log_validator import (
     ValidatedRecords,
 )
 from kcli.storage.producer_append import Origin
-from tests.storage.log_harness import NOW_MS, batch_of
+from tests.storage.log_harness import NOW_MS, batch_of, with_fields
 
 DEFAULT = LogConfig()
 COMPACTED = LogConfig(cleanup_policy=frozenset({COMPACT, DELETE}))
@@ -56,30 +56,6 @@ def only_batch(validated: ValidatedRecords) -> RecordBatch:
         batch.attributes,
         batch.size_in_bytes,
     )
-    return batch
-
-
-def patched(batch: bytearray, **fields: int) -> bytearray:
-    """Return a batch with header fields changed and a checksum that fits."""
-    names = (
-        "base_offset",
-        "length",
-        "leader_epoch",
-        "magic",
-        "crc",
-        "attributes",
-        "last_offset_delta",
-        "base_timestamp",
-        "max_timestamp",
-        "producer_id",
-        "producer_epoch",
-        "base_sequence",
-        "count",
-    )
-    values = dict(zip(names, HEADER.unpack_from(batch), strict=True))
-    values.update(fields)
-    HEADER.pack_into(batch, 0, *values.values())
-    update_crc(batch, 0)
     return batch
 
 
@@ -142,7 +118,7 @@ def test_a_cut_batch_behind_a_whole_one_is_dropped() -> None:
     ],
 )
 def test_headers_that_clients_must_not_send(fields: dict[str, int], code: ErrorCode) -> None:
-    assert refusal(patched(batch_of(b"a", b"b", b"c"), **fields)).code is code
+    assert refusal(with_fields(batch_of(b"a", b"b", b"c"), **fields)).code is code
 
 
 def test_a_wrong_checksum_is_corruption() -> None:
@@ -243,7 +219,7 @@ def test_append_time_replaces_what_the_client_set(codec: Codec, large: bool) -> 
 
 @pytest.mark.parametrize("claimed", [0, NOW_MS - 5, NOW_MS + 60_000])
 def test_a_wrong_largest_timestamp_is_put_right(claimed: int) -> None:
-    batch = patched(batch_of(b"a", b"b", timestamp=NOW_MS, step_ms=3), max_timestamp=claimed)
+    batch = with_fields(batch_of(b"a", b"b", timestamp=NOW_MS, step_ms=3), max_timestamp=claimed)
     assert only_batch(validate(batch)).max_timestamp == NOW_MS + 3
 
 
@@ -278,7 +254,7 @@ def test_offsets_with_holes_are_counted_anew(codec: Codec) -> None:
     builder = RecordBatchBuilder(codec=codec)
     for offset in (0, 1, 7):
         builder.append(NOW_MS, b"k", b"v", offset=offset)
-    batch = patched(builder.build(), last_offset_delta=2)
+    batch = with_fields(builder.build(), last_offset_delta=2)
     assert [record.offset for record in only_batch(validate(batch)).records()] == [0, 1, 2]
 
 
@@ -345,7 +321,7 @@ def test_too_many_records_are_refused_unread(codec: Codec) -> None:
 
 def test_a_batch_with_a_negative_timestamp_is_not_built_anew() -> None:
     config = LogConfig(compression_type="lz4")
-    batch = patched(batch_of(b"a", b"b"), base_timestamp=-5, max_timestamp=-5)
+    batch = with_fields(batch_of(b"a", b"b"), base_timestamp=-5, max_timestamp=-5)
     assert refusal(batch, config).code is ErrorCode.INVALID_TIMESTAMP
 
 
@@ -359,10 +335,10 @@ def test_only_the_first_thousand_bad_records_are_named() -> None:
 
 
 def test_an_unknown_codec_is_refused_in_large_batches_too() -> None:
-    assert refusal(patched(big(), attributes=7)).code is ErrorCode.INVALID_RECORD
+    assert refusal(with_fields(big(), attributes=7)).code is ErrorCode.INVALID_RECORD
 
 
 def test_a_large_batch_is_trusted_for_its_checksum() -> None:
     batch = big()
-    validated = validate(patched(batch, max_timestamp=NOW_MS - 1))
+    validated = validate(with_fields(batch, max_timestamp=NOW_MS - 1))
     assert only_batch(validated).max_timestamp == NOW_MS - 1
