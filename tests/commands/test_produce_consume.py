@@ -22,14 +22,9 @@ Kcli = Callable[..., Finished]
 
 
 @pytest.fixture
-def topic(
-    broker: KcliBroker, kcli: Kcli, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
-) -> str:
+def topic(new_topic: Callable[[int], str]) -> str:
     """A new topic of three partitions, on the broker that commands use by default."""
-    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", broker.bootstrap)
-    name = "".join(character if character.isalnum() else "-" for character in request.node.name)
-    assert kcli("topics", "create", name, "--partitions", "3").exit_code == 0
-    return name
+    return new_topic(3)
 
 
 def consumed(kcli: Kcli, topic: str, *arguments: str) -> list[str]:
