@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import pytest
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.conftest import Finished
+
+    AnyBroker: TypeAlias = KcliBroker | ApacheKafka
 
 TABLES = pytest.StashKey[list[str]]()
 GROUP_BROKERS = os.environ.get("KCLI_GROUP_BROKERS", "kcli").split(",")
@@ -94,6 +96,13 @@ def kcli_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker
     broker.start()
     yield broker
     assert broker.stop() == 0
+
+
+@pytest.fixture(params=["apache_kafka", "kcli_broker"])
+def broker(request: pytest.FixtureRequest) -> AnyBroker:
+    """Each of the two brokers."""
+    found: AnyBroker = request.getfixturevalue(request.param)
+    return found
 
 
 @pytest.fixture

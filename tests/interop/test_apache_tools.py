@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -14,26 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.interop.conftest import AnyBroker
     from tests.support.apache_kafka import KafkaTools, ToolResult
 
 pytestmark = pytest.mark.interop
 
 
-class HasBootstrap(Protocol):
-    """A running broker of either kind."""
-
-    bootstrap: str
-
-
-@pytest.fixture(params=["apache_kafka", "kcli_broker"])
-def broker(request: pytest.FixtureRequest) -> HasBootstrap:
-    """Each of the two brokers."""
-    found: HasBootstrap = request.getfixturevalue(request.param)
-    return found
-
-
 @pytest.fixture
-def tool(kafka_tool: KafkaTools, broker: HasBootstrap) -> Iterator[BoundTools]:
+def tool(kafka_tool: KafkaTools, broker: AnyBroker) -> Iterator[BoundTools]:
     """Apache's tools bound to the broker; topics named `tool-…` are deleted afterwards."""
     bound = BoundTools(kafka_tool, broker.bootstrap)
     yield bound

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from contextlib import closing
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import confluent_kafka
 import pytest
@@ -24,6 +24,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from tests.interop.conftest import AnyBroker
     from tests.support.apache_kafka import ApacheKafka
 
 pytestmark = pytest.mark.interop
@@ -32,17 +33,10 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SECONDS = 60
 
 
-class HasBootstrap(Protocol):
-    """A running broker of either kind."""
-
-    bootstrap: str
-
-
-@pytest.fixture(params=["apache_kafka", "kcli_broker"])
-def bootstrap(request: pytest.FixtureRequest) -> str:
+@pytest.fixture
+def bootstrap(broker: AnyBroker) -> str:
     """The address of each of the two brokers."""
-    found: HasBootstrap = request.getfixturevalue(request.param)
-    return found.bootstrap
+    return broker.bootstrap
 
 
 async def client_pause() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import pytest
 from typer.main import get_command
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import typer.core
 
     from tests.conftest import Finished
+    from tests.interop.conftest import AnyBroker
     from tests.support.apache_kafka import KafkaTools
 
 pytestmark = pytest.mark.interop
@@ -45,22 +46,9 @@ MISSING_OPTIONS = {
 """Quotas are not there yet, and no node has a listener for controllers alone."""
 
 
-class HasBootstrap(Protocol):
-    """A running broker of either kind."""
-
-    bootstrap: str
-
-
-@pytest.fixture(params=["apache_kafka", "kcli_broker"])
-def broker(request: pytest.FixtureRequest) -> HasBootstrap:
-    """Each of the two brokers."""
-    found: HasBootstrap = request.getfixturevalue(request.param)
-    return found
-
-
 @pytest.fixture
 def run(
-    kcli: Callable[..., Finished], broker: HasBootstrap, monkeypatch: pytest.MonkeyPatch
+    kcli: Callable[..., Finished], broker: AnyBroker, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., list[str]]:
     """Run kcli against the broker; it must succeed. Its lines."""
     monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", broker.bootstrap)
@@ -74,7 +62,7 @@ def run(
 
 
 @pytest.fixture
-def original(kafka_tool: KafkaTools, broker: HasBootstrap) -> Callable[..., list[str]]:
+def original(kafka_tool: KafkaTools, broker: AnyBroker) -> Callable[..., list[str]]:
     """Run Apache Kafka's tool against the broker; it must succeed. Its lines."""
 
     def done(tool: str, *arguments: str, stdin: bytes = b"") -> list[str]:
@@ -86,7 +74,7 @@ def original(kafka_tool: KafkaTools, broker: HasBootstrap) -> Callable[..., list
 
 
 @pytest.fixture
-def topic(broker: HasBootstrap) -> Iterator[str]:
+def topic(broker: AnyBroker) -> Iterator[str]:
     """A topic of four partitions with configurations of its own and some records."""
     config = {
         "retention.ms": "123456789",
@@ -225,7 +213,7 @@ def test_topics_are_created_altered_and_deleted(
 
 
 def test_delete_records(
-    run: Callable[..., list[str]], original: Callable[..., list[str]], broker: HasBootstrap, topic: str
+    run: Callable[..., list[str]], original: Callable[..., list[str]], broker: AnyBroker, topic: str
 ) -> None:
     first, end = end_offsets(broker.bootstrap, topic)[2]
     assert (first, end > 5) == (0, True)
@@ -237,7 +225,7 @@ def test_delete_records(
 def test_produce_and_consume_as_the_original_tools(
     run: Callable[..., list[str]],
     original: Callable[..., list[str]],
-    broker: HasBootstrap,
+    broker: AnyBroker,
     codec: str,
     tmp_path: Path,
 ) -> None:
