@@ -79,7 +79,12 @@ async def preferred_replica_election(
         ),
     ] = None,
     path_to_json_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The partitions as JSON", show_default=False)
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='The partitions as JSON: {"partitions": [{"topic": "orders", "partition": 0}]}',
+            show_default=False,
+        ),
     ] = None,
     all_topic_partitions: Annotated[
         bool, typer.Option("--all-topic-partitions", "--all", help="All partitions: the default")

@@ -47,7 +47,8 @@ def command(
 
         add_common_options(run_command, body)
         cls = taking_optional_values(optional_values) if optional_values else None
-        app.command(name, cls=cls, epilog=f"Example: {example}")(run_command)
+        # `\b` alone on a line: what is to be copied is not wrapped.
+        app.command(name, cls=cls, epilog=f"\b\nExample: {example}")(run_command)
         return body
 
     return register

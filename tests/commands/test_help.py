@@ -58,8 +58,8 @@ def test_a_command_explains_itself(
     finished = kcli(*path, "--help")
     assert finished.exit_code == 0
     golden(f"cli/help/{'_'.join(path)}.txt", finished.out)
-    example = re.search(r"Example: (.*)", finished.out, re.DOTALL)
-    assert example is not None, "the help has no example"
+    example = re.search(r"^  Example: (.*)\n\Z", finished.out, re.MULTILINE)
+    assert example is not None, "the help does not end with an example on one line"
     words = shlex.split(example[1].partition(">")[0])
     assert words[: len(path) + 1] == ["kcli", *path]
     # `--help` comes last, so everything before it has been parsed.

@@ -48,7 +48,12 @@ async def generate(
         ),
     ] = None,
     topics_to_move_json_file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="The topics as JSON", show_default=False)
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help='The topics as JSON: {"topics": [{"topic": "orders"}]}',
+            show_default=False,
+        ),
     ] = None,
     all_topics: Annotated[bool, typer.Option("--all-topics", help="Plan for all topics")] = False,
     broker_list: Annotated[
