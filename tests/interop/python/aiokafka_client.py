@@ -1,26 +1,14 @@
-"""The interop client built on aiokafka.
-
-create  BOOTSTRAP TOPIC PARTITIONS
-produce BOOTSTRAP TOPIC PARTITION:CODEC:ACKS:IDEMPOTENT:FILE ...
-consume BOOTSTRAP OUTPUT TOPIC:PARTITION:COUNT ...
-"""
+"""The interop client built on aiokafka."""
 
 from __future__ import annotations
 
 import asyncio
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from tests.support.records import TestRecord, decode, encode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-DEADLINE_SECONDS = 90.0
+from tests.support.client_program import DEADLINE_SECONDS, Lane, Wanted, run_client
+from tests.support.records import TestRecord
 
 
 async def create(bootstrap: str, topic: str, partitions: int) -> None:
@@ -36,14 +24,13 @@ async def create(bootstrap: str, topic: str, partitions: int) -> None:
         await admin.close()
 
 
-async def produce(bootstrap: str, topic: str, lane: str, records: Iterable[TestRecord]) -> None:
+async def produce(bootstrap: str, topic: str, lane: Lane) -> None:
     """Produce one lane's records."""
-    partition, codec, acks, idempotent, _ = lane.split(":", 4)
     producer = AIOKafkaProducer(
         bootstrap_servers=bootstrap,
-        compression_type=None if codec == "none" else codec,
-        acks="all" if acks == "all" else int(acks),
-        enable_idempotence=idempotent == "1",
+        compression_type=None if lane.codec == "none" else lane.codec,
+        acks="all" if lane.acks == "all" else int(lane.acks),
+        enable_idempotence=lane.is_idempotent,
         linger_ms=5,
     )
     await producer.start()
@@ -53,11 +40,11 @@ async def produce(bootstrap: str, topic: str, lane: str, records: Iterable[TestR
                 topic,
                 value=record.value,
                 key=record.key,
-                partition=int(partition),
+                partition=lane.partition,
                 headers=list(record.headers),
                 timestamp_ms=None if record.timestamp < 0 else record.timestamp,
             )
-            for record in records
+            for record in lane.records
         ]
         await producer.flush()
         await asyncio.gather(*sent)
@@ -65,26 +52,21 @@ async def produce(bootstrap: str, topic: str, lane: str, records: Iterable[TestR
         await producer.stop()
 
 
-async def consume(bootstrap: str, wanted: list[str]) -> list[TestRecord]:
+async def consume(bootstrap: str, wanted: Wanted) -> list[TestRecord]:
     """Read every wanted partition to its count."""
-    slots: dict[TopicPartition, int] = {}
-    missing: dict[TopicPartition, int] = {}
-    for slot, argument in enumerate(wanted):
-        topic, partition, count = argument.split(":")
-        slots[TopicPartition(topic, int(partition))] = slot
-        missing[TopicPartition(topic, int(partition))] = int(count)
+    places = [TopicPartition(*place) for place in wanted.slots]
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None, enable_auto_commit=False)
     await consumer.start()
     records: list[TestRecord] = []
     try:
-        consumer.assign(list(slots))
-        for place in slots:
+        consumer.assign(places)
+        for place in places:
             consumer.seek(place, 0)
-        while missing:
+        while wanted.missing:
             for place, messages in (await consumer.getmany(timeout_ms=500)).items():
                 records += [
                     TestRecord(
-                        slots[place],
+                        wanted.slots[place],
                         message.offset,
                         message.timestamp,
                         message.key,
@@ -93,26 +75,15 @@ async def consume(bootstrap: str, wanted: list[str]) -> list[TestRecord]:
                     )
                     for message in messages
                 ]
-                missing[place] = missing.get(place, 0) - len(messages)
-                if missing[place] <= 0:
-                    del missing[place]
+                wanted.arrived(place, len(messages))
     finally:
         await consumer.stop()
     return records
 
 
-def main(action: str, bootstrap: str, name: str, *rest: str) -> None:
-    """Do the action."""
-    if action == "create":
-        asyncio.run(create(bootstrap, name, int(rest[0])))
-    elif action == "produce":
-        for lane in rest:
-            given = decode(Path(lane.split(":", 4)[4]).read_bytes())
-            asyncio.run(asyncio.wait_for(produce(bootstrap, name, lane, given), DEADLINE_SECONDS))
-    else:
-        records = asyncio.run(asyncio.wait_for(consume(bootstrap, list(rest)), DEADLINE_SECONDS))
-        Path(name).write_bytes(encode(records))
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_client(
+        create=lambda *given: asyncio.run(create(*given)),
+        produce=lambda *given: asyncio.run(asyncio.wait_for(produce(*given), DEADLINE_SECONDS)),
+        consume=lambda *given: asyncio.run(asyncio.wait_for(consume(*given), DEADLINE_SECONDS)),
+    )

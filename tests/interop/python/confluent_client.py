@@ -1,23 +1,15 @@
-"""The interop client built on confluent-kafka (librdkafka).
-
-create  BOOTSTRAP TOPIC PARTITIONS
-produce BOOTSTRAP TOPIC PARTITION:CODEC:ACKS:IDEMPOTENT:FILE ...
-consume BOOTSTRAP OUTPUT TOPIC:PARTITION:COUNT ...
-"""
+"""The interop client built on confluent-kafka (librdkafka)."""
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.support.records import TestRecord, decode, encode
-
-DEADLINE_SECONDS = 90.0
+from tests.support.client_program import DEADLINE_SECONDS, Lane, Wanted, run_client
+from tests.support.records import TestRecord
 
 
 def create(bootstrap: str, topic: str, partitions: int) -> None:
@@ -26,14 +18,13 @@ def create(bootstrap: str, topic: str, partitions: int) -> None:
     admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(DEADLINE_SECONDS)
 
 
-def produce(bootstrap: str, topic: str, lane: str) -> None:
-    """Produce one lane's file."""
-    partition, codec, acks, idempotent, path = lane.split(":", 4)
+def produce(bootstrap: str, topic: str, lane: Lane) -> None:
+    """Produce one lane's records."""
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
-        "compression.type": codec,
-        "acks": acks,
-        "enable.idempotence": idempotent == "1",
+        "compression.type": lane.codec,
+        "acks": lane.acks,
+        "enable.idempotence": lane.is_idempotent,
         "linger.ms": 5,
     }
     failures: list[object] = []
@@ -43,13 +34,13 @@ def produce(bootstrap: str, topic: str, lane: str) -> None:
             failures.append(error)
 
     producer = Producer(config)
-    for record in decode(Path(path).read_bytes()):
+    for record in lane.records:
         stamp = {} if record.timestamp < 0 else {"timestamp": record.timestamp}
         producer.produce(
             topic,
             record.value,
             record.key,
-            int(partition),
+            lane.partition,
             on_delivery=delivered,
             headers=list(record.headers),
             **stamp,
@@ -60,14 +51,8 @@ def produce(bootstrap: str, topic: str, lane: str) -> None:
         raise SystemExit(f"{left} not delivered, first error: {failures[:1]}")
 
 
-def consume(bootstrap: str, output: str, wanted: list[str]) -> None:
+def consume(bootstrap: str, wanted: Wanted) -> list[TestRecord]:
     """Read every wanted partition to its count."""
-    slots: dict[tuple[str, int], int] = {}
-    missing: dict[tuple[str, int], int] = {}
-    for slot, argument in enumerate(wanted):
-        topic, partition, count = argument.split(":")
-        slots[topic, int(partition)] = slot
-        missing[topic, int(partition)] = int(count)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -76,12 +61,12 @@ def consume(bootstrap: str, output: str, wanted: list[str]) -> None:
             "fetch.wait.max.ms": 100,
         }
     )
-    consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in slots])
+    consumer.assign([TopicPartition(topic, partition, 0) for topic, partition in wanted.slots])
     records: list[TestRecord] = []
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while missing:
+    while wanted.missing:
         if time.monotonic() > deadline:
-            raise SystemExit(f"records still missing: {missing}")
+            raise SystemExit(f"records still missing: {wanted.missing}")
         for message in consumer.consume(5000, 0.5):
             if message.error() is not None:
                 raise SystemExit(str(message.error()))
@@ -89,26 +74,14 @@ def consume(bootstrap: str, output: str, wanted: list[str]) -> None:
             headers = tuple(message.headers() or ())
             _, timestamp = message.timestamp()
             records.append(
-                TestRecord(slots[place], message.offset(), timestamp, message.key(), message.value(), headers)
+                TestRecord(
+                    wanted.slots[place], message.offset(), timestamp, message.key(), message.value(), headers
+                )
             )
-            if place in missing:
-                missing[place] -= 1
-                if missing[place] == 0:
-                    del missing[place]
+            wanted.arrived(place, 1)
     consumer.close()
-    Path(output).write_bytes(encode(records))
-
-
-def main(action: str, bootstrap: str, name: str, *rest: str) -> None:
-    """Do the action."""
-    if action == "create":
-        create(bootstrap, name, int(rest[0]))
-    elif action == "produce":
-        for lane in rest:
-            produce(bootstrap, name, lane)
-    else:
-        consume(bootstrap, name, list(rest))
+    return records
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_client(create=create, produce=produce, consume=consume)

@@ -1,22 +1,14 @@
-"""The interop client built on kafka-python.
-
-create  BOOTSTRAP TOPIC PARTITIONS
-produce BOOTSTRAP TOPIC PARTITION:CODEC:ACKS:IDEMPOTENT:FILE ...
-consume BOOTSTRAP OUTPUT TOPIC:PARTITION:COUNT ...
-"""
+"""The interop client built on kafka-python."""
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import KafkaAdminClient, NewTopic
 
-from tests.support.records import TestRecord, decode, encode
-
-DEADLINE_SECONDS = 90.0
+from tests.support.client_program import DEADLINE_SECONDS, Lane, Wanted, run_client
+from tests.support.records import TestRecord
 
 
 def create(bootstrap: str, topic: str, partitions: int) -> None:
@@ -26,14 +18,13 @@ def create(bootstrap: str, topic: str, partitions: int) -> None:
     admin.close()
 
 
-def produce(bootstrap: str, topic: str, lane: str) -> None:
-    """Produce one lane's file."""
-    partition, codec, acks, idempotent, path = lane.split(":", 4)
+def produce(bootstrap: str, topic: str, lane: Lane) -> None:
+    """Produce one lane's records."""
     producer = KafkaProducer(
         bootstrap_servers=bootstrap,
-        compression_type=None if codec == "none" else codec,
-        acks="all" if acks == "all" else int(acks),
-        enable_idempotence=idempotent == "1",
+        compression_type=None if lane.codec == "none" else lane.codec,
+        acks="all" if lane.acks == "all" else int(lane.acks),
+        enable_idempotence=lane.is_idempotent,
         linger_ms=5,
     )
     sent = [
@@ -41,11 +32,11 @@ def produce(bootstrap: str, topic: str, lane: str) -> None:
             topic,
             value=record.value,
             key=record.key,
-            partition=int(partition),
+            partition=lane.partition,
             headers=list(record.headers),
             timestamp_ms=None if record.timestamp < 0 else record.timestamp,
         )
-        for record in decode(Path(path).read_bytes())
+        for record in lane.records
     ]
     producer.flush(timeout=DEADLINE_SECONDS)
     for future in sent:
@@ -53,27 +44,22 @@ def produce(bootstrap: str, topic: str, lane: str) -> None:
     producer.close()
 
 
-def consume(bootstrap: str, output: str, wanted: list[str]) -> None:
+def consume(bootstrap: str, wanted: Wanted) -> list[TestRecord]:
     """Read every wanted partition to its count."""
-    slots: dict[TopicPartition, int] = {}
-    missing: dict[TopicPartition, int] = {}
-    for slot, argument in enumerate(wanted):
-        topic, partition, count = argument.split(":")
-        slots[TopicPartition(topic, int(partition))] = slot
-        missing[TopicPartition(topic, int(partition))] = int(count)
+    places = [TopicPartition(*place) for place in wanted.slots]
     consumer = KafkaConsumer(bootstrap_servers=bootstrap, group_id=None, enable_auto_commit=False)
-    consumer.assign(list(slots))
-    for place in slots:
+    consumer.assign(places)
+    for place in places:
         consumer.seek(place, 0)
     records: list[TestRecord] = []
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while missing:
+    while wanted.missing:
         if time.monotonic() > deadline:
-            raise SystemExit(f"records still missing: {missing}")
+            raise SystemExit(f"records still missing: {wanted.missing}")
         for place, messages in consumer.poll(timeout_ms=500, max_records=5000).items():
             records += [
                 TestRecord(
-                    slots[place],
+                    wanted.slots[place],
                     message.offset,
                     message.timestamp,
                     message.key,
@@ -82,23 +68,10 @@ def consume(bootstrap: str, output: str, wanted: list[str]) -> None:
                 )
                 for message in messages
             ]
-            missing[place] = missing.get(place, 0) - len(messages)
-            if missing[place] <= 0:
-                del missing[place]
+            wanted.arrived(place, len(messages))
     consumer.close()
-    Path(output).write_bytes(encode(records))
-
-
-def main(action: str, bootstrap: str, name: str, *rest: str) -> None:
-    """Do the action."""
-    if action == "create":
-        create(bootstrap, name, int(rest[0]))
-    elif action == "produce":
-        for lane in rest:
-            produce(bootstrap, name, lane)
-    else:
-        consume(bootstrap, name, list(rest))
+    return records
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_client(create=create, produce=produce, consume=consume)

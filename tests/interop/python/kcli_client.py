@@ -1,15 +1,8 @@
-"""The interop client built on kcli's own client.
-
-create  BOOTSTRAP TOPIC PARTITIONS
-produce BOOTSTRAP TOPIC PARTITION:CODEC:ACKS:IDEMPOTENT:FILE ...
-consume BOOTSTRAP OUTPUT TOPIC:PARTITION:COUNT ...
-"""
+"""The interop client built on kcli's own client."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import partial
 
 import trio
 
@@ -20,12 +13,8 @@ from kcli.client.consumer import Consumer
 from kcli.client.metadata import TopicPartition
 from kcli.client.producer import Producer
 from kcli.protocol.error_codes import KafkaError
-from tests.support.records import TestRecord, decode, encode
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-DEADLINE_SECONDS = 90.0
+from tests.support.client_program import DEADLINE_SECONDS, Lane, Wanted, run_client
+from tests.support.records import TestRecord
 
 
 async def create(bootstrap: str, topic: str, partitions: int) -> None:
@@ -36,10 +25,11 @@ async def create(bootstrap: str, topic: str, partitions: int) -> None:
             raise created
 
 
-async def produce(bootstrap: str, topic: str, lane: str, records: Iterable[TestRecord]) -> None:
+async def produce(bootstrap: str, topic: str, lane: Lane) -> None:
     """Produce one lane's records."""
-    partition, codec, acks, idempotent, _ = lane.split(":", 4)
-    config = ProducerConfig(compression_type=codec, acks=acks, enable_idempotence=idempotent == "1")
+    config = ProducerConfig(
+        compression_type=lane.codec, acks=lane.acks, enable_idempotence=lane.is_idempotent
+    )
     with trio.fail_after(DEADLINE_SECONDS):
         async with connect(bootstrap) as client, Producer(client, config) as producer:
             sent = [
@@ -47,11 +37,11 @@ async def produce(bootstrap: str, topic: str, lane: str, records: Iterable[TestR
                     topic,
                     record.value,
                     record.key,
-                    partition=int(partition),
+                    partition=lane.partition,
                     headers=record.headers,
                     timestamp=record.timestamp,
                 )
-                for record in records
+                for record in lane.records
             ]
             await producer.flush()
     for delivery in sent:
@@ -59,44 +49,29 @@ async def produce(bootstrap: str, topic: str, lane: str, records: Iterable[TestR
             raise delivery.error
 
 
-async def consume(bootstrap: str, wanted: list[str]) -> list[TestRecord]:
+async def consume(bootstrap: str, wanted: Wanted) -> list[TestRecord]:
     """Read every wanted partition to its count."""
-    slots: dict[TopicPartition, int] = {}
-    missing: dict[TopicPartition, int] = {}
-    for slot, argument in enumerate(wanted):
-        topic, partition, count = argument.split(":")
-        slots[TopicPartition(topic, int(partition))] = slot
-        missing[TopicPartition(topic, int(partition))] = int(count)
+    places = [TopicPartition(*place) for place in wanted.slots]
     records: list[TestRecord] = []
     with trio.fail_after(DEADLINE_SECONDS):
         async with connect(bootstrap) as client, Consumer(client, ConsumerConfig()) as consumer:
-            consumer.assign(slots)
-            for place in slots:
+            consumer.assign(places)
+            for place in places:
                 consumer.seek(place, 0)
-            while missing:
+            while wanted.missing:
                 for fetched in await consumer.poll():
-                    slot = slots[fetched.partition]
+                    slot = wanted.slots[fetched.partition]
                     records += [
                         TestRecord(slot, each.offset, each.timestamp, each.key, each.value, each.headers)
                         for each in fetched.records
                     ]
-                    missing[fetched.partition] = missing.get(fetched.partition, 0) - len(fetched.records)
-                    if missing[fetched.partition] <= 0:
-                        del missing[fetched.partition]
+                    wanted.arrived(fetched.partition, len(fetched.records))
     return records
 
 
-def main(action: str, bootstrap: str, name: str, *rest: str) -> None:
-    """Do the action."""
-    if action == "create":
-        trio.run(create, bootstrap, name, int(rest[0]))
-    elif action == "produce":
-        for lane in rest:
-            given = decode(Path(lane.split(":", 4)[4]).read_bytes())
-            trio.run(produce, bootstrap, name, lane, given)
-    else:
-        Path(name).write_bytes(encode(trio.run(consume, bootstrap, list(rest))))
-
-
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    run_client(
+        create=partial(trio.run, create),
+        produce=partial(trio.run, produce),
+        consume=partial(trio.run, consume),
+    )
