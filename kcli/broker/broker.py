@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from kcli.broker.receive_buffers import ReceiveBuffers
     from kcli.broker.request_engine import Engine, RequestEngine
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from kcli.protocol.topic_partition import TopicPartition
     from kcli.storage.log_config import LogConfig
     from kcli.storage.log_directory import LogDirectory
-    from kcli.storage.log_paths import TopicPartition
 
 _log = logging.getLogger(__name__)
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kcli.client.delivery import Delivery, DeliveryRun
-from kcli.client.metadata import TopicPartition
 from kcli.client.producer_batch import ProducerBatch
 from kcli.protocol.compression import Codec
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
+from kcli.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

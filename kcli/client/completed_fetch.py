@@ -23,10 +23,10 @@ from kcli.protocol.record_batch import RecordBatch, iter_batches
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.client.metadata import TopicPartition
     from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.messages.fetch import PartitionData
     from kcli.protocol.record import Buffer, Record
+    from kcli.protocol.topic_partition import TopicPartition
 
 THREAD_BYTES = 64 * 1024
 """From this compressed size on, decompressing in a worker thread costs less than it holds the loop up."""

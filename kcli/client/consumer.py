@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from kcli.client.group_block import Member
     from kcli.client.group_commits import Offsets, Settled
     from kcli.client.membership import GroupMetadata
-    from kcli.client.metadata import TopicPartition
     from kcli.client.rebalance_listener import RebalanceListener
     from kcli.client.subscription import AssignedPartition
     from kcli.client.topic_subscription import SubscriptionPattern
+    from kcli.protocol.topic_partition import TopicPartition
 
 CLOSE_SECONDS = 30.0
 """How long the end of a consumer's block waits for its last commit, its listener and its leaving."""

@@ -26,10 +26,10 @@ from kcli.client.group_leave import LEAVE_SECONDS
 from kcli.client.handover import Handover
 from kcli.client.heartbeat_fields import HeartbeatFields
 from kcli.client.membership import GroupMetadata
-from kcli.client.metadata import TopicPartition
 from kcli.client.topic_subscription import SubscriptionMode, SubscriptionPattern, TopicSubscription
 from kcli.errors import KcliError
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from kcli.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -26,12 +26,17 @@ import trio
 
 from kcli.client.completed_fetch import BadFetch, CompletedFetch
 from kcli.client.fetch_session import FetchSession, FetchTarget
-from kcli.client.metadata import STALE_METADATA, NewLeader, Node, TopicPartition
+from kcli.client.metadata import (
+    STALE_METADATA,
+    NewLeader,
+    Node,
+)
 from kcli.client.position_resets import PositionResets
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:

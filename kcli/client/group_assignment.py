@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.assignors import members as assignors
-from kcli.client.metadata import TopicPartition
 from kcli.protocol.consumer_protocol import (
     Assignment,
     Subscription,
@@ -21,6 +20,7 @@ from kcli.protocol.consumer_protocol import (
 )
 from kcli.protocol.messages.sync_group import SyncGroupRequestAssignment
 from kcli.protocol.schema import DecodeError
+from kcli.protocol.topic_partition import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -42,12 +42,8 @@ class LastAssignment(NamedTuple):
     generation_id: int = -1
 
 
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
-    """Return partitions in order, grouped as the protocol has them."""
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(partitions):
-        topics.setdefault(topic, []).append(index)
-    return {topic: tuple(indexes) for topic, indexes in topics.items()}
+def _grouped(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
+    return {topic: tuple(indexes) for topic, indexes in by_topic(sorted(partitions)).items()}
 
 
 def subscription_bytes(
@@ -64,7 +60,7 @@ def subscription_bytes(
     subscription = Subscription(
         topics=tuple(topics),
         user_data=strategy.user_data(last.partitions, last.generation_id),
-        owned_partitions=by_topic(owned),
+        owned_partitions=_grouped(owned),
         generation_id=generation_id,
         rack_id=rack or None,
     )
@@ -120,7 +116,7 @@ def assign(
         SyncGroupRequestAssignment(
             member_id=member_id,
             assignment=encode_assignment(
-                Assignment(by_topic(TopicPartition(*partition) for partition in partitions)),
+                Assignment(_grouped(TopicPartition(*partition) for partition in partitions)),
                 ASSIGNMENT_VERSION,
             ),
         )

@@ -20,7 +20,6 @@ from kcli.client.connection import Disconnected, RequestTimedOut
 from kcli.client.coordinator_link import CoordinatorLink, is_passing
 from kcli.client.coordinators import COORDINATOR_MOVED
 from kcli.client.membership import Generation, Verdict
-from kcli.client.metadata import TopicPartition
 from kcli.client.offset_commits import (
     FIRST_EPOCH_VERSION,
     FIRST_STATIC_VERSION,
@@ -39,6 +38,7 @@ from kcli.client.subscription import FetchState
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.offset_fetch import OffsetFetchRequest
+from kcli.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
     from kcli.client.group_commits import GroupCommits
-    from kcli.client.metadata import TopicPartition
     from kcli.client.subscription import Subscription
+    from kcli.protocol.topic_partition import TopicPartition
 
 
 class Handover:

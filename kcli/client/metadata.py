@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from kcli.protocol.messages.metadata import MetadataResponse
+    from kcli.protocol.topic_partition import TopicPartition
 
 STALE_METADATA = frozenset(
     {
@@ -37,16 +38,6 @@ STALE_METADATA = frozenset(
     }
 )
 """Codes that say that the snapshot is out of date (Kafka class `InvalidMetadataException`, and 41)."""
-
-
-class TopicPartition(NamedTuple):
-    """A partition of a topic. Prints as Kafka does: `orders-0`."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class NewLeader(NamedTuple):

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from kcli.client.admin.group_types import CommittedOffset
     from kcli.client.membership import Generation
-    from kcli.client.metadata import TopicPartition
     from kcli.client.versions import NodeVersions
+    from kcli.protocol.topic_partition import TopicPartition
 
     Offsets = Mapping[TopicPartition, CommittedOffset]
 

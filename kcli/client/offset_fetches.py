@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.client.admin.group_types import CommittedOffset
-from kcli.client.admin.partitions import by_topic
-from kcli.client.metadata import TopicPartition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.offset_fetch import (
     OffsetFetchRequest,
@@ -14,6 +12,7 @@ from kcli.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
+from kcli.protocol.topic_partition import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

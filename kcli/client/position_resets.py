@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from kcli.client.admin.types import OffsetAndTimestamp
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
-    from kcli.client.metadata import TopicPartition
     from kcli.client.subscription import AssignedPartition, Subscription
+    from kcli.protocol.topic_partition import TopicPartition
 
 
 class PositionResets:

@@ -16,9 +16,9 @@ from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, set_prod
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kcli.client.metadata import TopicPartition
     from kcli.protocol.compression import Codec
     from kcli.protocol.error_codes import KafkaError
+    from kcli.protocol.topic_partition import TopicPartition
 
     Callbacks: TypeAlias = list[tuple[Any, Callable[[Any], None]]]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.client.metadata import TopicPartition
+    from kcli.protocol.topic_partition import TopicPartition
 
 
 class RebalanceListener:

@@ -25,7 +25,11 @@ import trio
 from kcli.client.backoff import Backoff
 from kcli.client.bootstrap import Unreachable
 from kcli.client.connection import Disconnected, RequestTimedOut
-from kcli.client.metadata import STALE_METADATA, NewLeader, Node, TopicPartition
+from kcli.client.metadata import (
+    STALE_METADATA,
+    NewLeader,
+    Node,
+)
 from kcli.client.routing import ANY
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -37,6 +41,7 @@ from kcli.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:

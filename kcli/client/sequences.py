@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from kcli.client.producer_batch import NO_SEQUENCE
 
 if TYPE_CHECKING:
-    from kcli.client.metadata import TopicPartition
     from kcli.client.producer_batch import ProducerBatch
+    from kcli.protocol.topic_partition import TopicPartition
 
 MAX_EPOCH = 32767
 SEQUENCE_MASK = 0x7FFFFFFF

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
     from kcli.client.consumer import Consumer
-    from kcli.client.metadata import TopicPartition
     from kcli.commands.formatters import Format
     from kcli.commands.record_printer import Limits, RecordPrinter
+    from kcli.protocol.topic_partition import TopicPartition
 
 OFFSET_WORDS = {"earliest": -2, "latest": -1}
 

@@ -18,8 +18,8 @@ from kcli.errors import KcliError
 if TYPE_CHECKING:
     from kcli.client.completed_fetch import FetchedRecords
     from kcli.client.consumer import Consumer
-    from kcli.client.metadata import TopicPartition
     from kcli.commands.formatters import Format
+    from kcli.protocol.topic_partition import TopicPartition
 
 RECORDS_PER_POLL = 5_000
 

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 
     from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record_batch import RecordBatch
+    from kcli.protocol.topic_partition import TopicPartition
     from kcli.storage.log_config import LogConfig
-    from kcli.storage.log_paths import TopicPartition
 
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import write_partition_metadata
 from kcli.storage.directory_loading import load_directory
@@ -25,7 +26,6 @@ from kcli.storage.log_directories import LogDirectories
 from kcli.storage.log_loader import PRODUCER_ID_EXPIRATION_MS, load_log
 from kcli.storage.log_paths import (
     DELETE_DIRECTORY_SUFFIX,
-    TopicPartition,
     replica_directory_name,
     suffixed_directory_name,
 )

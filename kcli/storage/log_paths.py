@@ -21,6 +21,8 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+from kcli.protocol.topic_partition import TopicPartition
+
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
@@ -44,16 +46,6 @@ PARTITION_METADATA = "partition.metadata"
 _OFFSET_DIGITS = 20
 _MAX_NAME_BYTES = 255
 _UNIQUE_ID_DIGITS = 32
-
-
-class TopicPartition(NamedTuple):
-    """One partition of one topic."""
-
-    topic: str
-    partition: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}-{self.partition}"
 
 
 class ReplicaDirectoryName(NamedTuple):

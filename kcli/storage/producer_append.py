@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kcli.protocol.message_set import LegacyEntry
-    from kcli.storage.log_paths import TopicPartition
+    from kcli.protocol.topic_partition import TopicPartition
     from kcli.storage.log_segment import LogSegment
     from kcli.storage.producer_state import ProducerStateManager
 

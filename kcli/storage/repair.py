@@ -18,6 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kcli.errors import UsageError
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.storage.batch_run import MAX_OFFSET
 from kcli.storage.checkpoints import (
     CheckpointError,
@@ -33,7 +34,6 @@ from kcli.storage.log_paths import (
     PARTITION_METADATA,
     SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
-    TopicPartition,
     base_offset_of,
     offset_from_name,
     parse_replica_directory,

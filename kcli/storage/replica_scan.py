@@ -11,13 +11,14 @@ from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
 from kcli.storage.log_paths import (
     DELETE_DIRECTORY_SUFFIX,
     STRAY_DIRECTORY_SUFFIX,
-    TopicPartition,
     parse_replica_directory,
     suffixed_directory_name,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from kcli.protocol.topic_partition import TopicPartition
 
 
 class FoundReplica(NamedTuple):

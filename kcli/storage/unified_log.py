@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.protocol.record import Buffer, CorruptRecord
+    from kcli.protocol.topic_partition import TopicPartition
     from kcli.storage.file_records import WriteAhead
     from kcli.storage.leader_epochs import LeaderEpochs
     from kcli.storage.local_log import LocalLog
     from kcli.storage.log_config import LogConfig
-    from kcli.storage.log_paths import TopicPartition
     from kcli.storage.log_segment import LogSegment
     from kcli.storage.producer_snapshot import ProducerSnapshots
     from kcli.storage.producer_state import ProducerStateEntry, ProducerStateManager

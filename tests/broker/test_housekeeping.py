@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from kcli.broker.housekeeping import Housekeeping
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -19,7 +20,6 @@ from kcli.storage.checkpoints import (
 from kcli.storage.file_deletion import DeletionPlan
 from kcli.storage.flush_plan import FlushPlan
 from kcli.storage.log_manager import LogManager
-from kcli.storage.log_paths import TopicPartition
 from kcli.storage.log_upkeep import apply_retention
 from kcli.storage.offset_checkpoints import CheckpointPlan
 from tests.broker.node import START_MS, Node

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 from kcli.client.client import Client
 from kcli.client.config import ClientConfig, ConsumerConfig
-from kcli.client.metadata import TopicPartition
 from kcli.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
 )
+from kcli.protocol.topic_partition import TopicPartition
 from tests.client.fake_brokers import FakeBrokers, fake_cluster
 from tests.client.fake_consumer_group import FakeConsumerGroup
 from tests.client.grouped_consumer import fill

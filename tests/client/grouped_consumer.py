@@ -11,8 +11,8 @@ import trio
 from kcli.client.client import Client
 from kcli.client.config import ClientConfig, ConsumerConfig
 from kcli.client.consumer import Consumer
-from kcli.client.metadata import TopicPartition
 from kcli.client.rebalance_listener import RebalanceListener
+from kcli.protocol.topic_partition import TopicPartition
 from tests.client.fake_brokers import FakeBrokers, fake_cluster
 from tests.client.fake_group import FakeGroup
 from tests.client.fetched_batches import batch

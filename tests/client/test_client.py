@@ -10,7 +10,12 @@ from kcli.client.bootstrap import Unreachable, parse_bootstrap
 from kcli.client.client import connect
 from kcli.client.config import ClientConfig
 from kcli.client.connection import Connection
-from kcli.client.metadata import ClusterMetadata, Node, PartitionMetadata, TopicMetadata, TopicPartition
+from kcli.client.metadata import (
+    ClusterMetadata,
+    Node,
+    PartitionMetadata,
+    TopicMetadata,
+)
 from kcli.client.metadata_cache import MetadataCache
 from kcli.client.node_link import NodeLink
 from kcli.client.routing import ANY, CONTROLLER
@@ -19,6 +24,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsRequest
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from kcli.protocol.topic_partition import TopicPartition
 from tests.client.fake_brokers import Disconnect, FakeBrokers, NoAnswer, fake_cluster
 
 REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)

@@ -9,11 +9,11 @@ import trio
 
 from kcli.client.config import ConsumerConfig
 from kcli.client.consumer import Consumer
-from kcli.client.metadata import TopicPartition
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, PartitionData
 from kcli.protocol.messages.metadata import MetadataRequest
+from kcli.protocol.topic_partition import TopicPartition
 from tests.client.fake_brokers import Disconnect, FakeBrokers, fake_cluster
 from tests.client.fetched_batches import EARLIEST, ORDERS_0, batch, fetched, fill, read_until
 

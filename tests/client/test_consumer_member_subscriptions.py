@@ -9,12 +9,12 @@ import trio
 
 from kcli.client.config import ClientConfig, ConsumerConfig
 from kcli.client.consumer import Consumer
-from kcli.client.metadata import TopicPartition
 from kcli.client.topic_subscription import SubscriptionConflict, SubscriptionPattern
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.schema import message_info
+from kcli.protocol.topic_partition import TopicPartition
 from tests.client.consumer_member import CONFIG, ORDERS, Heartbeat, grouped
 from tests.client.fake_brokers import fake_cluster
 from tests.client.fake_consumer_group import FakeConsumerGroup

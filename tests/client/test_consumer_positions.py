@@ -9,12 +9,12 @@ import trio
 
 from kcli.client.config import ConsumerConfig
 from kcli.client.consumer import ConcurrentUse, Consumer
-from kcli.client.metadata import TopicPartition
 from kcli.client.subscription import NotAssigned
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.fetch import FetchRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsRequest
+from kcli.protocol.topic_partition import TopicPartition
 from tests.client.fake_brokers import fake_cluster
 from tests.client.fetched_batches import EARLIEST, ORDERS_0, batch, fill, read_until
 

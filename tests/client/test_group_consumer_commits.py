@@ -10,7 +10,6 @@ import trio
 from kcli.client.admin.group_types import CommittedOffset
 from kcli.client.config import ConsumerConfig
 from kcli.client.consumer import Consumer
-from kcli.client.metadata import TopicPartition
 from kcli.client.offset_commits import CommitFailed
 from kcli.client.subscription import NotAssigned
 from kcli.errors import KcliError
@@ -24,6 +23,7 @@ from kcli.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
+from kcli.protocol.topic_partition import TopicPartition
 from tests.client.fake_group import commit_answer
 from tests.client.grouped_consumer import CONFIG, COOPERATIVE, ORDERS, Diary, committed, fill, grouped, read
 

@@ -9,11 +9,11 @@ import trio
 
 from kcli.client.config import ClientConfig
 from kcli.client.consumer import Consumer
-from kcli.client.metadata import TopicPartition
 from kcli.client.topic_subscription import SubscriptionConflict
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.join_group import JoinGroupRequest
 from kcli.protocol.messages.sync_group import SyncGroupRequest
+from kcli.protocol.topic_partition import TopicPartition
 from tests.client.grouped_consumer import CONFIG, COOPERATIVE, ORDERS, Diary, committed, fill, grouped, read
 
 

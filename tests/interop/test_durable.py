@@ -29,10 +29,10 @@ from kcli.client.admin import (
     elect_leaders,
 )
 from kcli.client.client import connect
-from kcli.client.metadata import TopicPartition
 from kcli.control_socket import ask
 from kcli.errors import KcliError
 from kcli.protocol.record_batch import RecordBatch, iter_batches
+from kcli.protocol.topic_partition import TopicPartition
 from tests.broker.schedules.schedule import NODES, make_schedule
 from tests.support.durable_clients import ConfluentClient, JavaClient, Ledger, wait_until_read
 from tests.support.kcli_broker import KcliBroker

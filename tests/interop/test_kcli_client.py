@@ -16,10 +16,10 @@ from kcli.client.admin import ConfigAlteration, ConfigOperation, ConfigResource,
 from kcli.client.client import Client, connect
 from kcli.client.config import ConsumerConfig, ProducerConfig
 from kcli.client.consumer import Consumer
-from kcli.client.metadata import TopicPartition
 from kcli.client.producer import Producer
 from kcli.client.topic_subscription import SubscriptionPattern
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -12,11 +12,11 @@ from kcli.protocol.compression import Codec
 from kcli.protocol.record import Record
 from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
 from kcli.protocol.record_batch_header import HEADER, update_crc
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.storage.append_info import AppendInfo
 from kcli.storage.file_deletion import DeletionPlan
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_loader import load_log
-from kcli.storage.log_paths import TopicPartition
 from kcli.storage.log_read import Isolation
 from kcli.storage.producer_append import Origin
 from kcli.storage.unified_log import UnifiedLog

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import read_offsets
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_directory import LogDirectory
 from kcli.storage.log_manager import LogManager
-from kcli.storage.log_paths import TopicPartition
 from kcli.storage.log_upkeep import commit_deletions, plan_deletions
 from kcli.storage.unified_log import UnifiedLog
 from tests.storage.log_harness import NOW_MS, batch_of

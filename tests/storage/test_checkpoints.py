@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.protocol.uuids import uuid_from_text
 from kcli.storage.checkpoints import (
     CheckpointError,
@@ -16,7 +17,6 @@ from kcli.storage.checkpoints import (
     write_offsets,
     write_partition_metadata,
 )
-from kcli.storage.log_paths import TopicPartition
 
 APACHE = Path(__file__).parent.parent / "golden" / "storage" / "apache-4.3.1"
 OFFSETS = {TopicPartition("orders", 0): 1234, TopicPartition("a-b", 11): 0}

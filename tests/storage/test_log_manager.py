@@ -11,6 +11,7 @@ import pytest
 
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.protocol.uuids import random_uuid
 from kcli.storage import checkpoints, disk
 from kcli.storage.checkpoints import (
@@ -21,7 +22,6 @@ from kcli.storage.checkpoints import (
 )
 from kcli.storage.flush_plan import flush, plan_flush
 from kcli.storage.log_manager import LogManager
-from kcli.storage.log_paths import TopicPartition
 from kcli.storage.log_read import Isolation
 from kcli.storage.log_segment import LogSegment
 from kcli.storage.offset_checkpoints import CHECKPOINTS

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.storage.log_paths import (
-    TopicPartition,
     base_offset_of,
     offset_from_name,
     parse_replica_directory,

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.storage.checkpoints import write_epochs, write_offsets
-from kcli.storage.log_paths import TopicPartition
 from kcli.storage.verification.finding_kinds import FindingKind
 from kcli.storage.verification.findings import Finding
 from kcli.storage.verification.log_dir_checkpoints import LogDirCheckpoints

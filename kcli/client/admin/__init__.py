@@ -111,8 +111,9 @@ from kcli.client.admin.types import (
     TopicDescription,
     TopicListing,
 )
-from kcli.client.metadata import Node, TopicPartition
+from kcli.client.metadata import Node
 from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType, ConfigSource, ConfigType
+from kcli.protocol.topic_partition import TopicPartition
 
 __all__ = [
     "CLASSIC",

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from kcli.client.admin.partitions import by_topic
 from kcli.client.admin.retry import check, error_of, retry_items
 from kcli.client.admin.types import (
     ApiVersionRange,
@@ -28,13 +27,14 @@ from kcli.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+from kcli.protocol.topic_partition import by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from kcli.client.client import Client
-    from kcli.client.metadata import TopicPartition
     from kcli.protocol.error_codes import KafkaError
+    from kcli.protocol.topic_partition import TopicPartition
 
 Value = TypeVar("Value")
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from kcli.client.admin.partitions import by_topic
 from kcli.client.admin.retry import error_of, omitted, retry_items
-from kcli.client.metadata import TopicPartition
 from kcli.client.routing import CONTROLLER
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from kcli.protocol.topic_partition import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection

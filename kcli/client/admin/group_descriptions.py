@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from kcli.client.admin.coordinator_calls import request_once
 from kcli.client.admin.group_types import CLASSIC, CONSUMER, GroupDescription, GroupMember
 from kcli.client.admin.retry import error_of
-from kcli.client.metadata import TopicPartition
 from kcli.client.versions import UnsupportedVersion
 from kcli.protocol import consumer_protocol
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -27,6 +26,7 @@ from kcli.protocol.messages.describe_groups import (
     DescribeGroupsResponse,
 )
 from kcli.protocol.schema import DecodeError
+from kcli.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from kcli.client.client import Client

@@ -16,10 +16,8 @@ from kcli.client.admin.coordinator_calls import (
     request_once,
 )
 from kcli.client.admin.group_types import CommittedOffset
-from kcli.client.admin.partitions import by_topic
 from kcli.client.admin.retry import check, error_of, omitted, retry_items
 from kcli.client.membership import Generation
-from kcli.client.metadata import TopicPartition
 from kcli.client.offset_commits import offset_commit
 from kcli.client.versions import UnsupportedVersion
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -39,6 +37,7 @@ from kcli.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
+from kcli.protocol.topic_partition import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

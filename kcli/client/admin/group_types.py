@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kcli.client.metadata import Node, TopicPartition
+    from kcli.client.metadata import Node
     from kcli.errors import KcliError
+    from kcli.protocol.topic_partition import TopicPartition
 
 CLASSIC = "Classic"
 CONSUMER = "Consumer"

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from kcli.client.client import Client
-    from kcli.client.metadata import ClusterMetadata, TopicPartition
+    from kcli.client.metadata import ClusterMetadata
+    from kcli.protocol.topic_partition import TopicPartition
 
 Value = TypeVar("Value")
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from kcli.client.admin.leader_calls import ask_leaders
 from kcli.client.admin.retry import error_of
 from kcli.client.admin.types import ActiveProducer, OffsetAndTimestamp
-from kcli.client.metadata import TopicPartition
 from kcli.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
@@ -25,6 +24,7 @@ from kcli.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
+from kcli.protocol.topic_partition import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -164,11 +164,3 @@ async def describe_producers(
         }
 
     return await ask_leaders(client, partitions, build=build, read=read, timeout_ms=timeout_ms)
-
-
-def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    """Group partitions as requests do: topic -> indexes, in the given order."""
-    topics: dict[str, list[int]] = {}
-    for topic, index in partitions:
-        topics.setdefault(topic, []).append(index)
-    return topics

@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kcli.client.admin.partitions import by_topic
 from kcli.client.admin.retry import error_of, retry_items
-from kcli.client.metadata import TopicPartition
 from kcli.client.routing import CONTROLLER
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.alter_partition_reassignments import (
@@ -21,6 +19,7 @@ from kcli.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
+from kcli.protocol.topic_partition import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from kcli.client.admin.partitions import by_topic
 from kcli.client.admin.retry import error_of, omitted
-from kcli.client.metadata import TopicPartition
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_replica_log_dirs import (
@@ -18,6 +16,7 @@ from kcli.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopic,
 )
+from kcli.protocol.topic_partition import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

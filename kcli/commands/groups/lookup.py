@@ -22,6 +22,7 @@ from kcli.commands.groups.offsets_view import GroupOffsets
 from kcli.commands.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topic_partition import by_topic
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
@@ -120,20 +121,12 @@ def member_row(member: GroupMember, group: GroupDescription) -> MemberRow:
         member.client_id,
         len(member.assignment),
         member.epoch,
-        by_topic(member.assignment),
+        by_topic(sorted(member.assignment)),
         group.target_assignment_epoch,
-        None if target is None else by_topic(target),
+        None if target is None else by_topic(sorted(target)),
         None if member.is_classic is None else not member.is_classic,
         member.rack_id,
     )
-
-
-def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:
-    """Return partitions by topic."""
-    topics: dict[str, list[int]] = {}
-    for topic, index in sorted(partitions):
-        topics.setdefault(topic, []).append(index)
-    return topics
 
 
 async def committed_offsets(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from kcli.client.consumer import Consumer
-from kcli.client.metadata import TopicPartition
 from kcli.client.rebalance_listener import RebalanceListener
+from kcli.protocol.topic_partition import TopicPartition
 
 Ends = Callable[[Iterable[TopicPartition]], Awaitable[dict[TopicPartition, int] | None]]
 

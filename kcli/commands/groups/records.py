@@ -10,12 +10,12 @@ import trio
 from kcli.client import admin
 from kcli.client.config import ConsumerConfig
 from kcli.client.consumer import Consumer
-from kcli.client.metadata import TopicPartition
 from kcli.commands.groups.history import GroupHistory
 from kcli.errors import KcliError
 from kcli.protocol.coordinator_records import UnknownRecordType, decode_record
 from kcli.protocol.group_partition import partition_for
 from kcli.protocol.schema import DecodeError
+from kcli.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from kcli.client.client import Client

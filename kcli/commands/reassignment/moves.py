@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from kcli.client.admin.reassignments import PartitionReassignment
 from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
-from kcli.client.metadata import TopicPartition
 from kcli.commands.reassignment.plan import Assignment, Plan
 from kcli.commands.reassignment.view import (
     ASTRAY,
@@ -22,6 +21,7 @@ from kcli.commands.reassignment.view import (
     LogDirState,
     PartitionState,
 )
+from kcli.protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

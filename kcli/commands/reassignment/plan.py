@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
-from kcli.client.metadata import TopicPartition
 from kcli.commands.input_files import entries_of, parse_json
 from kcli.commands.java.json import java_json
 from kcli.errors import UsageError
+from kcli.protocol.topic_partition import TopicPartition
 
 Assignment: TypeAlias = Mapping[TopicPartition, tuple[int, ...]]
 """The replicas of partitions, the preferred leader first."""

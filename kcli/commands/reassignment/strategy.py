@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from kcli.assignors.replica_placer import Candidate, place_replicas
-from kcli.client.metadata import TopicPartition
 from kcli.commands.reassignment.plan import Assignment
 from kcli.commands.reassignment.view import ids
 from kcli.errors import KcliError
+from kcli.protocol.topic_partition import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

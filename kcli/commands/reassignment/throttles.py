@@ -19,8 +19,8 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
-    from kcli.client.metadata import TopicPartition
     from kcli.commands.reassignment.moves import Move
+    from kcli.protocol.topic_partition import TopicPartition
 
 BROKER_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"

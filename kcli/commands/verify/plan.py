@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.verify.tasks import Verification
 from kcli.errors import KcliError
-from kcli.storage.log_paths import TopicPartition, parse_replica_directory
+from kcli.protocol.topic_partition import TopicPartition
+from kcli.storage.log_paths import parse_replica_directory
 from kcli.storage.verification.findings import Findings
 from kcli.storage.verification.identity import check_meta_properties, check_topic_ids
 from kcli.storage.verification.log_dir_checkpoints import LogDirCheckpoints, PartitionOffsets

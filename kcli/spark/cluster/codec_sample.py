@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.client.metadata import TopicPartition as ClientPartition
 from kcli.errors import KcliError
 from kcli.protocol.compression import Codec
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.topic_partition import TopicPartition as ClientPartition
 from kcli.spark.cluster.fetch_requests import fetch_request, max_fetch_version, partition_data
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.client.admin.leader_epochs import EpochEnd, epoch_ends
-from kcli.client.metadata import TopicPartition as ClientPartition
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.topic_partition import TopicPartition as ClientPartition
 from kcli.spark.ranges.data_loss import name_of
 
 if TYPE_CHECKING:

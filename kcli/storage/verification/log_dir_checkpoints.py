@@ -21,7 +21,7 @@ from kcli.storage.verification.findings import Finding
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from kcli.storage.log_paths import TopicPartition
+    from kcli.protocol.topic_partition import TopicPartition
 
 
 class PartitionOffsets(NamedTuple):

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from kcli.broker import follower_log, partition_reading
 from kcli.broker.fetch_data import FetchPartition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topic_partition import TopicPartition
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_loader import load_log
-from kcli.storage.log_paths import TopicPartition
 from kcli.storage.log_read import Isolation
 from kcli.storage.unified_log import UnifiedLog
 from tests.storage.log_harness import NOW_MS, batch_of

@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.assignors.replica_placer import Candidate
-from kcli.client.metadata import TopicPartition
 from kcli.commands.reassignment.plan import Assignment
 from kcli.commands.reassignment.strategy import Goal, minimal, spread
 from kcli.errors import KcliError
+from kcli.protocol.topic_partition import TopicPartition
 
 
 def topic(*rows: str, name: str = "t") -> Assignment:

@@ -10,9 +10,9 @@ from kcli.client import admin
 from kcli.client.client import connect
 from kcli.client.config import ConsumerConfig, ProducerConfig
 from kcli.client.consumer import Consumer
-from kcli.client.metadata import TopicPartition
 from kcli.client.producer import Producer
 from kcli.protocol.error_codes import KafkaError
+from kcli.protocol.topic_partition import TopicPartition
 from tests.support.client_program import DEADLINE_SECONDS, Lane, Wanted, run_client
 from tests.support.records import TestRecord
 

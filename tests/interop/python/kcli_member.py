@@ -12,9 +12,9 @@ from kcli.client.admin.group_types import CommittedOffset
 from kcli.client.client import connect
 from kcli.client.config import ClientConfig, ConsumerConfig
 from kcli.client.consumer import Consumer
-from kcli.client.metadata import TopicPartition
 from kcli.client.rebalance_listener import RebalanceListener
 from kcli.errors import KcliError
+from kcli.protocol.topic_partition import TopicPartition
 from tests.support.member_program import (
     COMMIT_SECONDS,
     POLL_RECORDS,

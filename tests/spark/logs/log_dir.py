@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.message_set import LegacyEntry
 from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.topic_partition import TopicPartition as StoredPartition
 from kcli.spark.logs.log_dirs_source import LogDirsSource
 from kcli.spark.reading import COLUMNS, OffsetInterval, ReadCounters, Reading
 from kcli.spark.source import SplitLimits
@@ -16,7 +17,6 @@ from kcli.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     write_offsets,
 )
-from kcli.storage.log_paths import TopicPartition as StoredPartition
 from kcli.storage.producer_append import Origin
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of
 
