@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.client.admin.partitions import EARLIEST, LATEST, list_offsets
+from kcli.client.admin.partitions import list_offsets
 from kcli.client.background import Background
 from kcli.client.completed_fetch import BadFetch
 from kcli.client.config import ConsumerConfig
@@ -34,6 +34,7 @@ from kcli.client.fetcher import Fetcher
 from kcli.client.subscription import FetchState, Subscription
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     import re

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.client.admin.partitions import EARLIEST, LATEST, list_offsets
+from kcli.client.admin.partitions import list_offsets
 from kcli.client.backoff import Backoff
 from kcli.client.config import duration_ms
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import KafkaError
+from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -18,6 +18,13 @@ from trio.lowlevel import checkpoint
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    FIRST_VERSIONS,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
@@ -32,21 +39,6 @@ if TYPE_CHECKING:
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-EARLIEST_PENDING_UPLOAD = -6
-
-_FIRST_VERSION = {
-    LATEST: 0,
-    EARLIEST: 0,
-    MAX_TIMESTAMP: 7,
-    EARLIEST_LOCAL: 8,
-    LATEST_TIERED: 9,
-    EARLIEST_PENDING_UPLOAD: 11,
-}
 _READ_COMMITTED = 1
 _NOT_AVAILABLE_FROM = 5
 
@@ -139,7 +131,7 @@ def _answer(
                 partition, wanted.timestamp, wanted.max_num_offsets, isolation, context.broker.wall_ms()
             )
             return response
-        if wanted.timestamp < 0 and _FIRST_VERSION.get(wanted.timestamp, 1000) > context.api_version:
+        if wanted.timestamp < 0 and FIRST_VERSIONS.get(wanted.timestamp, 1000) > context.api_version:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer version"
             )

@@ -62,16 +62,7 @@ from kcli.client.admin.groups import (
     list_groups,
     remove_members,
 )
-from kcli.client.admin.partitions import (
-    EARLIEST,
-    EARLIEST_LOCAL,
-    LATEST,
-    LATEST_TIERED,
-    MAX_TIMESTAMP,
-    delete_records,
-    describe_producers,
-    list_offsets,
-)
+from kcli.client.admin.partitions import delete_records, list_offsets
 from kcli.client.admin.reassignments import (
     PartitionReassignment,
     alter_partition_reassignments,
@@ -91,7 +82,6 @@ from kcli.client.admin.topics import (
     list_topics,
 )
 from kcli.client.admin.types import (
-    ActiveProducer,
     ApiVersionRange,
     ClusterDescription,
     ClusterNode,
@@ -113,17 +103,14 @@ from kcli.client.admin.types import (
 )
 from kcli.client.metadata import Node
 from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType, ConfigSource, ConfigType
+from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
 from kcli.protocol.topic_partition import TopicPartition
 
 __all__ = [
     "CLASSIC",
     "CONSUMER",
     "EARLIEST",
-    "EARLIEST_LOCAL",
     "LATEST",
-    "LATEST_TIERED",
-    "MAX_TIMESTAMP",
-    "ActiveProducer",
     "ApiVersionRange",
     "ClusterDescription",
     "ClusterNode",
@@ -172,7 +159,6 @@ __all__ = [
     "describe_configs",
     "describe_groups",
     "describe_log_dirs",
-    "describe_producers",
     "describe_topics",
     "elect_leaders",
     "incremental_alter_configs",

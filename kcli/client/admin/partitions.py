@@ -1,4 +1,4 @@
-"""Admin calls that a partition's leader answers: offsets, record deletion, producer states."""
+"""Admin calls that a partition's leader answers: offsets and record deletion."""
 
 from __future__ import annotations
 
@@ -6,19 +6,15 @@ from typing import TYPE_CHECKING
 
 from kcli.client.admin.leader_calls import ask_leaders
 from kcli.client.admin.retry import error_of
-from kcli.client.admin.types import ActiveProducer, OffsetAndTimestamp
+from kcli.client.admin.types import OffsetAndTimestamp
 from kcli.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsResponse,
     DeleteRecordsTopic,
 )
-from kcli.protocol.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    TopicRequest,
-)
 from kcli.protocol.messages.list_offsets import (
+    FIRST_VERSIONS,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -27,20 +23,10 @@ from kcli.protocol.messages.list_offsets import (
 from kcli.protocol.topic_partition import TopicPartition, by_topic
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from kcli.client.client import Client
     from kcli.protocol.error_codes import KafkaError
-
-LATEST = -1
-EARLIEST = -2
-MAX_TIMESTAMP = -3
-EARLIEST_LOCAL = -4
-LATEST_TIERED = -5
-"""Timestamps with a meaning of their own in `list_offsets` (KIP-79, KIP-734, KIP-405, KIP-1005)."""
-
-_MINIMUM_VERSION = {MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, -6: 11}
-"""The first ListOffsets version that knows each special timestamp."""
 
 
 async def list_offsets(
@@ -54,7 +40,7 @@ async def list_offsets(
 
     `LATEST` gives the high watermark, or the last stable offset when `read_committed`.
     """
-    minimum = max((_MINIMUM_VERSION.get(timestamp, 0) for timestamp in timestamps.values()), default=0)
+    minimum = max((FIRST_VERSIONS.get(timestamp, 0) for timestamp in timestamps.values()), default=0)
 
     def build(group: list[TopicPartition], remaining_ms: int) -> ListOffsetsRequest:
         return ListOffsetsRequest(
@@ -128,39 +114,3 @@ async def delete_records(
         }
 
     return await ask_leaders(client, offsets, build=build, read=read, timeout_ms=timeout_ms)
-
-
-async def describe_producers(
-    client: Client, partitions: Iterable[TopicPartition], *, timeout_ms: int | None = None
-) -> dict[TopicPartition, tuple[ActiveProducer, ...] | KafkaError]:
-    """Return the producer ids that each partition's leader remembers (KIP-664)."""
-
-    def build(group: list[TopicPartition], remaining_ms: int) -> DescribeProducersRequest:
-        return DescribeProducersRequest(
-            topics=[
-                TopicRequest(name=topic, partition_indexes=indexes)
-                for topic, indexes in by_topic(group).items()
-            ]
-        )
-
-    def read(
-        response: DescribeProducersResponse,
-    ) -> dict[TopicPartition, tuple[ActiveProducer, ...] | KafkaError]:
-        return {
-            TopicPartition(topic.name, entry.partition_index): error_of(entry.error_code, entry.error_message)
-            or tuple(
-                ActiveProducer(
-                    state.producer_id,
-                    state.producer_epoch,
-                    state.last_sequence,
-                    state.last_timestamp,
-                    state.coordinator_epoch,
-                    state.current_txn_start_offset,
-                )
-                for state in entry.active_producers
-            )
-            for topic in response.topics
-            for entry in topic.partitions
-        }
-
-    return await ask_leaders(client, partitions, build=build, read=read, timeout_ms=timeout_ms)

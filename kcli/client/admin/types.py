@@ -216,15 +216,3 @@ class NodeApiVersions:
     supported_features: tuple[FeatureRange, ...] = ()
     finalized_features: tuple[FeatureRange, ...] = ()
     finalized_features_epoch: int = -1
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveProducer:
-    """A producer id that a partition remembers (KIP-664). Unknown numbers are -1."""
-
-    producer_id: int
-    producer_epoch: int
-    last_sequence: int
-    last_timestamp: int
-    coordinator_epoch: int
-    current_transaction_start_offset: int

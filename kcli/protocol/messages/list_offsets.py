@@ -13,6 +13,24 @@ from typing import Annotated
 
 from kcli.protocol.schema import fresh, i8, i16, i32, i64, ignorable, message, string, struct, v
 
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
+LATEST_TIERED = -5
+EARLIEST_PENDING_UPLOAD = -6
+"""Timestamps with a meaning of their own."""
+
+FIRST_VERSIONS = {
+    LATEST: 0,
+    EARLIEST: 0,
+    MAX_TIMESTAMP: 7,
+    EARLIEST_LOCAL: 8,
+    LATEST_TIERED: 9,
+    EARLIEST_PENDING_UPLOAD: 11,
+}
+"""The first version that knows each of them."""
+
 
 @struct
 class ListOffsetsPartition:

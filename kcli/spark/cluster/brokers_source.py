@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.client.admin.partitions import EARLIEST, LATEST
+from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
 from kcli.protocol.uuids import ZERO_UUID, uuid_to_text
 from kcli.spark.cluster.brokers_reader import BrokersReader
 from kcli.spark.cluster.cluster_access import ClusterAccess

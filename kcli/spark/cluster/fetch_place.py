@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kcli.client.admin.partitions import EARLIEST, LATEST
 from kcli.client.bootstrap import Unreachable
 from kcli.client.connection import Disconnected
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import FetchRequest
+from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
 from kcli.protocol.topic_partition import TopicPartition as ClientPartition
 from kcli.spark.cluster.fetch_requests import max_fetch_version
 from kcli.spark.cluster.offset_queries import offsets_at
