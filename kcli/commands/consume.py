@@ -131,10 +131,10 @@ async def consume(
         await print_records(
             client,
             config,
-            choice,
-            start,
-            end,
-            format_record,
+            choice=choice,
+            start=start,
+            end=end,
+            format_record=format_record,
             skip_errors=skip_message_on_error,
             verbose=verbose,
         )

@@ -157,7 +157,7 @@ async def end_offsets(
 
 
 async def join(
-    client: Client, consumer: Consumer, choice: Choice, end: End, tell: Callable[[str], None]
+    client: Client, consumer: Consumer, *, choice: Choice, end: End, tell: Callable[[str], None]
 ) -> Limits:
     """Begin to read as a member of the group."""
     from kcli.commands.groups.reading import GroupReading
@@ -175,7 +175,7 @@ async def join(
     return Limits(end.max_messages, end.timeout_ms, reading.ends if is_bounded else None)
 
 
-async def assign(client: Client, consumer: Consumer, choice: Choice, start: Start, end: End) -> Limits:
+async def assign(client: Client, consumer: Consumer, *, choice: Choice, start: Start, end: End) -> Limits:
     """Begin to read without a group."""
     from kcli.commands.record_printer import Limits
 
@@ -209,11 +209,11 @@ async def print_to_the_end(printer: RecordPrinter) -> None:
 async def print_records(
     client: Client,
     config: ConsumerConfig,
+    *,
     choice: Choice,
     start: Start,
     end: End,
     format_record: Format,
-    *,
     skip_errors: bool,
     verbose: bool,
 ) -> None:
@@ -236,9 +236,9 @@ async def print_records(
                 client, config, note=tell, warn=warn, close_seconds=CLOSE_SECONDS
             ) as consumer:
                 if config.group_id:
-                    limits = await join(client, consumer, choice, end, tell)
+                    limits = await join(client, consumer, choice=choice, end=end, tell=tell)
                 else:
-                    limits = await assign(client, consumer, choice, start, end)
+                    limits = await assign(client, consumer, choice=choice, start=start, end=end)
                 printer = RecordPrinter(consumer, format_record, limits, skip_errors=skip_errors)
                 with following_new(client, consumer, choice, limits):
                     await print_to_the_end(printer)

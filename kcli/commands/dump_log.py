@@ -213,7 +213,14 @@ def dump_log(
     options = DumpOptions(
         decoder,
         make_filter(
-            from_offset, to_offset, from_time, to_time, key, producer_id, control_only, transactional_only
+            from_offset=from_offset,
+            to_offset=to_offset,
+            from_time=from_time,
+            to_time=to_time,
+            key=key,
+            producer_id=producer_id,
+            control_only=control_only,
+            transactional_only=transactional_only,
         ),
         prints_contents=prints,
         deep=prints or deep_iteration or summary,
@@ -264,6 +271,7 @@ def choose_decoder(key: str | None, value: str | None, coordinators: dict[str, b
 
 
 def make_filter(
+    *,
     from_offset: int | None,
     to_offset: int | None,
     from_time: str | None,

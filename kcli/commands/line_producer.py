@@ -101,7 +101,12 @@ class Tally:
 
 
 async def send_inputs(
-    client: Client, config: ProducerConfig, inputs: Sequence[Input], line_format: ReaderFormat, target: Target
+    client: Client,
+    config: ProducerConfig,
+    *,
+    inputs: Sequence[Input],
+    line_format: ReaderFormat,
+    target: Target,
 ) -> Produced:
     """Send every line of the inputs, one after the other, and wait until all are delivered or failed."""
     from kcli.client.producer import Producer

@@ -134,7 +134,7 @@ async def produce(
     config = ProducerConfig.from_properties(properties)
     inputs = open_inputs(files or ())
     async with connect_with(bootstrap_server, properties) as client:
-        return await send_inputs(client, config, inputs, line_format, target)
+        return await send_inputs(client, config, inputs=inputs, line_format=line_format, target=target)
 
 
 def read_format(

@@ -74,10 +74,18 @@ async def list_group_offsets(
 
     async def ask(coordinator: Node, group_ids: list[str]) -> dict[str, Offsets | KafkaError]:
         try:
-            return await _fetch_together(client, coordinator, groups, group_ids, require_stable)
+            return await _fetch_together(
+                client, coordinator, groups=groups, group_ids=group_ids, require_stable=require_stable
+            )
         except UnsupportedVersion:
             return {
-                group_id: await _fetch_alone(client, coordinator, group_id, groups[group_id], require_stable)
+                group_id: await _fetch_alone(
+                    client,
+                    coordinator,
+                    group_id=group_id,
+                    partitions=groups[group_id],
+                    require_stable=require_stable,
+                )
                 for group_id in group_ids
             }
 
@@ -168,6 +176,7 @@ async def delete_group_offsets(
 async def _fetch_together(
     client: Client,
     coordinator: Node,
+    *,
     groups: Mapping[str, Partitions],
     group_ids: list[str],
     require_stable: bool,
@@ -193,7 +202,7 @@ async def _fetch_together(
 
 
 async def _fetch_alone(
-    client: Client, coordinator: Node, group_id: str, partitions: Partitions, require_stable: bool
+    client: Client, coordinator: Node, *, group_id: str, partitions: Partitions, require_stable: bool
 ) -> Offsets | KafkaError:
     response: OffsetFetchResponse = await request_once(
         client,

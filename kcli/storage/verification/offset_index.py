@@ -92,7 +92,7 @@ class OffsetIndexCheck:
                     self._compare(slot, key, batch)
             else:
                 message = f"no batch begins at position {position}, where the entry of offset {key} points"
-                self._bad_entry(slot, FindingKind.INDEX_POSITION, message, key)
+                self._bad_entry(slot, FindingKind.INDEX_POSITION, message=message, key=key)
         if self._open is not None and batch.last_offset >= self._open[1]:
             self._close(batch.last_offset)
         self._settle_due()
@@ -109,7 +109,7 @@ class OffsetIndexCheck:
         for slot in self._order[self._at :]:
             key, position = self.entry(slot)
             message = f"the entry of offset {key} points to {position}, the log has {log_bytes} bytes"
-            self._bad_entry(slot, FindingKind.INDEX_PAST_LOG, message, key)
+            self._bad_entry(slot, FindingKind.INDEX_PAST_LOG, message=message, key=key)
         self._check_order()
         self._report_old(
             self._multi_batch,
@@ -142,7 +142,7 @@ class OffsetIndexCheck:
             return
         if key < self._base_offset:
             message = f"offset {key} is below {self._base_offset}, where the segment begins"
-            self._bad_entry(slot, FindingKind.INDEX_OFFSET_RANGE, message, key)
+            self._bad_entry(slot, FindingKind.INDEX_OFFSET_RANGE, message=message, key=key)
         elif last == NOT_FOUND:
             self._mismatch(slot, key, last)
         elif key > last:
@@ -165,10 +165,10 @@ class OffsetIndexCheck:
 
     def _mismatch(self, slot: int, key: int, last: int) -> None:
         message = f"index offset {key}, log offset {last}"
-        self._bad_entry(slot, FindingKind.INDEX_MISMATCH, message, key, (key, last))
+        self._bad_entry(slot, FindingKind.INDEX_MISMATCH, message=message, key=key, pair=(key, last))
 
     def _bad_entry(
-        self, slot: int, kind: FindingKind, message: str, key: int, pair: tuple[int, int] | None = None
+        self, slot: int, kind: FindingKind, *, message: str, key: int, pair: tuple[int, int] | None = None
     ) -> None:
         self._bad.add(slot)
         self._report(Finding(self._index.path, kind, message, slot * ENTRY_SIZE, key, pair))

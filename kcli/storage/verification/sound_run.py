@@ -61,7 +61,13 @@ class SoundRun:
     )
 
     def __init__(
-        self, columns: Sequence[Sequence[int]], end: int, is_dense: bool, times_rise: bool, entries: Entries
+        self,
+        columns: Sequence[Sequence[int]],
+        end: int,
+        *,
+        is_dense: bool,
+        times_rise: bool,
+        entries: Entries,
     ) -> None:
         (
             self.positions,
@@ -112,7 +118,13 @@ class SoundRun:
     def of(cls, run: BatchRun, base_offset: int) -> SoundRun:
         """Return what was just read of the log of the segment at `base_offset`."""
         columns = _columns_of(run, base_offset)
-        return cls(columns, run.end, run.is_dense, never_falls(run.max_timestamps), run.entries)
+        return cls(
+            columns,
+            run.end,
+            is_dense=run.is_dense,
+            times_rise=never_falls(run.max_timestamps),
+            entries=run.entries,
+        )
 
     @classmethod
     def unpack(
@@ -126,7 +138,9 @@ class SoundRun:
         columns = [array("q", column) for column in packed]
         full = [column if len(column) == count else column * count for column in columns]
         start, offset = full[0][0], full[1][0]
-        return cls(full, end, is_dense, times_rise, lambda: entries(start, end, offset))
+        return cls(
+            full, end, is_dense=is_dense, times_rise=times_rise, entries=lambda: entries(start, end, offset)
+        )
 
 
 class RunPacker:

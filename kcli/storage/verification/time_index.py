@@ -112,7 +112,7 @@ class TimeIndexCheck:
         for slot in self._order[self._at :]:
             _, offset = self.entry(slot)
             message = f"indexed offset {offset} is past the end of the log"
-            self._bad_entry(slot, _NOT_FOUND, message, offset, (offset, -1))
+            self._bad_entry(slot, _NOT_FOUND, message=message, offset=offset, pair=(offset, -1))
         last = self._check_order()
         if (
             not (is_active or self._index.is_too_large or self._index.entries - 1 in self._bad)
@@ -152,22 +152,24 @@ class TimeIndexCheck:
         largest = batch.batch.max_timestamp
         if offset < self._base_offset:
             message = f"offset {offset} is below {self._base_offset}, where the segment begins"
-            self._bad_entry(slot, FindingKind.INDEX_OFFSET_RANGE, message, offset)
+            self._bad_entry(slot, FindingKind.INDEX_OFFSET_RANGE, message=message, offset=offset)
         elif offset != batch.last_offset:
             if _has_record(batch, offset, timestamp):
                 self._old.append(slot)
                 return
             message = f"indexed offset {offset}, found log offset {batch.last_offset}"
-            self._bad_entry(slot, _NOT_FOUND, message, offset, (offset, batch.last_offset))
+            self._bad_entry(
+                slot, _NOT_FOUND, message=message, offset=offset, pair=(offset, batch.last_offset)
+            )
         elif timestamp != largest:
             message = f"index timestamp {timestamp}, log timestamp {largest}"
-            self._bad_entry(slot, _MISMATCH, message, offset, (timestamp, largest))
+            self._bad_entry(slot, _MISMATCH, message=message, offset=offset, pair=(timestamp, largest))
         elif timestamp < self.largest:
             message = f"timestamp {timestamp}, but offset {self._offset_of_largest} has {self.largest}"
-            self._bad_entry(slot, FindingKind.TIME_INDEX_NOT_LARGEST, message, offset)
+            self._bad_entry(slot, FindingKind.TIME_INDEX_NOT_LARGEST, message=message, offset=offset)
 
     def _bad_entry(
-        self, slot: int, kind: FindingKind, message: str, offset: int, pair: tuple[int, int] | None = None
+        self, slot: int, kind: FindingKind, *, message: str, offset: int, pair: tuple[int, int] | None = None
     ) -> None:
         self._bad.add(slot)
         self._report(Finding(self._index.path, kind, message, slot * ENTRY_SIZE, offset, pair))
