@@ -235,6 +235,13 @@ class Client:
         self.request_metadata_update()
         await self._refreshed.wait()
 
+    async def wait_for_all_topics(self) -> ClusterMetadata:
+        """Return all topics as they are now; `follow_all_topics` must have asked for them."""
+        while True:
+            await self.wait_for_refresh()
+            if self.cache.is_complete:
+                return self.cluster
+
     def apply_new_leaders(self, leaders: Sequence[NewLeader], nodes: Sequence[Node]) -> None:
         """Apply the leaders that came with an error response, and the nodes they are on (KIP-951)."""
         self.cache.update_leaders(leaders, nodes)

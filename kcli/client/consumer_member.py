@@ -157,18 +157,11 @@ class ConsumerMember:
 
     async def _join(self) -> None:
         if self.topics.mode is SubscriptionMode.PATTERN:
-            await self._refresh_topics()
+            # An old snapshot would name too few of them.
+            self.topics.update(await self._client.wait_for_all_topics())
         self._note(f"joining group `{self._config.group_id}`")
         self.membership.join()
         self.heartbeat.pace.wake()
-
-    async def _refresh_topics(self) -> None:
-        """Match the pattern against topics as they are now: an old snapshot would name too few of them."""
-        while True:
-            await self._client.wait_for_refresh()
-            if self._client.cache.is_complete:
-                break
-        self.topics.update(self._client.cluster)
 
     async def _lose(self) -> None:
         self._ids.clear()

@@ -147,7 +147,8 @@ class GroupMember:
 
     async def _begin(self) -> None:
         if self.topics.mode is SubscriptionMode.PATTERN:
-            await self._refresh_topics()
+            # An old snapshot would soon mean another round.
+            self.topics.update(await self._client.wait_for_all_topics())
         if self.membership.needs_prepare:
             self.membership.needs_prepare = False
             await self._give_up()
@@ -164,14 +165,6 @@ class GroupMember:
         )
         assert self._nursery is not None
         self._nursery.start_soon(self._round.run, self.heartbeat.generation_began, self._tell)
-
-    async def _refresh_topics(self) -> None:
-        """Match the pattern against topics as they are now: an old snapshot would soon mean another round."""
-        while True:
-            await self._client.wait_for_refresh()
-            if self._client.cache.is_complete:
-                break
-        self.topics.update(self._client.cluster)
 
     async def _give_up(self) -> None:
         """Tell the application what it loses by joining."""
