@@ -256,7 +256,7 @@ async def delete(
     topic_option: TopicOption = None,
     if_exists: IfExists = False,
     exclude_internal: Annotated[
-        bool, typer.Option("--exclude-internal", help="Accepted: internal topics need --force anyway")
+        bool, typer.Option("--exclude-internal", help="Leave out internal topics")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Delete internal topics too")] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -270,7 +270,7 @@ async def delete(
 
     pattern = one_topic(topic, topic_option)
     async with open_client(bootstrap_server, command_config, command_property) as client:
-        names = await matching_topics(client, pattern)
+        names = await matching_topics(client, pattern, exclude_internal=exclude_internal)
         if not names and not if_exists:
             raise unknown_topic(pattern)
         refused = [] if force else [name for name in names if name in INTERNAL_TOPICS]

@@ -125,6 +125,8 @@ def test_topics_delete(orders: FakeCluster, transcript: Transcript) -> None:
         "topics_delete",
         "topics delete orders",
         "topics delete '.*' -o json",
+        "topics delete '.*' --exclude-internal",
+        "topics delete '.*' --exclude-internal --if-exists",
         "topics delete __consumer_offsets --force -o table",
         "topics delete orders",
         "topics delete orders --if-exists",
