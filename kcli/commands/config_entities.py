@@ -5,7 +5,7 @@ An entity is named with Kafka's `--entity-type` and `--entity-name`, or with the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -81,15 +81,18 @@ class Entity(NamedTuple):
 
 
 def chosen_entity(
-    names: Mapping[str, str | None],
+    names: Sequence[str | None],
     entity_type: str | None,
     entity_name: str | None,
     *,
     is_default: bool,
     all_brokers: bool,
 ) -> Entity:
-    """Return the entity that was named by its kind, or with Kafka's `--entity-type`; one must be."""
-    given = [Entity(kind, name) for kind, name in names.items() if name is not None]
+    """Return the entity that was named by its kind, or with Kafka's `--entity-type`; one must be.
+
+    `names` has the name that was given of each kind, in the order of `KINDS`.
+    """
+    given = [Entity(kind, name) for kind, name in zip(KINDS, names, strict=True) if name is not None]
     if all_brokers:
         given.append(Entity("brokers", ""))
     if entity_type is not None:

@@ -152,15 +152,12 @@ async def describe(
     from kcli.client import admin
     from kcli.commands.session import failure, open_client
 
-    names = {
-        "topics": one_topic_or_none(topic, topic_option),
-        "brokers": broker,
-        "broker-loggers": broker_logger,
-        "groups": group,
-        "client-metrics": client_metrics,
-    }
     entity = chosen_entity(
-        names, entity_type, entity_name, is_default=entity_default, all_brokers=broker_defaults
+        (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics),
+        entity_type,
+        entity_name,
+        is_default=entity_default,
+        all_brokers=broker_defaults,
     )
     async with open_client(bootstrap_server, command_config, command_property) as client:
         entities, failures = [entity], list[KcliError]()
@@ -243,15 +240,12 @@ async def alter(
     from kcli.client import admin
     from kcli.commands.session import failure, open_client
 
-    names = {
-        "topics": one_topic_or_none(topic, topic_option),
-        "brokers": broker,
-        "broker-loggers": broker_logger,
-        "groups": group,
-        "client-metrics": client_metrics,
-    }
     entity = chosen_entity(
-        names, entity_type, entity_name, is_default=entity_default, all_brokers=broker_defaults
+        (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics),
+        entity_type,
+        entity_name,
+        is_default=entity_default,
+        all_brokers=broker_defaults,
     )
     if entity.name is None:
         raise UsageError("`--entity-name` or `--entity-default` is missing")
