@@ -105,7 +105,7 @@ class Cluster:
     def controller(self) -> Controller:
         """The controller, whatever node it is on. Raises `KcliError` while there is none."""
         if self.office.controller is None:
-            raise KcliError("no node is the controller, for now")
+            raise KcliError("no node is the controller, for now", hint="try again")
         return self.office.controller
 
     @property

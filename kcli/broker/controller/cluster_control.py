@@ -115,9 +115,7 @@ def begin_controlled_shutdown(
 
 def unregister_broker(decisions: PartitionDecisions, *, node_id: int) -> ControllerResult[None]:
     """Forget a broker; partitions that it alone is in sync with wait for a broker of the same id."""
-    broker = decisions.image.brokers.get(node_id)
-    if broker is None:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node_id} is not registered")
+    broker = _registered(decisions.image, node_id)
     records: list[MetadataRecord] = list(leave_partitions(decisions, node_id))
     records.append(UnregisterBrokerRecord(broker_id=node_id, broker_epoch=broker.epoch))
     return ControllerResult(tuple(records), None)
@@ -152,13 +150,18 @@ def _lose_records(decisions: PartitionDecisions, node_id: int) -> Iterator[Parti
 
 def current_broker(image: MetadataImage, node_id: int, epoch: int) -> BrokerRegistration:
     """Return a broker that quotes its epoch; raise `KafkaError` for an old one or an unknown broker."""
-    broker = image.brokers.get(node_id)
-    if broker is None:
-        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node_id} is not registered")
+    broker = _registered(image, node_id)
     if broker.epoch != epoch:
         raise KafkaError(
             ErrorCode.STALE_BROKER_EPOCH, f"node {node_id} is at epoch {broker.epoch}, not at {epoch}"
         )
+    return broker
+
+
+def _registered(image: MetadataImage, node_id: int) -> BrokerRegistration:
+    broker = image.brokers.get(node_id)
+    if broker is None:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"node {node_id} is not registered")
     return broker
 
 

@@ -7,21 +7,11 @@ from typing import TYPE_CHECKING, Any
 from kcli.broker.faults.fault_options import text, whole
 from kcli.broker.faults.moves import move_coordinator, move_leader
 from kcli.broker.node_operations import NODE_OPERATIONS
-from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kcli.broker.cluster import Cluster
-    from kcli.broker.controller.controller import Controller
-
-
-def controller_of(cluster: Cluster) -> Controller:
-    """Return the controller of a cluster. Raises `KcliError` while there is none."""
-    controller = cluster.office.controller
-    if controller is None:
-        raise KcliError("no node is the controller, for now", hint="try again")
-    return controller
 
 
 async def perform(cluster: Cluster, action: str, options: Mapping[str, Any]) -> None:
@@ -29,9 +19,9 @@ async def perform(cluster: Cluster, action: str, options: Mapping[str, Any]) -> 
     match action:
         case "move-leader":
             topic, partition = text(options, "topic"), whole(options, "partition")
-            move_leader(controller_of(cluster), topic, partition=partition, node=whole(options, "to"))
+            move_leader(cluster.controller, topic, partition=partition, node=whole(options, "to"))
         case "move-coordinator":
-            move_coordinator(controller_of(cluster), text(options, "group"), whole(options, "to"))
+            move_coordinator(cluster.controller, text(options, "group"), whole(options, "to"))
         case "move-controller":
             await NODE_OPERATIONS["node.move-controller"](cluster, {"node": whole(options, "to")})
         case _:

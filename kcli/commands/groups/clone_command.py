@@ -6,7 +6,14 @@ from typing import Annotated
 
 import typer
 
-from kcli.commands.groups.options import DEFAULT_TIMEOUT_MS, TimeoutMs, app, complete_group
+from kcli.commands.groups.options import (
+    DEFAULT_TIMEOUT_MS,
+    DryRun,
+    TimeoutMs,
+    app,
+    complete_group,
+    refuse_dry_execution,
+)
 from kcli.commands.groups.reset_command import DRY_RUN_NOTE
 from kcli.commands.groups.reset_view import ResetView
 from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
@@ -30,7 +37,7 @@ async def clone(
         ),
     ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be: the default")] = False,
+    dry_run: DryRun = False,
     force: Annotated[
         bool, typer.Option("--force", help="Also if NEW has committed offsets, which are overwritten")
     ] = False,
@@ -49,8 +56,7 @@ async def clone(
     from kcli.commands.groups.reset_plan import parse_scope
     from kcli.commands.session import open_client
 
-    if execute and dry_run:
-        raise UsageError("`--execute` and `--dry-run` exclude each other")
+    refuse_dry_execution(execute=execute, dry_run=dry_run)
     if group == new:
         raise UsageError("a group cannot be copied to itself")
     scope = parse_scope(topic or ())

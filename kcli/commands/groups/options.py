@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from pathlib import Path
 from typing import Annotated
 
@@ -52,6 +53,20 @@ LogDir = Annotated[
         show_default=False,
     ),
 ]
+
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be: the default")]
+
+
+def refuse_dry_execution(*, execute: bool, dry_run: bool) -> None:
+    """Raise for a command that shall do and not do it."""
+    if execute and dry_run:
+        raise UsageError("`--execute` and `--dry-run` exclude each other")
+
+
+def refuse_several(chosen: Sequence[Enum]) -> None:
+    """Raise for more than one of the options that have these values."""
+    if len(chosen) > 1:
+        raise UsageError(f"`{chosen[0].value}` and `{chosen[1].value}` exclude each other")
 
 
 def refuse_broker_options(context: typer.Context) -> None:

@@ -12,11 +12,14 @@ import typer
 from kcli.commands.groups.options import (
     DEFAULT_TIMEOUT_MS,
     AllGroups,
+    DryRun,
     GroupArguments,
     GroupOption,
     TimeoutMs,
     app,
     chosen_groups,
+    refuse_dry_execution,
+    refuse_several,
 )
 from kcli.commands.groups.reset_csv import OffsetsFile, parse_offsets
 from kcli.commands.groups.reset_plan import ResetKind, Scope, parse_scope
@@ -81,7 +84,7 @@ async def reset_offsets(
         bool, typer.Option("--all-topics", help="In every partition with a committed offset")
     ] = False,
     execute: Annotated[bool, typer.Option("--execute", help="Set the offsets")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be: the default")] = False,
+    dry_run: DryRun = False,
     export: Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV")] = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
@@ -96,8 +99,7 @@ async def reset_offsets(
     from kcli.commands.groups.reset import Reset, ResetRequest, reset_groups
     from kcli.commands.session import open_client
 
-    if execute and dry_run:
-        raise UsageError("`--execute` and `--dry-run` exclude each other")
+    refuse_dry_execution(execute=execute, dry_run=dry_run)
     kind = chosen_kind(
         {
             ResetKind.EARLIEST: to_earliest,
@@ -158,8 +160,7 @@ def chosen_kind(given: dict[ResetKind, bool]) -> ResetKind:
     if not chosen:
         options = ", ".join(kind.value for kind in given)
         raise UsageError("nothing says where the offsets shall go", hint=options)
-    if len(chosen) > 1:
-        raise UsageError(f"`{chosen[0].value}` and `{chosen[1].value}` exclude each other")
+    refuse_several(chosen)
     return chosen[0]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
+from kcli.commands.groups.options import refuse_several
 from kcli.errors import UsageError
 
 
@@ -37,6 +38,5 @@ class View(Enum):
 def chosen_view(flags: dict[View, bool]) -> View:
     """Return the one view whose flag is set, the offsets if none is."""
     chosen = [view for view, is_set in flags.items() if is_set]
-    if len(chosen) > 1:
-        raise UsageError(f"`{chosen[0].value}` and `{chosen[1].value}` exclude each other")
+    refuse_several(chosen)
     return chosen[0] if chosen else View.OFFSETS

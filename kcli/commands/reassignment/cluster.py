@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -32,10 +32,14 @@ class Brokers:
                 hint="start what is down first, or plan without it",
             )
         if missing:
-            raise KcliError(
-                f"the cluster has no such broker: {ids(missing)}",
-                hint="`kcli cluster nodes` shows those there are",
-            )
+            raise unknown_brokers(missing)
+
+
+def unknown_brokers(missing: Sequence[int]) -> KcliError:
+    """Return the error of brokers that the cluster does not have."""
+    return KcliError(
+        f"the cluster has no such broker: {ids(missing)}", hint="`kcli cluster nodes` shows those there are"
+    )
 
 
 async def read_brokers(client: Client) -> Brokers:

@@ -20,7 +20,7 @@ from kcli.commands.output import OutputFormat
 from kcli.commands.reassignment.options import app, refuse_existing, write_new
 from kcli.commands.reassignment.view import Proposal, ids
 from kcli.commands.runner import command
-from kcli.errors import KcliError, MissingArgument, UsageError
+from kcli.errors import MissingArgument, UsageError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
@@ -189,16 +189,13 @@ def _topics(named: Sequence[str], path: Path | None, *, all_topics: bool, drains
 
 async def _replicas(client: Client, wish: Wish, brokers: Brokers) -> Assignment:
     """Return the replicas of the topics; a broker to be drained must exist, or hold some of them."""
-    from kcli.commands.reassignment.cluster import replicas_of
+    from kcli.commands.reassignment.cluster import replicas_of, unknown_brokers
 
     current = await replicas_of(client, wish.topics)
     held = {broker for replicas in current.values() for broker in replicas}
     unknown = sorted(set(wish.drained) - held - brokers.racks.keys() - brokers.down)
     if unknown:
-        raise KcliError(
-            f"the cluster has no such broker: {ids(unknown)}",
-            hint="`kcli cluster nodes` shows those there are",
-        )
+        raise unknown_brokers(unknown)
     return current
 
 

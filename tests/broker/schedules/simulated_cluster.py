@@ -14,7 +14,6 @@ import trio
 
 from kcli.broker.api import APIS
 from kcli.broker.cluster import Cluster, ClusterOptions
-from kcli.broker.faults.actions import controller_of
 from kcli.broker.node_state import NodeState
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection, RequestContext
@@ -68,7 +67,7 @@ class SimulatedCluster:
     @property
     def controller(self) -> Controller:
         """The controller. Raises `KafkaError` while there is none."""
-        return controller_of(self.cluster)
+        return self.cluster.controller
 
     def reset_connections(self) -> None:
         """Lose what nodes that run no more have not answered."""
