@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -11,20 +10,29 @@ import trio
 from kcli.broker.faults.faults import Faults
 from kcli.broker.faults.scenario import parse_scenario
 from kcli.broker.faults.scenario_run import run_scenario
+from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     import pytest
     from trio.testing import MockClock
 
 
-def cluster_without_nodes() -> Any:
-    cluster = SimpleNamespace(brokers=[], peers=None, nodes={}, office=SimpleNamespace(controller=None))
-    cluster.faults = Faults(cluster)
-    return cluster
+class ClusterWithoutNodes:
+    """A cluster to which nothing can be done but what concerns its requests."""
+
+    def __init__(self) -> None:
+        self.brokers: list[Any] = []
+        self.peers: Any = None
+        self.nodes: dict[int, Any] = {}
+        self.faults = Faults(self)
+
+    @property
+    def controller(self) -> Any:
+        raise KcliError("no node is the controller, for now")
 
 
 async def test_faults_begin_and_end_at_their_times(autojump_clock: MockClock) -> None:
-    cluster = cluster_without_nodes()
+    cluster: Any = ClusterWithoutNodes()
     scenario = parse_scenario(
         """
 seed: 9
@@ -50,7 +58,7 @@ steps:
 async def test_a_step_that_fails_is_said_and_the_others_go_on(
     autojump_clock: MockClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    cluster = cluster_without_nodes()
+    cluster: Any = ClusterWithoutNodes()
     scenario = parse_scenario(
         """
 steps:
