@@ -121,7 +121,7 @@ class Connection:
     def close(self, reason: KcliError | None = None) -> None:
         """Close at once; everything queued or in flight fails with `reason`."""
         if self.close_reason is None:
-            self.close_reason = reason or Disconnected(f"the connection to {self.address} was closed")
+            self.close_reason = reason or self._closed()
         self._run_scope.cancel()
 
     async def run(self, on_ready: Callable[[], None]) -> None:
@@ -175,7 +175,7 @@ class Connection:
         try:
             await self._queue_in.send(call)
         except trio.BrokenResourceError:
-            raise self.close_reason or Disconnected(f"the connection to {self.address} was closed") from None
+            raise self.close_reason or self._closed() from None
         except BaseException:
             self._queued -= 1
             raise
@@ -295,7 +295,7 @@ class Connection:
                 try:
                     self._reader.feed(data)
                 except FrameError as error:
-                    self.close(Disconnected(f"{self.address} sent what is no response: {error.message}"))
+                    self.close(self._misunderstood(error))
                     return
         if self._read_scope.cancelled_caught:
             self.close(self._timed_out() if self._in_flight else None)
@@ -318,7 +318,7 @@ class Connection:
             try:
                 _, call.response = decode_response(call.api_key, call.api_version, frame)
             except DecodeError as error:
-                self.close(Disconnected(f"{self.address} sent what is no response: {error.message}"))
+                self.close(self._misunderstood(error))
                 return False
             throttle_ms = getattr(call.response, "throttle_time_ms", 0)
             if throttle_ms > 0:
@@ -335,6 +335,12 @@ class Connection:
         else:
             self._read_scope.deadline = trio.current_time() + self._idle_seconds
 
+    def _closed(self) -> KcliError:
+        return Disconnected(f"the connection to {self.address} was closed")
+
+    def _misunderstood(self, error: KcliError) -> KcliError:
+        return Disconnected(f"{self.address} sent what is no response: {error.message}")
+
     def _lost(self) -> KcliError:
         return Disconnected(f"the connection to {self.address} was lost")
 
@@ -342,7 +348,7 @@ class Connection:
         return RequestTimedOut(f"{self.address} did not answer in time")
 
     def _fail_everything(self) -> None:
-        reason = self.close_reason or Disconnected(f"the connection to {self.address} was closed")
+        reason = self.close_reason or self._closed()
         self.close_reason = reason
         calls = list(self._in_flight)
         if self._unsent is not None:

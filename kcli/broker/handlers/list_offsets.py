@@ -160,17 +160,15 @@ def _check_certain(partition: Partition, timestamp: int, isolation: Isolation, v
 def _find(partition: Partition, timestamp: int, isolation: Isolation) -> tuple[int, int, int]:
     """Return (timestamp, offset, leader epoch), -1 for what there is not."""
     log = partition.log
-    match timestamp:
-        case -1:
-            return -1, partition.limit(isolation), partition.leader_epoch
-        case -2 | -4:
-            return -1, log.log_start_offset, log.leader_epochs.epoch_for(log.log_start_offset)
-        case -5 | -6:
-            return -1, -1, -1
-        case -3:
-            found = offset_of_max_timestamp(log)
-        case _:
-            found = offset_for_timestamp(log, timestamp)
+    if timestamp == LATEST:
+        return -1, partition.limit(isolation), partition.leader_epoch
+    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        return -1, log.log_start_offset, log.leader_epochs.epoch_for(log.log_start_offset)
+    if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
+        return -1, -1, -1
+    found = (
+        offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
+    )
     if found is None or found[1] >= partition.limit(isolation):
         return -1, -1, -1
     return found
