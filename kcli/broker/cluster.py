@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from kcli.broker.faults.faults import Faults
     from kcli.broker.metadata_image import MetadataImage
 
-__all__ = ["Cluster", "ClusterOptions", "wall_ms"]
+__all__ = ["Cluster", "ClusterOptions"]
 
 STOP_SECONDS = 60.0
 """How long an orderly stop may take before it becomes a kill."""

@@ -27,9 +27,6 @@ from kcli.protocol.record_batch_header import (
     TRANSACTIONAL_BIT,
     batch_crc,
     next_sequence,
-    set_append_time,
-    set_base_offset_and_epoch,
-    set_max_timestamp,
     set_producer_state,
 )
 from kcli.protocol.record_parser import parse_records
@@ -41,17 +38,11 @@ if TYPE_CHECKING:
     from kcli.protocol.record import Buffer
 
 __all__ = [
-    "HEADER",
     "HEADER_SIZE",
     "CorruptRecord",
-    "Record",
     "RecordBatch",
     "RecordBatchBuilder",
-    "TimestampType",
     "iter_batches",
-    "set_append_time",
-    "set_base_offset_and_epoch",
-    "set_max_timestamp",
     "set_producer_state",
 ]
 

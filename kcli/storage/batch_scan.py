@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from kcli.storage.scanned_entry import Batch
 
-__all__ = ["MAX_ENTRY_BYTES", "BatchRun", "Damage", "DamageKind", "ScannedEntry", "scan", "scan_runs"]
+__all__ = ["BatchRun", "Damage", "ScannedEntry", "scan", "scan_runs"]
 
 _GOOD_LEGACY_ATTRIBUTES = tuple(
     frozenset(number for number in range(bits + 1) if number & 7 <= 3) for bits in LEGACY_BITS

@@ -25,12 +25,9 @@ from typing import TYPE_CHECKING
 from kcli.errors import reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage import log_append, log_read
-from kcli.storage.append_info import AppendInfo
 from kcli.storage.flush_plan import flush
-from kcli.storage.log_read import Isolation, LogOffsetMetadata, LogRead
 from kcli.storage.log_validator import (
     MAX_DECOMPRESSED_BYTES,
-    InvalidRecords,
     LogValidator,
     ValidatedRecords,
 )
@@ -43,24 +40,15 @@ if TYPE_CHECKING:
 
     from kcli.protocol.record import Buffer, CorruptRecord
     from kcli.protocol.topic_partition import TopicPartition
+    from kcli.storage.append_info import AppendInfo
     from kcli.storage.file_records import WriteAhead
     from kcli.storage.leader_epochs import LeaderEpochs
     from kcli.storage.local_log import LocalLog
     from kcli.storage.log_config import LogConfig
+    from kcli.storage.log_read import Isolation, LogOffsetMetadata, LogRead
     from kcli.storage.log_segment import LogSegment
     from kcli.storage.producer_snapshot import ProducerSnapshots
     from kcli.storage.producer_state import ProducerStateEntry, ProducerStateManager
-
-__all__ = [
-    "AppendInfo",
-    "InvalidRecords",
-    "Isolation",
-    "LogOffsetMetadata",
-    "LogRead",
-    "Origin",
-    "UnifiedLog",
-    "ValidatedRecords",
-]
 
 
 class UnifiedLog:

@@ -70,7 +70,8 @@ from kcli.protocol.messages.produce import (
 )
 from kcli.protocol.messages.sync_group import SyncGroupRequest
 from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from kcli.protocol.record_batch import RecordBatch, set_base_offset_and_epoch
+from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.record_batch_header import set_base_offset_and_epoch
 from kcli.protocol.schema import codec, message_info
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from kcli.protocol.conversion import down_convert, up_convert
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.message_set import MessageSetBuilder, encode_entry
 from kcli.protocol.record import CorruptRecord, Record, TimestampType
-from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches, set_append_time
+from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.record_batch_header import set_append_time
 from tests.protocol.record_sets import LEGACY_CODECS, Input, Written, inputs, record_sets, write
 
 TIMESTAMP = 1_700_000_000_000

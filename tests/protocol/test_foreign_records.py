@@ -22,7 +22,8 @@ from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_t
 from kcli.protocol.conversion import down_convert, up_convert
 from kcli.protocol.message_set import MessageSetBuilder
 from kcli.protocol.record import Record, TimestampType
-from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches, set_append_time
+from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.record_batch_header import set_append_time
 from tests.protocol.record_sets import LEGACY_CODECS
 
 if TYPE_CHECKING:

@@ -12,17 +12,19 @@ from kcli.protocol.compression import Codec
 from kcli.protocol.message_set import LegacyEntry
 from kcli.protocol.record import CorruptRecord, Record, TimestampType
 from kcli.protocol.record_batch import (
-    HEADER,
     HEADER_SIZE,
     RecordBatch,
     RecordBatchBuilder,
     iter_batches,
+    set_producer_state,
+)
+from kcli.protocol.record_batch_header import (
+    HEADER,
     set_append_time,
     set_base_offset_and_epoch,
     set_max_timestamp,
-    set_producer_state,
+    update_crc,
 )
-from kcli.protocol.record_batch_header import update_crc
 from kcli.protocol.varints import encode_varint
 from tests.protocol.record_sets import Input, Written, inputs, record_sets, write
 

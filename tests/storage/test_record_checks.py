@@ -18,7 +18,8 @@ from kcli.protocol.message_set import encode_entry
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.record_batch_header import update_crc
 from kcli.protocol.varints import encode_varint
-from kcli.storage.batch_scan import MAX_ENTRY_BYTES, ScannedEntry, scan
+from kcli.storage.batch_run import MAX_ENTRY_BYTES
+from kcli.storage.batch_scan import ScannedEntry, scan
 from kcli.storage.damage import Damage, DamageKind
 from kcli.storage.record_checks import check_records
 from kcli.storage.record_findings import MAX_FINDINGS
