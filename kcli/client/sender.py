@@ -25,24 +25,12 @@ import trio
 from kcli.client.backoff import Backoff
 from kcli.client.bootstrap import Unreachable
 from kcli.client.connection import Disconnected, RequestTimedOut
-from kcli.client.metadata import (
-    STALE_METADATA,
-    NewLeader,
-    Node,
-)
+from kcli.client.metadata import STALE_METADATA
+from kcli.client.produce_call import NO_ANSWER, answers_of, nodes_of, produce_request
 from kcli.client.routing import ANY
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from kcli.protocol.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from kcli.protocol.topic_partition import TopicPartition
-from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from kcli.client.accumulator import Accumulator
@@ -53,17 +41,13 @@ if TYPE_CHECKING:
     from kcli.client.partitioners import Partitioner
     from kcli.client.producer_batch import ProducerBatch
     from kcli.client.sequences import Sequences
+    from kcli.protocol.messages.produce import PartitionProduceResponse, ProduceRequest, ProduceResponse
 
 THREAD_BYTES = 64 * 1024
 """From here on compression in a worker thread costs less than it holds the loop up."""
 
-MAX_VERSION_BY_NAME = 12
-"""The last Produce version that names topics; later ones need their ids."""
-
 RETRIED = STALE_METADATA | {ErrorCode.of(code) for code in (2, 7, 14, 15, 16, 19, 20, 75)}
 OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
-
-_NO_ANSWER = PartitionProduceResponse(index=-1, error_code=-1, base_offset=-1)
 
 
 class Sender:
@@ -232,7 +216,9 @@ class Sender:
         try:
             try:
                 await self._build(batches)
-                request, version = self._request(connection, batches)
+                request, version = produce_request(
+                    batches, self._client.cluster, config=self._config, versions=connection.versions
+                )
                 acks = self._config.required_acks
                 call = await connection.send(
                     request,
@@ -272,33 +258,6 @@ class Sender:
         for batch, size in zip(unbuilt, sizes, strict=True):
             self._accumulator.observe_ratio(batch.partition.topic, size, batch.size)
 
-    def _request(self, connection: Connection, batches: list[ProducerBatch]) -> tuple[ProduceRequest, int]:
-        cluster = self._client.cluster
-        topics: dict[str, TopicProduceData] = {}
-        has_ids = True
-        for batch in batches:
-            name, index = batch.partition
-            data = topics.get(name)
-            if data is None:
-                known = cluster.topics.get(name)
-                topic_id = known.topic_id if known is not None else ZERO_UUID
-                has_ids = has_ids and topic_id != ZERO_UUID
-                data = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
-            if batch.data is not None:
-                data.partition_data.append(PartitionProduceData(index=index, records=batch.data))
-        version = connection.versions.choose(
-            ProduceRequest,
-            min_version=7 if self._config.compression_type == "zstd" else 3,
-            max_version=None if has_ids else MAX_VERSION_BY_NAME,
-        )
-        request = ProduceRequest(
-            transactional_id=None,
-            acks=self._config.required_acks,
-            timeout_ms=self._config.request_timeout_ms,
-            topic_data=list(topics.values()),
-        )
-        return request, version
-
     # --- outcomes --------------------------------------------------------------------------------------
 
     def _lost(self, batches: list[ProducerBatch], error: KafkaError) -> None:
@@ -313,24 +272,11 @@ class Sender:
             for batch in batches:
                 self._succeed(batch, -1, -1)
             return
-        names = {data.topic_id: data.name for data in request.topic_data}
-        answers: dict[tuple[str, int], PartitionProduceResponse] = {}
-        leaders: list[NewLeader] = []
-        for topic in response.responses:
-            name = topic.name or names.get(topic.topic_id, "")
-            for answer in topic.partition_responses:
-                answers[name, answer.index] = answer
-                leader = answer.current_leader
-                if leader.leader_id >= 0:
-                    partition = TopicPartition(name, answer.index)
-                    leaders.append(NewLeader(partition, leader.leader_id, leader.leader_epoch))
+        answers, leaders = answers_of(request, response)
         if leaders:
-            self._client.apply_new_leaders(
-                leaders,
-                [Node(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints],
-            )
+            self._client.apply_new_leaders(leaders, nodes_of(response))
         for batch in batches:
-            self._settle(batch, answers.get(batch.partition, _NO_ANSWER))
+            self._settle(batch, answers.get(batch.partition, NO_ANSWER))
 
     def _settle(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
         code = ErrorCode.of(answer.error_code)
