@@ -26,11 +26,7 @@ import trio
 
 from kcli.client.completed_fetch import BadFetch, CompletedFetch
 from kcli.client.fetch_session import FetchSession, FetchTarget
-from kcli.client.metadata import (
-    STALE_METADATA,
-    NewLeader,
-    Node,
-)
+from kcli.client.metadata import STALE_METADATA, NewLeader, Node
 from kcli.client.position_resets import PositionResets
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError

@@ -14,11 +14,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topic_partition import TopicPartition
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import write_partition_metadata
-from kcli.storage.log_paths import (
-    FUTURE_DIRECTORY_SUFFIX,
-    replica_directory_name,
-    suffixed_directory_name,
-)
+from kcli.storage.log_paths import FUTURE_DIRECTORY_SUFFIX, replica_directory_name, suffixed_directory_name
 from kcli.storage.log_truncation import truncate_fully_and_start_at
 
 if TYPE_CHECKING:

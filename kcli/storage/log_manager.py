@@ -24,11 +24,7 @@ from kcli.storage.future_logs import FutureLogs, drop_future_log
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_directories import LogDirectories
 from kcli.storage.log_loader import PRODUCER_ID_EXPIRATION_MS, load_log
-from kcli.storage.log_paths import (
-    DELETE_DIRECTORY_SUFFIX,
-    replica_directory_name,
-    suffixed_directory_name,
-)
+from kcli.storage.log_paths import DELETE_DIRECTORY_SUFFIX, replica_directory_name, suffixed_directory_name
 from kcli.storage.offset_checkpoints import CHECKPOINTS, CheckpointPlan, OffsetCheckpoints
 
 if TYPE_CHECKING:

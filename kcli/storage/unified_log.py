@@ -26,11 +26,7 @@ from kcli.errors import reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage import log_append, log_read
 from kcli.storage.flush_plan import flush
-from kcli.storage.log_validator import (
-    MAX_DECOMPRESSED_BYTES,
-    LogValidator,
-    ValidatedRecords,
-)
+from kcli.storage.log_validator import MAX_DECOMPRESSED_BYTES, LogValidator, ValidatedRecords
 from kcli.storage.plain_append import NOT_PLAIN, append_plain, plain_info
 from kcli.storage.producer_append import Origin
 from kcli.storage.producer_recovery import take_snapshot
