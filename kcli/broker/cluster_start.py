@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.config_warnings import ConfigWarnings
 from kcli.broker.controller.cluster_restart import nodes_went_down
+from kcli.broker.listener_ports import check_ports
 from kcli.broker.metadata_copies import bring_level, set_aside
 from kcli.broker.metadata_replay import InvalidMetadata
 from kcli.broker.node_layout import known_cluster_id, make_directories
@@ -33,6 +34,7 @@ def open_nodes(cluster: Cluster) -> list[Node]:
     layout = cluster.layout
     to_start = layout.to_start()
     configs = {each: layout.config(each) for each in sorted({*to_start, *layout.present()})}
+    check_ports([configs[each] for each in to_start])
     log_dirs = [path for each in to_start for path in layout.log_dirs(configs[each])]
     make_directories(log_dirs)
     cluster.cluster_id = known_cluster_id(log_dirs) or uuid_to_text(random_uuid())

@@ -1,13 +1,13 @@
 """NodeLayout: which nodes a process hosts, and where each has its data and its port.
 
-Node i listens on the i-th port from `--port` on and keeps its data in `<data-dir>/node-<i>`. Without
-`--nodes` a start brings up the nodes that the data directory has, those that were added to a running
-process included; a new one gets one node. With `--nodes` it brings up so many, from node 1 on; others that
-the directory has stay down and can be started when there is need.
+Node i listens on the i-th port from `--port` on, or from each of those in `listeners`, and keeps its data
+in `<data-dir>/node-<i>`. Without `--nodes` a start brings up the nodes that the data directory has, those
+that were added to a running process included; a new one gets one node. With `--nodes` it brings up so many,
+from node 1 on; others that the directory has stay down and can be started when there is need.
 
-Properties that can only be meant for one node (`node.id`, `listeners` …) are the first node's. `log.dirs`
-(or `log.dir`) is of one node, too, unless there are several: each has `node-<i>` in every directory named
-then. Directories that hold such tell that they were used like this before.
+A number (`node.id`) can only be meant for one node, and is the first one's. `log.dirs` (or `log.dir`) is of
+one node, too, unless there are several: each has `node-<i>` in every directory named then. Directories that
+hold such tell that they were used like this before.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kcli.broker.config import BrokerConfig
+from kcli.broker.listener_ports import LISTENER_LISTS, with_ports_moved
 from kcli.errors import UsageError
 from kcli.storage.log_directory import META_PROPERTIES, MetaProperties
 
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _LOG_DIRS = ("log.dirs", "log.dir")
-_PER_NODE = ("node.id", "broker.id", "listeners", "advertised.listeners")
+_NODE_IDS = ("node.id", "broker.id")
 _NODE_DIRECTORY = re.compile(r"node-(0|[1-9]\d{0,8})", re.ASCII)
 _log = logging.getLogger(__name__)
 
@@ -55,14 +56,14 @@ class NodeLayout:
     def __init__(self, options: ClusterOptions) -> None:
         self._options = options
         properties = options.properties
-        self._first = int(_first_given(properties, ("node.id", "broker.id")) or 1)
+        self._first = int(_first_given(properties, _NODE_IDS) or 1)
         named = [os.path.abspath(path) for path in _log_dirs(properties)]
         is_several = options.nodes is not None and options.nodes > 1
         self.roots = named if is_several or any(_nodes_in(path) for path in named) else []
         """The directories of `log.dirs`, if every node has one of its own in each."""
         self._of_first = [] if self.roots else named
         if is_several:
-            for name in _PER_NODE:
+            for name in _NODE_IDS:
                 if name in properties:
                     raise UsageError(f"`{name}` is for one node, `--nodes` is {options.nodes}")
         data_dir = options.data_dir
@@ -99,7 +100,7 @@ class NodeLayout:
 
     def _is_first_needed(self) -> bool:
         given = self._options.properties
-        return not self.present() or bool(self._of_first) or any(name in given for name in _PER_NODE)
+        return not self.present() or bool(self._of_first) or any(name in given for name in _NODE_IDS)
 
     def directories(self, node_id: int) -> tuple[str, ...]:
         """Return where a node has its data, if no property is for this node alone."""
@@ -110,15 +111,17 @@ class NodeLayout:
         options = self._options
         properties = dict(options.properties)
         if node_id != self._first:
-            only_first = (*_PER_NODE, *_LOG_DIRS)
+            only_first = (*_NODE_IDS, *_LOG_DIRS)
             properties = {name: text for name, text in properties.items() if name not in only_first}
             properties["node.id"] = str(node_id)
         if self.roots:
             properties["log.dirs"] = ",".join(self.directories(node_id))
         if "listeners" not in properties:
-            port = options.port + node_id - self._first if options.port else 0
             host = f"[{options.host}]" if ":" in options.host else options.host
-            properties["listeners"] = f"PLAINTEXT://{host}:{port}"
+            properties["listeners"] = f"PLAINTEXT://{host}:{options.port}"
+        for name in LISTENER_LISTS:
+            if name in properties:
+                properties[name] = with_ports_moved(properties[name], node_id - self._first)
         if rack is not None:
             properties["broker.rack"] = rack
         elif options.racks and "broker.rack" not in properties:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
+from kcli.broker.listener_ports import check_ports
 from kcli.broker.node_layout import make_directories
 from kcli.broker.node_state import NodeState
 from kcli.broker.node_view import node_rows
@@ -128,6 +129,7 @@ async def add_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, 
     known = {*cluster.nodes, *cluster.layout.present(), *cluster.controller.image.brokers}
     node_id = max(known) + 1
     config = cluster.layout.config(node_id, rack=arguments.get("rack"))
+    check_ports([*(each.config for each in cluster.nodes.values()), config])
     node = cluster.new_node(config)
     make_directories(node.log_dirs)
     try:

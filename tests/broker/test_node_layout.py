@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from kcli.broker.listener_ports import check_ports
 from kcli.broker.node_layout import ClusterOptions, NodeLayout
 from kcli.errors import UsageError
 from kcli.storage.log_directory import META_PROPERTIES
@@ -88,7 +89,80 @@ def test_nodes_that_were_added_come_up_beside_a_first_one_elsewhere(tmp_path: Pa
     assert log_dirs(mixed, 2, tmp_path) == ["data/node-2"]
 
 
-@pytest.mark.parametrize("name", ["node_id", "broker_id", "listeners", "advertised_listeners"])
+@pytest.mark.parametrize("name", ["node_id", "broker_id"])
 def test_what_is_for_one_node_is_refused_for_several(tmp_path: Path, name: str) -> None:
     with pytest.raises(UsageError, match=f"`{name.replace('_', '.')}` is for one node, `--nodes` is 2"):
         layout(tmp_path, nodes=2, **{name: "7"})
+
+
+LISTENERS = "PLAINTEXT://localhost:9092,OUTSIDE://:19092,ANY://[::1]:0"
+PROTOCOLS = "PLAINTEXT:PLAINTEXT,OUTSIDE:PLAINTEXT,ANY:PLAINTEXT"
+
+
+def test_every_node_has_the_listeners_on_ports_of_its_own(tmp_path: Path) -> None:
+    several = layout(
+        tmp_path,
+        nodes=3,
+        listeners=LISTENERS,
+        advertised_listeners="OUTSIDE://kafka.example:443, PLAINTEXT://inside:9092",
+        listener_security_protocol_map=PROTOCOLS,
+    )
+    assert several.to_start() == [1, 2, 3]
+    configs = [several.config(node) for node in (1, 2, 3)]
+    check_ports(configs)
+    assert [[str(each) for each in config.listener_configs] for config in configs] == [
+        ["PLAINTEXT://localhost:9092", "OUTSIDE://:19092", "ANY://[::1]:0"],
+        ["PLAINTEXT://localhost:9093", "OUTSIDE://:19093", "ANY://[::1]:0"],
+        ["PLAINTEXT://localhost:9094", "OUTSIDE://:19094", "ANY://[::1]:0"],
+    ]
+    assert [[str(each) for each in config.advertised_listener_configs] for config in configs] == [
+        ["PLAINTEXT://inside:9092", "OUTSIDE://kafka.example:443"],
+        ["PLAINTEXT://inside:9093", "OUTSIDE://kafka.example:444"],
+        ["PLAINTEXT://inside:9094", "OUTSIDE://kafka.example:445"],
+    ]
+
+
+def test_a_node_that_is_added_has_the_listeners_of_the_first(tmp_path: Path) -> None:
+    used(tmp_path / "data" / "node-2")
+    later = layout(tmp_path, listeners="PLAINTEXT://:9092")
+    assert later.to_start() == [2]
+    assert [str(each) for each in later.config(2).listener_configs] == ["PLAINTEXT://:9093"]
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        (
+            {"listeners": "PLAINTEXT://a:9092,OUTSIDE://a:9093"},
+            "port 9093 would be that of `OUTSIDE` on node 1, and of `PLAINTEXT` on node 2",
+        ),
+        (
+            {"listeners": "PLAINTEXT://a:9094,OUTSIDE://:9092"},
+            "port 9094 would be that of `PLAINTEXT` on node 1, and of `OUTSIDE` on node 3",
+        ),
+        (
+            {
+                "listeners": "PLAINTEXT://a:0,OUTSIDE://a:0",
+                "advertised_listeners": "PLAINTEXT://b:9092,OUTSIDE://b:9093",
+            },
+            "clients would be told `b:9093` for node 1, and for node 2",
+        ),
+        ({"listeners": "PLAINTEXT://a:65534"}, "no port 65536 for a node: the first one has 65534"),
+    ],
+)
+def test_two_nodes_do_not_get_one_port(tmp_path: Path, properties: dict[str, str], message: str) -> None:
+    several = layout(tmp_path, nodes=3, listener_security_protocol_map=PROTOCOLS, **properties)
+    with pytest.raises(UsageError) as caught:
+        check_ports([several.config(node) for node in several.to_start()])
+    assert caught.value.message == message
+    assert caught.value.hint is not None
+
+
+def test_the_same_port_of_other_addresses_is_another_port(tmp_path: Path) -> None:
+    several = layout(
+        tmp_path,
+        nodes=2,
+        listeners="PLAINTEXT://127.0.0.1:9092,OUTSIDE://127.0.0.2:9093",
+        listener_security_protocol_map=PROTOCOLS,
+    )
+    check_ports([several.config(1), several.config(2)])
