@@ -13,10 +13,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.broker_configs import BROKER_CONFIGS, SETTINGS, BrokerSettings
+from kcli.broker.config_constraints import check_constraints, doubts
 from kcli.broker.config_definition import InvalidConfig
-from kcli.broker.group_settings import check_group_settings
 from kcli.broker.inert_configs import INERT_CONFIGS, is_inert, warning
-from kcli.broker.listener_config import ListenerConfig, parse_listeners, parse_protocol_map
+from kcli.broker.listener_config import (
+    ListenerConfig,
+    check_distinct_ports,
+    parse_listeners,
+    parse_protocol_map,
+)
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.broker.topic_overrides import check_topic_configs, parse_topic_configs
 from kcli.errors import UsageError
@@ -85,6 +90,8 @@ class BrokerConfig(BrokerSettings):
         try:
             config = cls(static=MappingProxyType(static), warnings=tuple(warnings))
             config._check()
+            if more := doubts(config):
+                config = cls(static=config.static, warnings=(*warnings, *more))
         except InvalidConfig as error:
             raise UsageError(error.message, hint=error.hint) from error
         return config
@@ -167,9 +174,10 @@ class BrokerConfig(BrokerSettings):
     def _check(self) -> None:
         """Raise `InvalidConfig` for values that are impossible together."""
         check_topic_configs({}, self.topic_defaults)
-        check_group_settings(self)
+        check_constraints(self)
         if not self.listener_configs:
             raise InvalidConfig("`listeners` has no listener for clients")
+        check_distinct_ports(self._parse_listeners(self.listeners, "listeners"))
         names = {listener.name for listener in self.listener_configs}
         for listener in self.listener_configs:
             if listener.security_protocol != "PLAINTEXT":

@@ -6,12 +6,9 @@ and the assignment interval: they protect a fleet that starts, and only delay a 
 
 from __future__ import annotations
 
-from typing import Any
-
 from kcli.broker.config_definition import (
     INT_MAX,
     ConfigDefinition,
-    InvalidConfig,
     at_least,
     between,
     integer,
@@ -178,27 +175,3 @@ def group_topic_configs(settings: GroupSettings) -> dict[str, str]:
         "compression.type": "producer",
         "segment.bytes": str(settings.offsets_topic_segment_bytes),
     }
-
-
-def check_group_settings(settings: GroupSettings) -> None:
-    """Raise `InvalidConfig` for values that are impossible together."""
-    for lower, higher in _ORDERED:
-        if _value(settings, lower) > _value(settings, higher):
-            raise InvalidConfig(f"`{higher}` must not be below `{lower}`")
-    if settings.group_consumer_session_timeout_ms <= settings.group_consumer_heartbeat_interval_ms:
-        raise InvalidConfig(
-            "`group.consumer.session.timeout.ms` must be above `group.consumer.heartbeat.interval.ms`"
-        )
-
-
-_ORDERED = (
-    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
-    ("group.consumer.min.session.timeout.ms", "group.consumer.session.timeout.ms"),
-    ("group.consumer.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
-    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.heartbeat.interval.ms"),
-    ("group.consumer.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
-)
-
-
-def _value(settings: GroupSettings, name: str) -> Any:  # noqa: ANN401 - all of them are numbers
-    return getattr(settings, name.replace(".", "_"))

@@ -66,3 +66,23 @@ def parse_listeners(
             )
         found[name] = ListenerConfig(name, match[2] or match[3], int(match[4]), protocols[name])
     return tuple(found.values())
+
+
+def check_distinct_ports(listeners: Iterable[ListenerConfig]) -> None:
+    """Raise `InvalidConfig` if listeners share a port that is not 0: only IPv4 and IPv6 of one may."""
+    by_port: dict[int, list[ListenerConfig]] = {}
+    for listener in listeners:
+        if listener.port:
+            by_port.setdefault(listener.port, []).append(listener)
+    for port, sharing in by_port.items():
+        families = [":" in listener.host for listener in sharing if _is_address(listener.host)]
+        if len(sharing) > 1 and sorted(families) != [False, True]:
+            names = " and ".join(f"`{listener.name}`" for listener in sharing)
+            raise InvalidConfig(
+                f"{names} have the same port {port} in `listeners`",
+                hint="only an IPv4 and an IPv6 address may share one",
+            )
+
+
+def _is_address(host: str) -> bool:
+    return ":" in host or all(part.isdecimal() for part in host.split("."))

@@ -70,7 +70,7 @@ def incremental_alter_configs(
 
     def decide(resource: ConfigResource, operations: Sequence[ConfigChange]) -> list[MetadataRecord]:
         current = image.config(*resource)
-        values = _operate(resource, current, operations)
+        values = values_after(resource, current, operations)
         _check_values(resource, values, {each.name for each in operations}, defaults, groups)
         return _records(resource, current, values)
 
@@ -125,6 +125,8 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
         case ConfigResourceType.BROKER:
             if name and not (name.isascii() and name.isdigit()):
                 raise KafkaError(ErrorCode.INVALID_REQUEST, f"not a node id: `{name}`")
+            if name and int(name) not in image.brokers:
+                raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"there is no node {name}")
         case ConfigResourceType.GROUP:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no configuration in common")
@@ -132,10 +134,10 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {type} have no configuration")
 
 
-def _operate(
+def values_after(
     resource: ConfigResource, current: Mapping[str, str], operations: Sequence[ConfigChange]
 ) -> dict[str, str]:
-    """Return a resource's values after some changes."""
+    """Return a resource's values after some changes. Raises `KafkaError` if there is no such operation."""
     values = dict(current)
     for change in operations:
         match change.operation:

@@ -3,11 +3,13 @@
 * Topics, brokers and groups have configurations; the broker of an empty name is the default of all brokers.
   Other types (loggers, client metrics) are INVALID_REQUEST: there is nothing of that kind here.
 * A group need not exist to be configured; one of an empty name is INVALID_REQUEST.
-* A broker answers for itself only; another's id is INVALID_REQUEST, as in Kafka.
+* A broker answers for itself only; another's id is INVALID_REQUEST, as in Kafka. The controller's node takes
+  changes for any node that is registered, which tools send it when they are given `--bootstrap-controller`.
 * DescribeConfigs version 0 says only whether a value is the default; sources and synonyms come with 1,
   types and documentation with 3. The values of passwords are null.
 * A broker configuration that is unknown is INVALID_CONFIG, where Kafka would store it without effect; one
-  that cannot change while the broker runs, or has a wrong value, is INVALID_REQUEST.
+  that cannot change while the broker runs, has a wrong value, or does not go together with the others of the
+  node that is asked, is INVALID_REQUEST.
 * ListConfigResources version 0 lists client metrics only, of which there are none.
 """
 
@@ -22,9 +24,10 @@ from kcli.broker.config_entries import (
     group_entries,
     topic_entries,
 )
-from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.controller.configuration_control import ConfigChange, values_after
 from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.topics import topic_defaults
+from kcli.broker.reconfiguration import check_reconfiguration
 from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType, ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
@@ -38,7 +41,7 @@ from kcli.protocol.messages.describe_configs import (
 from kcli.protocol.messages.list_config_resources import ConfigResource, ListConfigResourcesResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from kcli.broker.broker import Broker
     from kcli.broker.config_entries import ConfigEntry
@@ -109,13 +112,7 @@ def incremental_alter_configs(
     broker = context.broker
     errors, accepted = _accept(request.resources, broker)
     outcomes = broker.controller.incremental_alter_configs(
-        [
-            (
-                (resource.resource_type, resource.resource_name),
-                [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs],
-            )
-            for resource in accepted
-        ],
+        [(_key(resource), _changes(resource)) for resource in accepted],
         defaults=topic_defaults(broker.config),
         validate_only=request.validate_only,
     )
@@ -216,10 +213,14 @@ def _entries(resource: DescribeConfigsResource, broker: Broker) -> list[ConfigEn
     )
 
 
-def _check_is_this_broker(name: str, broker: Broker) -> None:
+def _is_this_broker(name: str, broker: Broker) -> bool:
     if not (name.isascii() and name.lstrip("-").isdigit()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"not a node id: `{name}`")
-    if int(name) != broker.node_id:
+    return int(name) == broker.node_id
+
+
+def _check_is_this_broker(name: str, broker: Broker) -> None:
+    if not _is_this_broker(name, broker):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is node {broker.node_id}, not {name}")
 
 
@@ -262,13 +263,33 @@ def _accept(
             if counts[_key(resource)] > 1:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "a resource is named twice")
             _check_changes(resource.configs)
-            if resource.resource_type == ConfigResourceType.BROKER and resource.resource_name:
-                _check_is_this_broker(resource.resource_name, broker)
+            if resource.resource_type == ConfigResourceType.BROKER:
+                _check_broker(resource, broker)
         except KafkaError as error:
             errors[_key(resource)] = error.detached()
         else:
             accepted.append(resource)
     return errors, accepted
+
+
+def _check_broker(resource: AlterResource, broker: Broker) -> None:
+    """Check a change of this node's values or of all nodes' default; the controller takes any node's."""
+    name = resource.resource_name
+    if not name or _is_this_broker(name, broker):
+        check_reconfiguration(broker.config, _values_after(resource, broker), is_default=not name)
+    elif broker.controller_link.controller_id != broker.node_id:
+        _check_is_this_broker(name, broker)
+
+
+def _values_after(resource: AlterResource, broker: Broker) -> Mapping[str, str]:
+    """Return all values that a resource would have."""
+    if isinstance(resource, legacy.AlterConfigsResource):
+        return {each.name: each.value or "" for each in resource.configs}
+    return values_after(_key(resource), broker.image.config(*_key(resource)), _changes(resource))
+
+
+def _changes(resource: incremental.AlterConfigsResource) -> list[ConfigChange]:
+    return [ConfigChange(each.name, each.config_operation, each.value) for each in resource.configs]
 
 
 def _check_changes(configs: Sequence[Any]) -> None:

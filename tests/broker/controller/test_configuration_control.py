@@ -92,6 +92,7 @@ def test_operations(before: dict[str, str], changes: list[ConfigChange], expecte
         (DEFAULT_BROKER, ConfigChange("log.segment.bytes", SET, "10"), ErrorCode.INVALID_REQUEST),
         (DEFAULT_BROKER, ConfigChange("log.retention.ms", APPEND, "1"), ErrorCode.INVALID_CONFIG),
         ((4, "x"), ConfigChange("log.retention.ms", SET, "1"), ErrorCode.INVALID_REQUEST),
+        ((4, "2"), ConfigChange("log.retention.ms", SET, "1"), ErrorCode.BROKER_ID_NOT_REGISTERED),
         ((8, "1"), ConfigChange("root", SET, "DEBUG"), ErrorCode.INVALID_REQUEST),
         ((32, ""), ConfigChange("consumer.session.timeout.ms", SET, "45000"), ErrorCode.INVALID_REQUEST),
         (GROUP, ConfigChange("a", SET, "b"), ErrorCode.INVALID_CONFIG),

@@ -75,7 +75,11 @@ async def test_what_is_to_be_copied_meanwhile_is_copied_when_a_node_is_frozen_no
     tmp_path: Path,
 ) -> None:
     # No high watermark is to wake the fetcher instead.
-    late = {"replica_fetch_wait_max_ms": "60000", "replica_lag_time_max_ms": "90000"}
+    late = {
+        "replica_fetch_wait_max_ms": "60000",
+        "replica_socket_timeout_ms": "60000",
+        "replica_lag_time_max_ms": "90000",
+    }
     async with running_cluster(tmp_path, nodes=2, **late) as cluster:
         create(cluster, "t", on=(1, 2))
         end = append(leader_of(cluster), b"before")

@@ -39,7 +39,8 @@ class Node:
 
     node_id = 1
 
-    def __init__(self) -> None:
+    def __init__(self, *, controller_id: int = 2) -> None:
+        self.controller_link = SimpleNamespace(controller_id=controller_id)
         self.controller = running_controller(2)
         self.controller.create_topics([NewTopic("a", 1, 1)], defaults=TopicDefaults())
         self._static = BrokerConfig.from_properties({"node.id": "1", "log.retention.hours": "1"})
@@ -250,6 +251,31 @@ def test_altering_in_the_old_way_replaces_all_values() -> None:
     assert node.image.topic_config("a") == {"segment.ms": "7"}
     assert node.replace(TOPIC, "a", segment_ms=None) == ErrorCode.INVALID_REQUEST
     assert node.replace(BROKER, "1", log_retention_hours="7") == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("name", ["1", ""])
+def test_a_change_that_does_not_go_together_with_the_rest_is_refused(name: str) -> None:
+    node = Node()
+    nobody, one = ("max.connections.per.ip", SET, "0"), ("max.connections.per.ip.overrides", SET, "::1:1")
+    assert node.alter(BROKER, name, nobody) == ErrorCode.INVALID_REQUEST
+    assert node.replace(BROKER, name, max_connections_per_ip="0") == ErrorCode.INVALID_REQUEST
+    assert node.alter(BROKER, name, nobody, one) == 0
+    assert node.alter(BROKER, name, (one[0], DELETE, None)) == ErrorCode.INVALID_REQUEST
+    assert node.alter(BROKER, name, ("num.replica.fetchers", SET, "3")) == ErrorCode.INVALID_REQUEST
+    assert node.alter(BROKER, name, ("num.replica.fetchers", SET, "2")) == 0
+    assert node.alter(BROKER, name, ("num.replica.fetchers", SET, "3")) == 0
+
+
+@pytest.mark.parametrize(("controller_id", "other"), [(1, 0), (2, ErrorCode.INVALID_REQUEST)])
+def test_only_the_controllers_node_takes_what_is_for_another(controller_id: int, other: int) -> None:
+    node = Node(controller_id=controller_id)
+    assert node.alter(BROKER, "2", ("max.connections", SET, "7")) == other
+    assert node.replace(BROKER, "2", max_connections="8") == other
+    assert node.image.config(BROKER, "2") == ({} if other else {"max.connections": "8"})
+    assert node.alter(BROKER, "2", ("max.connections", SET, "many")) == ErrorCode.INVALID_REQUEST
+    unknown = other or ErrorCode.BROKER_ID_NOT_REGISTERED
+    assert node.alter(BROKER, "3", ("max.connections", SET, "7")) == unknown
+    assert node.describe(BROKER, "2").error_code == ErrorCode.INVALID_REQUEST
 
 
 def test_a_failure_of_the_whole_request_is_every_resources() -> None:

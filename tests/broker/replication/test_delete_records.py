@@ -26,7 +26,10 @@ async def delete(client: Client, offset: int, timeout_ms: int = 20_000) -> tuple
 
 
 async def test_it_is_done_when_every_replica_has_followed(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path, nodes=3, replica_fetch_wait_max_ms="60000") as cluster:
+    late = dict.fromkeys(
+        ("replica_fetch_wait_max_ms", "replica_socket_timeout_ms", "replica_lag_time_max_ms"), "60000"
+    )
+    async with running_cluster(tmp_path, nodes=3, **late) as cluster:
         create(cluster, "t", on=(1, 2, 3))
         leader = leader_of(cluster)
         append(leader, *[b"v"] * 10)

@@ -90,7 +90,10 @@ async def test_a_follower_answers_consumers_up_to_its_high_watermark(tmp_path: P
 
 
 async def test_a_new_leader_does_not_tell_an_end_that_may_go_back(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path, nodes=3, replica_fetch_wait_max_ms="60000") as cluster:
+    late = dict.fromkeys(
+        ("replica_fetch_wait_max_ms", "replica_socket_timeout_ms", "replica_lag_time_max_ms"), "60000"
+    )
+    async with running_cluster(tmp_path, nodes=3, **late) as cluster:
         create(cluster, "t", on=(2, 3, 1))
         former = leader_of(cluster)
         append(former, b"v")

@@ -67,7 +67,7 @@ def _consume(servers: str, count: int) -> list[bytes]:
     consumer.subscribe(["t"])
     values: list[bytes] = []
     while len(values) < count:
-        message = consumer.poll(15)
+        message = consumer.poll(60)
         assert message is not None
         assert message.error() is None, message.error()
         values.append(message.value())
@@ -97,7 +97,8 @@ def _caught_up(partition, offset: int) -> bool:
 
 
 async def test_followers_that_are_cut_off_leave_the_isr_and_come_back(tmp_path: Path) -> None:
-    settings = {"replica_lag_time_max_ms": "300", "replica_fetch_backoff_ms": "20"}
+    limit = dict.fromkeys(("replica_lag_time_max_ms", "replica_fetch_wait_max_ms"), "300")
+    settings = {**limit, "replica_fetch_backoff_ms": "20"}
     async with running_cluster(tmp_path, nodes=4, **settings) as cluster:
         create(cluster, "t", on=(2, 3, 4), min_insync_replicas="2")
         partition = leader_of(cluster)
