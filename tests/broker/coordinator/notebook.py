@@ -18,8 +18,11 @@ from kcli.broker.coordinator.effects import (
     Token,
 )
 from kcli.broker.coordinator.runtime import CoordinatorRuntime, CoordinatorSettings
+from kcli.broker.coordinator.waiting import Answer
 from kcli.broker.metadata_image import Endpoint
 from kcli.protocol.coordinator_records import OffsetCommitKey, OffsetCommitValue, decode_record
+from kcli.protocol.record_batch import iter_batches
+from kcli.storage.log_read import Isolation
 from tests.broker.node import LISTENER, Node
 
 if TYPE_CHECKING:
@@ -173,3 +176,21 @@ async def notebook_node(
         yield node
         nursery.cancel_scope.cancel()
     node.node.log_manager.close(now_ms=node.node.now_ms)
+
+
+def shard(node: NotebookNode, index: int = 0) -> Any:
+    """Return what keeps one partition of the topic."""
+    return node.runtime.shard(index)
+
+
+def batches(node: NotebookNode) -> list[Any]:
+    """Return the batches in the log of the first partition."""
+    log = node.partition.log
+    read = log.read(0, 1 << 20, isolation=Isolation.LOG_END)
+    return [] if read.file_slice is None else list(iter_batches(read.file_slice.read()))
+
+
+async def answer_of(node: NotebookNode, answer: Answer) -> Any:
+    """Wait for an answer."""
+    with trio.fail_after(1000):
+        return await node.runtime.wait(answer)

@@ -1,0 +1,113 @@
+"""The log directories of a node: whose they are, and that one fails with its logs and no others."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage import disk
+from kcli.storage.checkpoints import REPLICATION_OFFSET_CHECKPOINT
+from kcli.storage.flush_plan import plan_flush
+from tests.storage.node_logs import NodeLogs, fill
+
+
+def test_a_second_node_on_a_directory_is_refused(node: NodeLogs) -> None:
+    other = NodeLogs(node.paths[0].parent)
+    with pytest.raises(KcliError, match="in use by process"):
+        other.start()
+    assert node.create() is not None
+
+
+def test_copied_directories_are_told_apart(pair: NodeLogs) -> None:
+    pair.stop()
+    shutil.copy(pair.paths[0] / "meta.properties", pair.paths[1] / "meta.properties")
+    with pytest.raises(KcliError, match=r"same directory\.id"):
+        pair.start()
+    shutil.rmtree(pair.paths[1])
+    pair.start()
+
+
+def no_space(*_: object) -> int:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_a_failed_directory_goes_offline_with_its_logs(
+    pair: NodeLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for partition in range(4):
+        fill(pair.create(partition=partition), 3)
+    failing = pair.log(partition=0)
+    lost = [log.topic_partition for log in pair.manager if log.parent_directory == failing.parent_directory]
+    with monkeypatch.context() as patch:
+        patch.setattr(disk, "pwrite", no_space)
+        with pytest.raises(KafkaError) as refused:
+            fill(failing, 1)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert [directory.path for directory in pair.failed] == [failing.parent_directory]
+    assert pair.manager.directories.offline == pair.failed
+    assert len(pair.manager) == 2
+    for topic, partition in lost:
+        with pytest.raises(KafkaError) as gone:
+            pair.manager.get(topic, partition)
+        assert gone.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    for log in pair.manager:
+        fill(log, 1)
+    assert pair.create(partition=9).parent_directory != failing.parent_directory
+    with pytest.raises(KafkaError):
+        pair.create(partition=10, is_new=False)
+    pair.stop()
+    assert (Path(failing.parent_directory) / ".kafka_cleanshutdown").exists() is False
+    pair.start()
+    assert sorted(log.log_end_offset for log in pair.manager) == [0, 3, 3, 4, 4]
+
+
+def test_a_directory_that_cannot_be_used_is_offline_from_the_start(tmp_path: Path) -> None:
+    node = NodeLogs(tmp_path, 2)
+    node.paths[0].write_text("a file in the way")
+    node.start()
+    assert [directory.path for directory in node.manager.directories.offline] == [str(node.paths[0])]
+    node.create()
+    node.stop()
+
+
+def test_without_any_directory_there_is_no_start(tmp_path: Path) -> None:
+    node = NodeLogs(tmp_path)
+    node.paths[0].write_text("a file in the way")
+    with pytest.raises(KcliError, match="no log directory is left"):
+        node.start()
+
+
+def test_a_directory_that_fails_at_the_stop_is_not_clean(
+    node: NodeLogs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(node.create(), 3)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", no_space)
+        node.stop()
+    assert not (node.paths[0] / ".kafka_cleanshutdown").exists()
+    node.start()
+    assert node.log().log_end_offset == 3
+
+
+def test_a_failed_fsync_takes_the_directory_offline(node: NodeLogs) -> None:
+    log = node.create()
+    fill(log, 3)
+    plan = plan_flush(log)
+    assert plan is not None
+    error = log.failed("flush", OSError(errno.EIO, "Input/output error"))
+    assert error.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(node.manager) == 0
+    assert node.manager.directories.offline
+
+
+def test_checkpoints_of_a_full_disk_take_it_offline(node: NodeLogs, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(node.create(), 3)
+    monkeypatch.setattr(disk, "pwrite", no_space)
+    node.manager.checkpoint(REPLICATION_OFFSET_CHECKPOINT)
+    assert node.manager.directories.offline
