@@ -13,9 +13,6 @@ from kcli.protocol.messages.describe_groups import DescribedGroupMember
 from kcli.protocol.messages.list_groups import ListedGroup, ListGroupsResponse
 from tests.client.fake_brokers import FakeBrokers, fake_cluster
 
-LIST_GROUPS = 16
-LEAVE_GROUP = 13
-
 
 @asynccontextmanager
 async def cluster_with(

@@ -43,7 +43,6 @@ KINDS = {
 }
 """What is told when only that field is wrong; of all others the checksum tells."""
 
-TORN_HEADER_BYTES = 17
 HEADER_BYTES = (18, 26, 61)
 
 

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,6 +23,7 @@ from tests.support.apache_kafka import ApacheKafka, KafkaTools
 from tests.support.kcli_broker import KcliBroker
 from tests.support.producing import create_topic
 from tests.support.spark_records import PARTITIONS, WRITERS, Lane, real_lines, send, write_files
+from tests.support.stored_rows import SCHEMA
 from tests.support.toolchain import INTEROP, need
 
 pytestmark = pytest.mark.interop
@@ -38,25 +38,7 @@ CONFIG = {"retention.ms": "-1", "segment.bytes": str(max(1 << 20, RECORDS * 12))
 STAMPED_CONFIG = {**CONFIG, "message.timestamp.type": "LogAppendTime"}
 ROOT = INTEROP.parent.parent
 
-IN_FILES = pa.schema(
-    [
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-        ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
-        ("timestampType", pa.int32()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-    ]
-)
 IN_PATHS = pa.schema([("topic", pa.string()), ("partition", pa.int32())])
-
-
-@dataclass(frozen=True)
-class Sources:
-    """What there is to export, and what is in it."""
-
-    broker: KcliBroker | ApacheKafka
-    expected: Path
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +111,7 @@ def check(target: Path, expected: Path) -> int:
     paths = pyarrow.dataset.partitioning(IN_PATHS, flavor="hive")
     written = pyarrow.dataset.dataset(target, format="parquet", partitioning=paths)
     for file in written.files:
-        assert pq.ParquetFile(file).schema_arrow.remove_metadata().equals(IN_FILES), file
+        assert pq.ParquetFile(file).schema_arrow.remove_metadata().equals(SCHEMA), file
     rows = 0
     for path in expected.glob("*.arrow"):
         topic, _, number = path.stem.rpartition("-")

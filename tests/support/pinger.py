@@ -49,8 +49,3 @@ class Pinger:
     def longest_ms(self) -> float:
         """The longest wait for an answer, in milliseconds."""
         return max(self.delays) * 1000
-
-    def percentile_ms(self, percent: float) -> float:
-        """The wait that so many of a hundred pings did not exceed, in milliseconds."""
-        ordered = sorted(self.delays)
-        return ordered[min(len(ordered) - 1, int(len(ordered) * percent / 100))] * 1000

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.records import TestRecord
 
@@ -41,14 +41,6 @@ def delete_topic(bootstrap: str, topic: str) -> None:
     """Delete a topic."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_topics([topic])[topic].result(DEADLINE_SECONDS)
-
-
-def topic_config(bootstrap: str, topic: str) -> dict[str, str]:
-    """Every configuration of a topic by name."""
-    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    entries = admin.describe_configs([resource])[resource].result(DEADLINE_SECONDS)
-    return {name: entry.value for name, entry in entries.items()}
 
 
 def produce(

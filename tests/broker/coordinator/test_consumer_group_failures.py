@@ -15,9 +15,7 @@ from kcli.protocol.coordinator_records import (
 )
 from kcli.protocol.error_codes import ErrorCode
 from tests.broker.coordinator.settled_consumers import settled, stored
-from tests.broker.coordinator.virtual_consumers import REBALANCE_MS, Consumer, VirtualConsumers, topic_id
-
-T = topic_id("t")
+from tests.broker.coordinator.virtual_consumers import REBALANCE_MS, Consumer, VirtualConsumers
 
 
 @pytest.fixture

@@ -7,9 +7,7 @@ import pytest
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 from tests.broker.coordinator.settled_consumers import settled
-from tests.broker.coordinator.virtual_consumers import Consumer, VirtualConsumers, topic_id
-
-T = topic_id("t")
+from tests.broker.coordinator.virtual_consumers import Consumer, VirtualConsumers
 
 
 @pytest.fixture

@@ -8,9 +8,7 @@ import pytest
 
 from kcli.protocol.error_codes import ErrorCode
 from tests.broker.coordinator.settled_consumers import settled, stored
-from tests.broker.coordinator.virtual_consumers import Consumer, VirtualConsumers, topic_id
-
-T = topic_id("t")
+from tests.broker.coordinator.virtual_consumers import Consumer, VirtualConsumers
 
 
 @pytest.fixture

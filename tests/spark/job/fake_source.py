@@ -19,7 +19,6 @@ from kcli.spark.source import SplitLimits, TopicIdentity
 from kcli.spark.split import Split, TopicPartition
 
 CHUNK = 40
-DAY_US = 86_400_000_000
 EPOCH_US = 1_777_593_600_000_000  # 2026-05-01
 
 

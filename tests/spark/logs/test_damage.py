@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EPOCH_FIELD = range(12, 16)
-OFFSET_FIELD = range(8)
 
 
 @pytest.fixture
