@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import trio
 
@@ -22,16 +23,21 @@ CONFIG = ConsumerConfig(group_id="g", auto_offset_reset="earliest")
 COOPERATIVE = ConsumerConfig(
     group_id="g", auto_offset_reset="earliest", partition_assignment_strategy="cooperative-sticky"
 )
-Grouped = tuple[FakeBrokers, Client, FakeGroup]
+Coordinator = TypeVar("Coordinator")
 
 
 @asynccontextmanager
-async def grouped(config: ClientConfig | None = None, **topics: int) -> AsyncIterator[Grouped]:
+async def grouped_by(
+    coordinator: Callable[[FakeBrokers], Coordinator], config: ClientConfig | None = None, **topics: int
+) -> AsyncIterator[tuple[FakeBrokers, Client, Coordinator]]:
     """Brokers with topics of ten records a partition, a client, and the group's coordinator."""
     async with fake_cluster(config, topics=topics or {"orders": 4}) as (brokers, client):
         for name in brokers.topics:
             fill(brokers, name, 10)
-        yield brokers, client, FakeGroup(brokers)
+        yield brokers, client, coordinator(brokers)
+
+
+grouped = partial(grouped_by, FakeGroup)
 
 
 def fill(brokers: FakeBrokers, topic: str, count: int) -> None:
@@ -74,5 +80,9 @@ async def read(consumer: Consumer, seconds: float) -> list[tuple[TopicPartition,
     return records
 
 
+def by_index(offsets: Mapping[tuple[str, int], int]) -> dict[int, int]:
+    return {index: offset for (_, index), offset in sorted(offsets.items())}
+
+
 def committed(group: FakeGroup) -> dict[int, int]:
-    return {index: offset for (_, index), offset in sorted(group.offsets.items())}
+    return by_index(group.offsets)

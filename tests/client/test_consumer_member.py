@@ -18,7 +18,6 @@ from kcli.protocol.messages.offset_fetch import OffsetFetchRequest
 from tests.client.consumer_member import (
     CONFIG,
     MANUAL,
-    ORDERS,
     STATIC,
     Heartbeat,
     committed,
@@ -27,7 +26,7 @@ from tests.client.consumer_member import (
     refusal,
 )
 from tests.client.fake_brokers import Disconnect, NoAnswer
-from tests.client.grouped_consumer import Diary, fill, read
+from tests.client.grouped_consumer import ORDERS, Diary, fill, read
 
 
 async def test_the_first_member_gets_everything(autojump_clock: trio.testing.MockClock) -> None:

@@ -15,9 +15,9 @@ from kcli.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from tests.client.consumer_member import CONFIG, ORDERS, Heartbeat, committed, grouped
+from tests.client.consumer_member import CONFIG, Heartbeat, committed, grouped
 from tests.client.fake_group import commit_answer
-from tests.client.grouped_consumer import Diary, read
+from tests.client.grouped_consumer import ORDERS, Diary, read
 
 
 async def test_a_stale_epoch_is_committed_again_in_the_new_one(

@@ -13,16 +13,14 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.offset_commit import OffsetCommitRequest
 from tests.client.consumer_member import (
     CONFIG,
-    ORDERS,
     STATIC,
     Heartbeat,
-    committed,
     epochs,
     grouped,
     refusal,
 )
 from tests.client.fake_brokers import NoAnswer
-from tests.client.grouped_consumer import Diary, read
+from tests.client.grouped_consumer import ORDERS, Diary, read
 
 
 async def test_a_static_member_comes_back_without_having_left(autojump_clock: trio.testing.MockClock) -> None:
@@ -49,36 +47,6 @@ async def test_an_instance_that_is_in_use_is_refused(autojump_clock: trio.testin
                 await other.poll()
             assert caught.value.code is ErrorCode.UNRELEASED_INSTANCE_ID
             assert caught.value.hint == "every member needs a `group.instance.id` of its own"
-
-
-async def test_unsubscribing_leaves_the_group(autojump_clock: trio.testing.MockClock) -> None:
-    async with grouped() as (_, client, group), Consumer(client, CONFIG) as consumer:
-        diary = Diary()
-        consumer.subscribe(["orders"], diary)
-        await read(consumer, 1)
-        await consumer.unsubscribe()
-        assert (consumer.assignment, consumer.subscription) == (set(), set())
-        assert group.consumer_group().members == {}
-        assert diary.events == ["+0,1,2,3", "-0,1,2,3"]
-        assert committed(group) == dict.fromkeys(range(4), 10)
-        assert await consumer.poll(timeout_ms=100) == []
-        consumer.subscribe(["orders"])
-        await read(consumer, 1)
-        assert consumer.assignment == set(ORDERS)
-
-
-async def test_the_end_of_the_block_is_not_cut_short(autojump_clock: trio.testing.MockClock) -> None:
-    async with grouped() as (_, client, group):
-        diary = Diary()
-        with trio.CancelScope() as scope:
-            async with Consumer(client, CONFIG) as consumer:
-                consumer.subscribe(["orders"], diary)
-                await read(consumer, 1)
-                scope.cancel()
-                await trio.sleep_forever()
-        assert diary.events == ["+0,1,2,3", "-0,1,2,3"]
-        assert committed(group) == dict.fromkeys(range(4), 10)
-        assert group.consumer_group().members == {}
 
 
 @pytest.mark.parametrize("request_class", [OffsetCommitRequest, Heartbeat])

@@ -15,10 +15,10 @@ from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.schema import message_info
 from kcli.protocol.topic_partition import TopicPartition
-from tests.client.consumer_member import CONFIG, ORDERS, Heartbeat, grouped
+from tests.client.consumer_member import CONFIG, Heartbeat, grouped
 from tests.client.fake_brokers import fake_cluster
 from tests.client.fake_consumer_group import FakeConsumerGroup
-from tests.client.grouped_consumer import Diary, fill, read
+from tests.client.grouped_consumer import ORDERS, Diary, fill, read
 
 
 async def test_another_subscription_is_told_at_once(autojump_clock: trio.testing.MockClock) -> None:

@@ -47,20 +47,6 @@ async def test_a_returning_static_leader_may_be_told_not_to_assign(
         assert consumer.assignment == set()
 
 
-async def test_the_end_of_the_block_is_not_cut_short(autojump_clock: trio.testing.MockClock) -> None:
-    async with grouped() as (_, client, group):
-        diary = Diary()
-        with trio.CancelScope() as scope:
-            async with Consumer(client, CONFIG) as consumer:
-                consumer.subscribe(["orders"], diary)
-                await read(consumer, 1)
-                scope.cancel()
-                await trio.sleep_forever()
-        assert diary.events == ["+0,1,2,3", "-0,1,2,3"]
-        assert committed(group) == dict.fromkeys(range(4), 10)
-        assert group.members == {}
-
-
 async def test_the_end_of_the_block_does_not_take_for_ever(autojump_clock: trio.testing.MockClock) -> None:
     async with grouped() as (brokers, client, _):
         async with Consumer(client, CONFIG, close_seconds=5) as consumer:

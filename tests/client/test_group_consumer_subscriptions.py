@@ -14,7 +14,7 @@ from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.join_group import JoinGroupRequest
 from kcli.protocol.messages.sync_group import SyncGroupRequest
 from kcli.protocol.topic_partition import TopicPartition
-from tests.client.grouped_consumer import CONFIG, COOPERATIVE, ORDERS, Diary, committed, fill, grouped, read
+from tests.client.grouped_consumer import CONFIG, COOPERATIVE, ORDERS, Diary, fill, grouped, read
 
 
 async def test_ways_to_subscribe_exclude_each_other(autojump_clock: trio.testing.MockClock) -> None:
@@ -52,21 +52,6 @@ async def test_another_subscription_joins_again(autojump_clock: trio.testing.Moc
         assert [each.reason for each in brokers.received(JoinGroupRequest)][
             -1
         ] == "the subscription has changed"
-
-
-async def test_unsubscribing_leaves_the_group(autojump_clock: trio.testing.MockClock) -> None:
-    async with grouped() as (_, client, group), Consumer(client, CONFIG) as consumer:
-        diary = Diary()
-        consumer.subscribe(["orders"], diary)
-        await read(consumer, 1)
-        await consumer.unsubscribe()
-        assert (consumer.assignment, consumer.subscription, group.members) == (set(), set(), {})
-        assert diary.events == ["+0,1,2,3", "-0,1,2,3"]
-        assert committed(group) == dict.fromkeys(range(4), 10)
-        assert await consumer.poll(timeout_ms=100) == []
-        consumer.subscribe(["orders"])
-        await read(consumer, 1)
-        assert consumer.assignment == set(ORDERS)
 
 
 async def test_a_pattern_follows_the_topics_there_are(autojump_clock: trio.testing.MockClock) -> None:
