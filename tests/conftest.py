@@ -6,10 +6,11 @@ An `async def` test runs in trio; with the `autojump_clock` fixture its sleeps t
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +53,17 @@ def pytest_configure(config: pytest.Config) -> None:
         from tests.support.lanes import SideBySide
 
         config.pluginmanager.register(SideBySide(config.workerinput["lanes"]))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """Leave modules and tests out of garbage collection: they stay, and looking at them takes long."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
