@@ -9,6 +9,7 @@ import functools
 import gc
 import inspect
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -49,6 +50,9 @@ def pytest_configure_node(node) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Otherwise every program that a test starts would be compiled again.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if hasattr(config, "workerinput"):
         from tests.support.lanes import SideBySide
 
