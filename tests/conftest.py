@@ -39,7 +39,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log) -> object:
     from tests.support.file_queue import FileQueue
 
-    return FileQueue(config, log) if config.getoption("dist") == "loadfile" else None
+    if config.getoption("dist") != "loadfile":
+        return None
+    return FileQueue(config, log, Path(config.stash[LANES_DIRECTORY].name))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.file_queue import LONGEST, put_in_order
+from tests.support.file_queue import ALONE, APACHE, GROUPS, LONGEST, SPARK, put_in_order, scope, write_alone
 
 ROOT = Path(__file__).parent.parent
 
@@ -35,20 +35,32 @@ def test_files_come_by_their_length_and_first_what_is_alone() -> None:
         Test("tests/interop/test_b.py::one"),
         Test("tests/interop/test_partly.py::beside"),
         Test("tests/interop/test_partly.py::alone", is_alone=True),
-        Test(f"{LONGEST[0]}::two"),
-        Test(f"{LONGEST[0]}::one"),
+        Test(f"{APACHE[0]}::two"),
+        Test(f"{APACHE[0]}::one"),
         Test("tests/test_alone.py::alone", is_alone=True),
     ]
     put_in_order(tests)
     assert [test.nodeid.rpartition("/")[2] for test in tests] == [
-        "test_alone.py::alone",
         "test_partly.py::alone",
-        "test_partly.py::beside",
+        "test_alone.py::alone",
         "test_clients_matrix.py::two",
         "test_clients_matrix.py::one",
         "test_b.py::one",
+        "test_partly.py::beside",
         "test_a.py::one",
     ]
+
+
+def test_what_is_alone_goes_to_one_process_and_so_do_files_that_share_something(tmp_path: Path) -> None:
+    alone, beside = "tests/interop/test_partly.py::alone", "tests/interop/test_partly.py::beside"
+    tests: list[Any] = [Test(alone, is_alone=True), Test(beside)]
+    write_alone(tests, tmp_path)
+    names = (tmp_path / ALONE).read_text().splitlines()
+    assert names == [alone]
+    assert scope(alone, names) == GROUPS == scope(f"{GROUPS}mixed.py::one", names)
+    assert scope(beside, names) == "tests/interop/test_partly.py"
+    assert {scope(f"{path}::one", names) for path in APACHE} == {APACHE[0]}
+    assert scope(f"{SPARK}probe.py::one", names) == SPARK
 
 
 @pytest.mark.parametrize("start", LONGEST)

@@ -1,27 +1,43 @@
 """The queue of test files from which several processes take their work, each a file at a time.
 
-Whoever takes a long file last keeps all others waiting, so that the longest come first. Before them come
-files with tests that are to run alone: at the beginning nobody is in the middle of something long that they
-would have to wait for. Files that share what is expensive to start go to one process.
+Whoever takes a long file last keeps all others waiting, so that the longest come first. Before them come the
+tests that are to run alone, one after another in one process: at the beginning nobody is in the middle of
+something long that they would have to wait for. What shares something expensive to start goes to one process.
 """
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
     from pathlib import Path
 
     import pytest
 
+GROUPS = "tests/interop/test_groups_"
+"""Tests of consumer groups, whose members are programs of every client that run on between tests.
+
+Those that are to run alone go with them: the longest of them have the same members.
+"""
 SPARK = "tests/spark/test_"
 """Tests in one Spark session, which is a JVM that takes seconds to start."""
-
-LONGEST = (
+APACHE = (
     "tests/interop/test_clients_matrix.py",
     "tests/interop/test_spark_connector.py",
+    "tests/interop/test_on_disk.py",
+    "tests/interop/test_kcli_client.py",
+    "tests/interop/test_brokers_reader.py",
+    "tests/interop/test_group_formatters.py",
+)
+"""Tests of one Apache Kafka broker, which is a JVM that works even when nobody asks it anything."""
+
+LONGEST = (
+    GROUPS,
+    *APACHE,
     SPARK,
     "tests/interop/test_real_input.py",
     "tests/interop/test_spark_cluster.py",
@@ -29,26 +45,43 @@ LONGEST = (
     "tests/interop/test_consumer_groups_tool.py",
     "tests/interop/test_spark_end_to_end.py",
     "tests/interop/test_reassignments",
-    "tests/interop/test_groups_",
     "tests/interop/test_durable.py",
     "tests/commands/test_spark_export.py",
     "tests/broker/schedules/",
-    "tests/interop/test_hostile_bytes.py",
+    "tests/interop/test_hostile_",
     "tests/interop/",
 )
 """How the files begin that take longest, in this order."""
 
+ALONE = "alone"
+"""The file that names the tests that are to run alone: marks do not come with the tests' names."""
+
 
 class FileQueue(LoadFileScheduling):
-    """Gives files away in the order in which their tests were collected."""
+    """Gives files away in the order in which their tests were collected; `directory` is that of the lanes."""
 
-    def __init__(self, config: pytest.Config, log: Any) -> None:
+    def __init__(self, config: pytest.Config, log: Any, directory: Path) -> None:
         super().__init__(config, log)
+        self._directory = directory
         # Otherwise those with the most tests would come first, and these are the shortest.
         config.option.loadscopereorder = False
 
+    @cached_property
+    def _alone(self) -> frozenset[str]:
+        return frozenset((self._directory / ALONE).read_text(encoding="utf-8").splitlines())
+
     def _split_scope(self, nodeid: str) -> str:
-        return SPARK if nodeid.startswith(SPARK) else super()._split_scope(nodeid)
+        return scope(nodeid, self._alone)
+
+
+def scope(nodeid: str, alone: Collection[str]) -> str:
+    """What goes to one process together: a file, or those that share something."""
+    path = nodeid.split("::", 1)[0]
+    if path.startswith(GROUPS) or nodeid in alone:
+        return GROUPS
+    if path.startswith(SPARK):
+        return SPARK
+    return APACHE[0] if path in APACHE else path
 
 
 def is_alone(item: pytest.Item) -> bool:
@@ -57,19 +90,15 @@ def is_alone(item: pytest.Item) -> bool:
 
 
 def put_in_order(items: list[pytest.Item]) -> None:
-    """Sort tests by the turns of their files; in a file those come first that are alone."""
-    files: dict[Path, list[pytest.Item]] = {}
-    for item in items:
-        files.setdefault(item.path, []).append(item)
-    items[:] = [
-        item
-        for tests in sorted(files.values(), key=_turn)
-        for item in sorted(tests, key=is_alone, reverse=True)
-    ]
+    """Sort tests by the turns of their files, and those that are alone before all others."""
+    items.sort(key=lambda item: (not is_alone(item), _turn(item.nodeid)))
 
 
-def _turn(tests: list[pytest.Item]) -> tuple[float, int]:
-    """The more of a file is alone, the less do others wait for the rest of it."""
-    alone = sum(map(is_alone, tests)) / len(tests)
-    name = tests[0].nodeid
-    return -alone, next((turn for turn, start in enumerate(LONGEST) if name.startswith(start)), len(LONGEST))
+def write_alone(items: list[pytest.Item], directory: Path) -> None:
+    """Tell the queue which tests are to run alone."""
+    names = "".join(f"{item.nodeid}\n" for item in items if is_alone(item))
+    (directory / ALONE).write_text(names, encoding="utf-8")
+
+
+def _turn(nodeid: str) -> int:
+    return next((turn for turn, start in enumerate(LONGEST) if nodeid.startswith(start)), len(LONGEST))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.file_queue import is_alone, put_in_order
+from tests.support.file_queue import is_alone, put_in_order, write_alone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,10 +58,12 @@ class SideBySide:
     """Of a process that runs tests beside others: each test has its lane."""
 
     def __init__(self, directory: str) -> None:
-        self._lanes = Lanes(Path(directory))
+        self._directory = Path(directory)
+        self._lanes = Lanes(self._directory)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         put_in_order(items)
+        write_alone(items, self._directory)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
