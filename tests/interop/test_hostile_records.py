@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     from kcli.protocol.messages.produce import PartitionProduceResponse
 
-pytestmark = [pytest.mark.interop, pytest.mark.alone]
+pytestmark = pytest.mark.interop
 
 PEAK_BYTES = 640 * MEGABYTE
 """One batch is read at a time, of at most 128 MB, in a few copies."""
@@ -124,6 +124,7 @@ def fetch(besieged: BesiegedBroker, topic: str, offset: int, version: int) -> An
 # --- bombs -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("topic", READ_TOPICS)
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 def test_bombs_of_zeros(besieged: BesiegedBroker, codec: Codec, topic: str) -> None:
@@ -139,6 +140,7 @@ def millions(codec: Codec) -> bytes:
     return compress(codec, tiny_records(MILLIONS))
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("topic", READ_TOPICS)
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 def test_bombs_of_records(besieged: BesiegedBroker, codec: Codec, topic: str) -> None:
@@ -149,6 +151,7 @@ def test_bombs_of_records(besieged: BesiegedBroker, codec: Codec, topic: str) ->
     assert row.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 def test_bombs_small_enough_to_be_read_for_courtesy(besieged: BesiegedBroker, codec: Codec) -> None:
     count = 30_000
@@ -157,6 +160,7 @@ def test_bombs_small_enough_to_be_read_for_courtesy(besieged: BesiegedBroker, co
         produce(besieged, topic, batch(payload, codec=codec, count=count))
 
 
+@pytest.mark.alone
 def test_many_good_records_are_taken(besieged: BesiegedBroker) -> None:
     """Reading and storing them anew takes seconds, which others do not notice."""
     count = 300_000
@@ -164,6 +168,7 @@ def test_many_good_records_are_taken(besieged: BesiegedBroker) -> None:
     assert produce(besieged, "recompressed", batch(payload, codec=Codec.ZSTD, count=count)).error_code == 0
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("size", [2**31 - 1, 2**32 - 1, 128 * MEGABYTE + 1])
 def test_snappy_that_claims(besieged: BesiegedBroker, size: int) -> None:
     payload = snappy_that_claims(size)
@@ -173,6 +178,7 @@ def test_snappy_that_claims(besieged: BesiegedBroker, size: int) -> None:
             assert produce(besieged, topic, batch(body, codec=Codec.SNAPPY)).error_code != ErrorCode.NONE
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4], ids=lambda codec: codec.name)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_bombs_in_message_sets(besieged: BesiegedBroker, magic: int, codec: Codec) -> None:
@@ -182,6 +188,7 @@ def test_bombs_in_message_sets(besieged: BesiegedBroker, magic: int, codec: Code
         assert row.error_code != ErrorCode.NONE
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("magic", [0, 1])
 def test_message_sets_of_millions(besieged: BesiegedBroker, magic: int) -> None:
     """Small entries, those of magic 0 in the open, those of magic 1 in a wrapper."""
@@ -192,6 +199,7 @@ def test_message_sets_of_millions(besieged: BesiegedBroker, magic: int) -> None:
     assert row.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("magic", [0, 1])
 def test_wrappers_inside_wrappers(besieged: BesiegedBroker, magic: int) -> None:
     nested = entries(magic, 3)
@@ -356,6 +364,7 @@ def quick(besieged: BesiegedBroker, topic: str, records: bytes, version: int = 9
 # --- what was taken unread ---------------------------------------------------------------------------
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "payload",
     [
@@ -381,6 +390,7 @@ def test_stored_bombs_go_off_in_nobodys_face(besieged: BesiegedBroker, payload: 
         assert pinger.longest_ms < PING_MS
 
 
+@pytest.mark.alone
 def test_what_it_cost(show: Callable[[str], None]) -> None:
     longest = max((ping for ping, _ in MEASURED), default=0)
     peak = max((peak for _, peak in MEASURED), default=0)
