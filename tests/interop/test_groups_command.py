@@ -29,7 +29,7 @@ pytestmark = pytest.mark.interop
 
 PARTITIONS = 12
 RECORDS_PER_SECOND = 600
-SETTLE_SECONDS = 30
+SETTLE_SECONDS = 60
 INTERRUPTED = 130
 PROPERTIES = {
     "range": {

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.alone]
 KINDS = ("librdkafka", "Java", "franz-go", "sarama", "kafka-python", "kcli")
 PARTITIONS = 12
 RECORDS_PER_SECOND = 600
-SETTLE_SECONDS = 30
+SETTLE_SECONDS = 60
 PAUSE_SECONDS = 3.0
 """Far below a session, and far above the fraction of a second that it is where nothing else runs."""
 

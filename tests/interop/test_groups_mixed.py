@@ -30,7 +30,7 @@ PARTITIONS = 12
 ROUNDS = int(os.environ.get("KCLI_GROUP_ROUNDS", "30"))
 SEED = int(os.environ.get("KCLI_GROUP_SEED", "1"))
 RECORDS_PER_SECOND = 600
-SETTLE_SECONDS = 30
+SETTLE_SECONDS = 60
 
 
 def test_one_member_of_every_client_own_each_partition_once_in_one_generation(

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.interop
 
 PARTITIONS = 4
 RECORDS_PER_SECOND = 200
-SETTLE_SECONDS = 30
+SETTLE_SECONDS = 60
 
 
 @pytest.mark.parametrize("kind", ["Java 2.8", "Java 1.1", "Java 0.10.2"])

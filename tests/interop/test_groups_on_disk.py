@@ -27,7 +27,7 @@ pytestmark = pytest.mark.interop
 
 PARTITIONS = 6
 RECORDS_PER_SECOND = 300
-SETTLE_SECONDS = 30
+SETTLE_SECONDS = 60
 
 
 def consume_as_groups(

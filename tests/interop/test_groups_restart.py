@@ -22,7 +22,7 @@ pytestmark = pytest.mark.interop
 
 PARTITIONS = 12
 RECORDS_PER_SECOND = 600
-SETTLE_SECONDS = 30
+SETTLE_SECONDS = 60
 PATIENT = ("Java", "librdkafka", "kafka-python", "kcli")
 """Clients that keep their membership while the coordinator is away; the others join anew."""
 IMPATIENT = ("franz-go", "sarama", "KafkaJS", "aiokafka")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 
 PARTITIONS, RECORDS = 3, 30
-SETTLE_SECONDS = 30
+SETTLE_SECONDS = 60
 HOUR_MS = 3_600_000
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 READY_SECONDS = 60.0
-LEAVE_SECONDS = 20.0
+LEAVE_SECONDS = 60.0
 REPOSITORY = INTEROP.parent.parent
 
 

@@ -116,6 +116,9 @@ public final class GroupMember implements ConsumerRebalanceListener {
         properties.put("fetch.max.wait.ms", "100");
         properties.put("reconnect.backoff.ms", "50");
         properties.put("retry.backoff.ms", "50");
+        // Who begins with the bootstrap servers anew, because the only broker is away, forgets the topics; a
+        // leader takes that for a change of them and has the group rebalance (KIP-1102, the default since 4.0).
+        properties.put("metadata.recovery.strategy", "none");
         if (options.containsKey("instance")) {
             properties.put("group.instance.id", options.get("instance"));
         }

@@ -63,9 +63,7 @@ class Membership:
         """Called within a poll, after which the partitions are no longer ours."""
         self.print()
         given = {each.partition for each in partitions}
-        self.commit({number: offset for number, offset in self.positions.items() if number in given})
-        for number in given:
-            self.positions.pop(number, None)
+        self.commit({number: self.positions.pop(number) for number in given & self.positions.keys()})
         self.report.revoked(given)
 
     def lost(self, _: Consumer, partitions: list[TopicPartition]) -> None:
@@ -114,6 +112,18 @@ class Membership:
             message = self.consumer.poll(0) if len(self.polled) < POLL_RECORDS else None
         self.print()
 
+    def give_up(self) -> None:
+        """Leave the group once its partitions are given up.
+
+        A close that meets a revocation of which nobody was told sends LeaveGroup at once. The callback runs
+        beside the end of the membership then: its commit is a stranger's, and if the end comes first the
+        library waits for ever to get the partitions back (librdkafka #4884).
+        """
+        self.consumer.unsubscribe()
+        self.poll()
+        while self.consumer.assignment():
+            self.poll()
+
 
 def member(options: JoinOptions, commands: Commands, report: Reporter) -> None:
     """Be a member until told to leave."""
@@ -127,6 +137,8 @@ def member(options: JoinOptions, commands: Commands, report: Reporter) -> None:
                 committed = dict(membership.positions)
                 membership.commit(committed)
                 due = time.monotonic() + COMMIT_SECONDS
+        if not options.instance:
+            membership.give_up()
     finally:
         membership.consumer.close()
 
