@@ -33,6 +33,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
 from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder
+from kcli.storage import disk
 from kcli.storage.checkpoints import write_atomically, write_partition_metadata
 from kcli.storage.leader_epochs import LeaderEpochs
 from kcli.storage.log_config import LogConfig
@@ -41,7 +42,6 @@ from kcli.storage.log_paths import (
     PARTITION_METADATA,
     offset_from_name,
     segment_path,
-    sync_directory,
 )
 from kcli.storage.log_segment import LogSegment
 
@@ -104,8 +104,8 @@ class MetadataLog:
         log._load_segments()
         if not os.path.exists(f"{directory}/{PARTITION_METADATA}"):
             write_partition_metadata(directory, METADATA_TOPIC_ID)
-        sync_directory(directory)
-        sync_directory(log_directory)
+        disk.sync_path(directory)
+        disk.sync_path(log_directory)
         return log
 
     def replay(self) -> Iterator[MetadataBatch]:
@@ -365,7 +365,7 @@ class MetadataLog:
         if not self._segments:
             self._segments.append(self._new_segment(offset))
         self.end_offset = offset
-        sync_directory(self.directory)
+        disk.sync_path(self.directory)
         for path in [path for each in former if each.base_offset != offset for path in each.mark_deleted()]:
             os.remove(path)
 

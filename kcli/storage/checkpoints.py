@@ -32,7 +32,7 @@ from kcli.errors import KcliError
 from kcli.protocol.topic_partition import TopicPartition
 from kcli.protocol.uuids import ZERO_UUID, uuid_from_text, uuid_to_text
 from kcli.storage import disk
-from kcli.storage.log_paths import PARTITION_METADATA, sync_directory
+from kcli.storage.log_paths import PARTITION_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -64,7 +64,7 @@ def write_atomically(path: str, data: bytes, *, sync: bool = True) -> None:
         os.close(descriptor)
     os.replace(temporary, path)
     if sync:
-        sync_directory(os.path.dirname(path))
+        disk.sync_path(os.path.dirname(path))
 
 
 def encode_checkpoint(lines: list[str]) -> bytes:

@@ -1,4 +1,4 @@
-"""Disk: the system call that everything in a log directory is written by, so that one can be declared full.
+"""Disk: how what is in a log directory is written and made durable; one can be declared full.
 
 While none is, `pwrite` is the operating system's own. With a full one it is a function that first looks
 where a descriptor leads, which costs a look-up per write.
@@ -39,6 +39,15 @@ def write_fully(descriptor: int, data: Buffer, position: int = 0) -> None:
         written = pwrite(descriptor, view, position)
         view = view[written:]
         position += written
+
+
+def sync_path(path: str) -> None:
+    """Make a file durable, or the names of new and renamed files in a directory. Raises `OSError`."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _write_where_there_is_room(descriptor: int, data: Buffer, position: int) -> int:

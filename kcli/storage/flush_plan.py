@@ -8,10 +8,12 @@ when the plan is committed: it may fail, or never be run.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.storage.log_paths import PARTITION_METADATA, sync_directory
+from kcli.storage import disk
+from kcli.storage.log_paths import PARTITION_METADATA
 
 if TYPE_CHECKING:
     from kcli.storage.file_records import OpenFile
@@ -41,19 +43,13 @@ class FlushPlan:
         for file in self._files:
             os.fsync(file.descriptor)
         for path in self.paths:
-            try:
-                descriptor = os.open(path, os.O_RDONLY)
-            except FileNotFoundError:
-                # Never written, or deleted since: a segment's age or a truncation overtook the flush.
-                continue
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            # Never written, or deleted since: a segment's age or a truncation overtook the flush.
+            with suppress(FileNotFoundError):
+                disk.sync_path(path)
         if self._directory is not None:
             try:
-                sync_directory(self._directory)
-                sync_directory(os.path.dirname(self._directory))
+                disk.sync_path(self._directory)
+                disk.sync_path(os.path.dirname(self._directory))
             except FileNotFoundError:
                 # The replica was deleted meanwhile.
                 return

@@ -8,6 +8,7 @@ part of the index. kcli writes only what is there, so after a clean stop both le
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from kcli.errors import KcliError
 from kcli.storage import disk
@@ -63,11 +64,5 @@ class IndexFile:
 
     def sync(self) -> None:
         """Make what is written durable. Raises `OSError`."""
-        try:
-            descriptor = os.open(self.path, os.O_RDONLY)
-        except FileNotFoundError:
-            return
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with suppress(FileNotFoundError):
+            disk.sync_path(self.path)

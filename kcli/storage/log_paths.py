@@ -18,7 +18,6 @@ with `.deleted`, `.cleaned` or `.swap` appended while a file is on its way out o
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from kcli.protocol.topic_partition import TopicPartition
@@ -112,12 +111,3 @@ def parse_replica_directory(name: str) -> ReplicaDirectoryName | None:
     if not dash or not topic or not (digits.isascii() and digits.isdigit()):
         return None
     return ReplicaDirectoryName(TopicPartition(topic, int(digits)), suffix)
-
-
-def sync_directory(path: str) -> None:
-    """Make the names of new and renamed files in a directory durable. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

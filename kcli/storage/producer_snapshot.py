@@ -31,6 +31,7 @@ before (Kafka class `ProducerStateManager`).
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from struct import Struct
 from typing import TYPE_CHECKING
 
@@ -193,14 +194,8 @@ class ProducerSnapshots:
 
     def sync(self, offset: int) -> None:
         """Make the snapshot at an offset durable, if it is still there. Raises `OSError`."""
-        try:
-            descriptor = os.open(self.path(offset), os.O_RDONLY)
-        except FileNotFoundError:
-            return
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        with suppress(FileNotFoundError):
+            disk.sync_path(self.path(offset))
 
 
 def _unlink_if_exists(path: str) -> None:

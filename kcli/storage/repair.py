@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import UsageError
 from kcli.protocol.topic_partition import TopicPartition
+from kcli.storage import disk
 from kcli.storage.batch_run import MAX_OFFSET
 from kcli.storage.checkpoints import (
     CheckpointError,
@@ -38,7 +39,6 @@ from kcli.storage.log_paths import (
     offset_from_name,
     parse_replica_directory,
     segment_path,
-    sync_directory,
 )
 from kcli.storage.producer_snapshot import CorruptSnapshot, ProducerSnapshots, decode_snapshot
 from kcli.storage.producer_state import ProducerStateManager
@@ -175,7 +175,7 @@ class _Repair:
             self._write_epochs(end_offset)
             self._copy_files()
             ProducerSnapshots(self._target).write(end_offset, self._state.producers.values(), sync=True)
-        sync_directory(self._target)
+        disk.sync_path(self._target)
         return PartitionRepair(
             source=self._source,
             target=self._target,
@@ -299,7 +299,7 @@ def _new_directory(target: str, source: str) -> Iterator[None]:
     os.makedirs(target, exist_ok=True)
     try:
         yield
-        sync_directory(os.path.dirname(os.path.abspath(target)))
+        disk.sync_path(os.path.dirname(os.path.abspath(target)))
     except BaseException:
         for name in os.listdir(target):
             os.unlink(f"{target}/{name}")

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record_batch import RecordBatch
+from kcli.storage import disk
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from kcli.storage.log_segment import LogSegment
 from kcli.storage.producer_append import Origin, ProducerAppends
@@ -99,11 +100,7 @@ class SegmentCopy:
         segment.indexes.transactions.sync()
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             path = segment_path(self._directory, self._base_offset, suffix)
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+            disk.sync_path(path)
         segment.close_handlers()
         os.utime(self.path, ns=(modified_ns, modified_ns))
 

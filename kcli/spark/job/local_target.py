@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.errors import KcliError
 from kcli.spark.job.target import Entry
-from kcli.storage.log_paths import sync_directory
+from kcli.storage import disk
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -59,7 +59,7 @@ class LocalTarget:
         """Write or replace a small file by way of a temporary name."""
         temporary = self._write_temporary(path, data)
         self._replace(temporary, path)
-        sync_directory(os.path.dirname(self.local_path(path)))
+        disk.sync_path(os.path.dirname(self.local_path(path)))
 
     def create_exclusively(self, path: str, data: bytes) -> bool:
         """Write a small file unless there is one by that name: whoever links it first has written it."""
@@ -100,7 +100,7 @@ class LocalTarget:
                 wanted.add(path)
                 path = os.path.dirname(path)
         for path in sorted(wanted):
-            sync_directory(self.local_path(path).rstrip("/"))
+            disk.sync_path(self.local_path(path).rstrip("/"))
 
     def rename(self, path: str, to: str) -> bool:
         """Rename a file, replacing what is there; return whether there was one to rename."""

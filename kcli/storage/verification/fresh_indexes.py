@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.control_records import ControlRecordType
 from kcli.protocol.record_batch import RecordBatch
+from kcli.storage import disk
 from kcli.storage.batch_scan import Damage, scan
 from kcli.storage.log_paths import (
     INDEX_SUFFIX,
@@ -19,7 +20,6 @@ from kcli.storage.log_paths import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     segment_path,
-    sync_directory,
 )
 from kcli.storage.offset_index import OffsetIndex
 from kcli.storage.time_index import NO_TIMESTAMP, TimeIndex
@@ -72,7 +72,7 @@ def rebuild(
             if item.is_valid and not item.damages:
                 segment.add(item)
         paths += segment.finish()
-    sync_directory(out)
+    disk.sync_path(out)
     return PartitionReport(
         directory, [*findings], [], len(listing.segments), batches, size, written=tuple(paths)
     )
