@@ -26,7 +26,7 @@ from tests.broker.node import START_MS, Node
 from tests.broker.records import batch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     import trio.testing
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
 MINUTE_MS = 60_000
 DAY_MS = 24 * 60 * MINUTE_MS
 T0 = TopicPartition("t", 0)
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path)
-    node.start(9092)
-    yield node
-    node.log_manager.close(now_ms=node.now_ms)
 
 
 def housekeeping(node: Node) -> Housekeeping:

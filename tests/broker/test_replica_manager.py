@@ -20,18 +20,9 @@ from tests.broker.node import NODE_ID, START_MS, Node
 from tests.broker.records import batch
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from kcli.broker.partition import Partition
-
-
-@pytest.fixture
-def node(tmp_path: Path) -> Iterator[Node]:
-    node = Node(tmp_path)
-    node.start(9092)
-    yield node
-    node.log_manager.close(now_ms=node.now_ms)
 
 
 def registration(**changes: Any) -> PartitionRegistration:

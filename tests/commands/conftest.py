@@ -69,18 +69,21 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
 
 
 @pytest.fixture
-def new_topic(
-    broker: KcliBroker,
-    kcli: Callable[..., Finished],
-    monkeypatch: pytest.MonkeyPatch,
-    request: pytest.FixtureRequest,
-) -> Callable[[int], str]:
+def live(
+    broker: KcliBroker, kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Finished]:
+    """Run kcli against the running broker."""
+    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", broker.bootstrap)
+    return kcli
+
+
+@pytest.fixture
+def new_topic(live: Callable[..., Finished], request: pytest.FixtureRequest) -> Callable[[int], str]:
     """Make a topic of some partitions, named after the test, on the broker that commands use by default."""
 
     def make(partitions: int) -> str:
-        monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", broker.bootstrap)
         name = "".join(character if character.isalnum() else "-" for character in request.node.name)
-        assert kcli("topics", "create", name, "--partitions", str(partitions)).exit_code == 0
+        assert live("topics", "create", name, "--partitions", str(partitions)).exit_code == 0
         return name
 
     return make

@@ -113,13 +113,6 @@ def test_a_port_that_is_silent(kcli: Kcli) -> None:
         check(finished, 1, address)
 
 
-@pytest.fixture
-def live(broker: KcliBroker, kcli: Kcli, monkeypatch: pytest.MonkeyPatch) -> Kcli:
-    """Run kcli against the running broker."""
-    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", broker.bootstrap)
-    return kcli
-
-
 @pytest.mark.parametrize(
     ("command", "message"),
     [

@@ -94,13 +94,6 @@ def exported(target: Path) -> list[Row]:
 
 
 @pytest.fixture
-def live(broker: KcliBroker, kcli: Kcli, monkeypatch: pytest.MonkeyPatch) -> Kcli:
-    """Run kcli against the running broker."""
-    monkeypatch.setenv("KCLI_BOOTSTRAP_SERVER", broker.bootstrap)
-    return kcli
-
-
-@pytest.fixture
 def topic(broker: KcliBroker, live: Kcli, request: pytest.FixtureRequest) -> str:
     """A new topic of three partitions with 500 records of every codec."""
     name = "".join(character if character.isalnum() else "-" for character in request.node.name)
