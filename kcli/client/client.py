@@ -148,30 +148,24 @@ class Client:
 
     async def supports(self, request_class: type[Any], *, min_version: int = 0) -> bool:
         """Return whether a broker knows a version of this API that we know too, of at least `min_version`."""
-        connection = await self._any_connection()
+        connection = await self._connection(ANY)
         return connection.versions.supports(request_class, min_version=min_version)
 
     async def node_versions(
         self, node_id: int, *, timeout_ms: int | None = None
     ) -> tuple[Node, NodeVersions]:
         """Return a broker and what it advertises."""
+        connection = await self._connection(node_id, timeout_ms)
+        return self.cluster.nodes[node_id], connection.versions
+
+    async def _connection(self, target: Target, timeout_ms: int | None = None) -> Connection:
         seconds = (self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
-        attempts = Attempts(self, node_id, seconds)
+        attempts = Attempts(self, target, seconds)
         while True:
             try:
                 with trio.move_on_at(attempts.deadline):
-                    connection = await attempts.connection()
-                    return self.cluster.nodes[node_id], connection.versions
+                    return await attempts.connection()
                 raise attempts.timed_out()
-            except (Disconnected, Unreachable) as error:
-                attempts.failed(error)
-            await attempts.wait()
-
-    async def _any_connection(self) -> Connection:
-        attempts = Attempts(self, ANY, self.config.default_api_timeout_ms / 1000)
-        while True:
-            try:
-                return await attempts.connection()
             except (Disconnected, Unreachable) as error:
                 attempts.failed(error)
             await attempts.wait()
