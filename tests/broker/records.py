@@ -13,6 +13,7 @@ from tests.broker.node import START_MS
 if TYPE_CHECKING:
     from kcli.protocol.messages.fetch import FetchResponse, PartitionData
     from kcli.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
+    from tests.broker.node import Client
 
 
 def batch(*values: bytes, timestamp: int = START_MS, key: bytes | None = b"k", **options: Any) -> bytes:
@@ -74,3 +75,15 @@ def values(data: PartitionData) -> list[tuple[int, bytes | None]]:
         for each in iter_batches(bytes(data.records or b""))
         for record in each.records()
     ]
+
+
+async def fill(client: Client, topic: str, *contents: bytes, index: int = 0, **options: Any) -> None:
+    """Produce records, each in a batch of its own."""
+    for value in contents:
+        response = await client.ask(produce_request(topic, batch(value, **options), index=index), 9)
+        assert produced(response).error_code == 0
+
+
+def offsets(data: Any) -> list[int]:
+    """Return the offsets of the records that were fetched of a partition."""
+    return [offset for offset, _ in values(data)]
