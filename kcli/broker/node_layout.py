@@ -5,9 +5,9 @@ in `<data-dir>/node-<i>`. Without `--nodes` a start brings up the nodes that the
 that were added to a running process included; a new one gets one node. With `--nodes` it brings up so many,
 from node 1 on; others that the directory has stay down and can be started when there is need.
 
-A number (`node.id`) can only be meant for one node, and is the first one's. `log.dirs` (or `log.dir`) is of
-one node, too, unless there are several: each has `node-<i>` in every directory named then. Directories that
-hold such tell that they were used like this before.
+A number (`node.id`) is the first node's; several are numbered from 1. `log.dirs` (or `log.dir`) is of one
+node, too, unless there are several: each has `node-<i>` in every directory named then. Directories that hold
+such tell that they were used like this before.
 """
 
 from __future__ import annotations
@@ -62,10 +62,11 @@ class NodeLayout:
         self.roots = named if is_several or any(_nodes_in(path) for path in named) else []
         """The directories of `log.dirs`, if every node has one of its own in each."""
         self._of_first = [] if self.roots else named
-        if is_several:
-            for name in _NODE_IDS:
-                if name in properties:
-                    raise UsageError(f"`{name}` is for one node, `--nodes` is {options.nodes}")
+        if is_several and self._first != 1:
+            name = next(name for name in _NODE_IDS if name in properties)
+            raise UsageError(
+                f"`{name}` is for one node, `--nodes` is {options.nodes}", hint="several are numbered from 1"
+            )
         data_dir = options.data_dir
         if data_dir is not None and not named and _is_log_directory(os.fspath(data_dir)):
             raise UsageError(

@@ -90,9 +90,13 @@ def test_nodes_that_were_added_come_up_beside_a_first_one_elsewhere(tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["node_id", "broker_id"])
-def test_what_is_for_one_node_is_refused_for_several(tmp_path: Path, name: str) -> None:
+def test_the_number_of_a_node_is_refused_for_several_unless_it_is_the_first_s(
+    tmp_path: Path, name: str
+) -> None:
     with pytest.raises(UsageError, match=f"`{name.replace('_', '.')}` is for one node, `--nodes` is 2"):
         layout(tmp_path, nodes=2, **{name: "7"})
+    several = layout(tmp_path, nodes=2, **{name: "1"})
+    assert [several.config(node).node_id for node in several.to_start()] == [1, 2]
 
 
 LISTENERS = "PLAINTEXT://localhost:9092,OUTSIDE://:19092,ANY://[::1]:0"

@@ -171,8 +171,9 @@ def test_every_node_is_a_controller_to_tools_that_want_one(
     assert told("controller") == told("server") != []
 
 
-def test_configurations_are_changed_by_way_of_controllers(cluster: Cluster) -> None:
-    brokers = ("--entity-type", "brokers", "--entity-default")
+@pytest.mark.parametrize("node", ["", "1", "2"])
+def test_configurations_are_changed_by_way_of_controllers(cluster: Cluster, node: str) -> None:
+    brokers = ("--entity-type", "brokers", *(("--entity-name", node) if node else ("--entity-default",)))
     cluster.tool(
         "kafka-configs", "--alter", *brokers, "--add-config", "num.replica.fetchers=2", to="controller"
     )
