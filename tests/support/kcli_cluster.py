@@ -8,7 +8,7 @@ from kcli.control_socket import ask
 from tests.support.kcli_broker import BOOTSTRAP, KcliBroker
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 NODES = 3
@@ -18,8 +18,10 @@ TIMEOUT_SECONDS = 60.0
 class KcliCluster:
     """Nodes 1 to `NODES`; `broker` starts, stops and kills the process as a whole."""
 
-    def __init__(self, directory: Path, *, settings: Mapping[str, str] | None = None) -> None:
-        arguments = ("--port", "0", "--nodes", str(NODES))
+    def __init__(
+        self, directory: Path, *, settings: Mapping[str, str] | None = None, arguments: Sequence[str] = ()
+    ) -> None:
+        arguments = ("--port", "0", "--nodes", str(NODES), *arguments)
         self.broker = KcliBroker(directory, settings=settings, arguments=arguments)
         self._dead: set[int] = set()
 
@@ -48,6 +50,17 @@ class KcliCluster:
         """Have a node start again."""
         self._ask("node.start", node_id)
         self._dead.discard(node_id)
+
+    def freeze(self, node_id: int) -> int:
+        """Have a node copy nothing while everything else of it works; the number of the fault."""
+        arguments = {"kind": "freeze", "node": node_id}
+        added = ask(self.broker.data, "fault.add", timeout_seconds=TIMEOUT_SECONDS, **arguments)
+        number: int = added["number"]
+        return number
+
+    def clear(self, *faults: int) -> None:
+        """End faults."""
+        ask(self.broker.data, "fault.clear", timeout_seconds=TIMEOUT_SECONDS, numbers=list(faults))
 
     def _ask(self, operation: str, node_id: int) -> None:
         ask(self.broker.data, operation, timeout_seconds=TIMEOUT_SECONDS, node=node_id)
