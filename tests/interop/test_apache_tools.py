@@ -155,10 +155,15 @@ def test_broker_configs(tool: BoundTools) -> None:
         "DYNAMIC_BROKER_CONFIG:log.retention.ms=43200000, "
         "DYNAMIC_DEFAULT_BROKER_CONFIG:log.retention.ms=86400000"
     )
-    assert any(shown.startswith(line) for shown in tool.done("kafka-configs", *one, "--describe"))
+
+    def shows(beginning: str) -> bool:
+        return any(shown.startswith(beginning) for shown in tool.done("kafka-configs", *one, "--describe"))
+
+    # The controller answers before the node has heard of it.
+    eventually(lambda: shows(line), line)
     for entity in (one, everyone):
         tool.done("kafka-configs", *entity, "--alter", "--delete-config", "log.retention.ms")
-    assert not any("log.retention.ms" in shown for shown in tool.done("kafka-configs", *one, "--describe"))
+    eventually(lambda: not shows("  log.retention.ms="), "no value of its own")
     refused = tool("kafka-configs", *one, "--alter", "--add-config", "broker.id=7")
     assert refused.code == 1
 
