@@ -238,6 +238,7 @@ async def alter(
 ) -> Altered | None:
     """Set, reset, extend or shorten configurations of a topic, a group, a broker, or of all brokers."""
     from kcli.client import admin
+    from kcli.commands.config_names import refuse_unknown
     from kcli.commands.session import failure, open_client
 
     entity = chosen_entity(
@@ -249,13 +250,15 @@ async def alter(
     )
     if entity.name is None:
         raise UsageError("`--entity-name` or `--entity-default` is missing")
+    deleted = parse_names(delete)
     operations = alterations(
         {**read_properties(add_config_file), **parse_pairs(add, "--add")},
-        parse_names(delete),
+        deleted,
         parse_pairs(append, "--append"),
         parse_pairs(subtract, "--subtract"),
     )
     async with open_client(bootstrap_server, command_config, command_property) as client:
+        await refuse_unknown(client, [entity.resource], deleted)
         results = await admin.incremental_alter_configs(
             client, {entity.resource: operations}, validate_only=validate_only
         )

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from kcli.protocol.topic_partition import TopicPartition
 
 OFFSET_WORDS = {"earliest": -2, "latest": -1}
+LARGEST_OFFSET = 2**63 - 1
 
 
 class Choice(NamedTuple):
@@ -76,7 +77,7 @@ class End(NamedTuple):
 def parse_offset(text: str) -> int:
     """Return an offset; `earliest` and `latest` are negative numbers."""
     offset = OFFSET_WORDS.get(text.lower())
-    if offset is None and text.isdecimal():
+    if offset is None and text.isdecimal() and int(text) <= LARGEST_OFFSET:
         offset = int(text)
     if offset is None:
         raise UsageError(f"`--offset` cannot be {text}", hint="a number, earliest or latest")

@@ -15,6 +15,9 @@ from kcli.errors import KcliError, UsageError
 
 app = typer.Typer(rich_markup_mode=None)
 
+LARGEST_PARTITION = 2**31 - 1
+LARGEST_OFFSET = 2**63 - 1
+
 FORMAT_HINT = '{"partitions": [{"topic": "orders", "partition": 0, "offset": 100}], "version": 1}'
 
 
@@ -76,6 +79,7 @@ async def delete_records(
     """
     from kcli.client import admin
     from kcli.commands.session import failure, open_client
+    from kcli.protocol.error_codes import ErrorCode
 
     wanted = [parse_target(text) for text in targets or ()]
     if offset_json_file is not None:
@@ -90,6 +94,8 @@ async def delete_records(
     rows, failures = [], []
     for partition, result in results.items():
         if isinstance(result, KcliError):
+            if result.code == ErrorCode.POLICY_VIOLATION:
+                result.hint = "records of a topic are only deleted if its `cleanup.policy` has delete"
             failures.append(failure(f"cannot delete records of {partition}", result))
         else:
             rows.append(LowWatermark(partition.topic, partition.partition, result))
@@ -133,6 +139,10 @@ def checked(target: Target) -> Target:
     if target.partition < 0 or target.offset < -1:
         raise UsageError(
             f"a partition or offset is negative: {target.topic}:{target.partition}:{target.offset}"
+        )
+    if target.partition > LARGEST_PARTITION or target.offset > LARGEST_OFFSET:
+        raise UsageError(
+            f"a partition or offset is too large: {target.topic}:{target.partition}:{target.offset}"
         )
     return target
 

@@ -37,6 +37,8 @@ TIMES = {
 }
 """The words for special timestamps, and the numbers they stand for on the wire."""
 
+LARGEST_TIMESTAMP = 2**63 - 1
+
 
 class PartitionOffset(NamedTuple):
     """The offset that was found in one partition."""
@@ -126,7 +128,7 @@ def parse_time(text: str) -> int:
         timestamp = int(text)
     except ValueError:
         timestamp = None
-    if timestamp is None or timestamp < min(TIMES.values()):
+    if timestamp is None or not min(TIMES.values()) <= timestamp <= LARGEST_TIMESTAMP:
         raise UsageError(f"`--time` cannot be {text}", hint=f"{', '.join(TIMES)} or milliseconds since 1970")
     return timestamp
 

@@ -36,6 +36,7 @@ app = typer.Typer(
 )
 
 LARGEST_REPLICATION_FACTOR = 32_767
+MOST_PARTITIONS = 2**31 - 1
 
 IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist")]
 ReplicaAssignment = Annotated[
@@ -54,7 +55,12 @@ async def create(
     topic_option: TopicOption = None,
     partitions: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="Number of partitions: the cluster's default if not given"),
+        typer.Option(
+            min=1,
+            max=MOST_PARTITIONS,
+            metavar="N",
+            help="Number of partitions: the cluster's default if not given",
+        ),
     ] = None,
     replication_factor: Annotated[
         int | None,
@@ -186,7 +192,7 @@ async def describe(
         else:
             names = await topics_with_id(client, topic_id)
         if not names and (pattern or topic_id) and not if_exists:
-            raise unknown_topic(pattern or topic_id)
+            raise unknown_topic(topic_id or pattern)
         return await report_topics(
             client, names, options, partitions_per_answer=partition_size_limit_per_response
         )
@@ -197,7 +203,10 @@ async def alter(
     topic: TopicsArgument = None,
     topic_option: TopicOption = None,
     partitions: Annotated[
-        int | None, typer.Option(min=1, metavar="N", help="The new number of partitions, more than now")
+        int | None,
+        typer.Option(
+            min=1, max=MOST_PARTITIONS, metavar="N", help="The new number of partitions, more than now"
+        ),
     ] = None,
     replica_assignment: ReplicaAssignment = None,
     config: Annotated[
@@ -360,6 +369,7 @@ async def alter_configs(
 ) -> dict[str, KcliError]:
     """Set and reset configurations of topics; return the refusals."""
     from kcli.client import admin
+    from kcli.commands.config_names import refuse_unknown
     from kcli.commands.session import failure
 
     operations = [
@@ -367,6 +377,7 @@ async def alter_configs(
         *(admin.ConfigAlteration(name, admin.ConfigOperation.DELETE) for name in deleted),
     ]
     resources = {admin.ConfigResource(admin.ConfigResourceType.TOPIC, name): operations for name in names}
+    await refuse_unknown(client, resources, deleted)
     results = await admin.incremental_alter_configs(client, resources)
     return {
         resource.name: failure(f"cannot alter the configuration of topic `{resource.name}`", result)

@@ -248,6 +248,9 @@ class FakeCluster:
                 results[partition] = unknown()
                 continue
             start, end = topic.offsets[partition.partition]
+            if topic.configs.get("cleanup.policy") == "compact":
+                results[partition] = KafkaError(ErrorCode.POLICY_VIOLATION)
+                continue
             if offset > end:
                 results[partition] = KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
                 continue

@@ -84,6 +84,7 @@ def test_topics_describe(orders: FakeCluster, transcript: Transcript) -> None:
         "topics describe nothing",
         "topics describe nothing --if-exists",
         "topics describe --topic-id AAAA",
+        "topics describe orders --topic-id AAAA",
     )
 
 
@@ -111,6 +112,7 @@ def test_topics_alter(orders: FakeCluster, transcript: Transcript) -> None:
         "topics alter clicks --partitions 3 --force",
         "topics alter 'clicks,orders' --config retention.ms=5 --delete-config cleanup.policy -o json",
         "topics alter clicks --config no.such=1",
+        "topics alter 'clicks,orders' --delete-config no.such",
         "topics alter clicks",
         "topics alter clicks --partitions 4 --replica-assignment 1,1",
         "topics alter nothing --partitions 2",
@@ -160,6 +162,8 @@ def test_configs(orders: FakeCluster, transcript: Transcript) -> None:
         "configs alter --entity-type topics --add retention.ms=1",
         "configs alter --topic orders --add retention.ms",
         "configs alter --topic orders --add no.such=1",
+        "configs alter --topic orders --delete no.such,retention.ms",
+        "configs alter --topic nothing --delete no.such",
     )
 
 
@@ -195,6 +199,7 @@ def test_get_offsets(orders: FakeCluster, transcript: Transcript) -> None:
         "get-offsets nothing",
         "get-offsets orders --time soon",
         "get-offsets orders --time -9",
+        "get-offsets orders --time 9223372036854775808",
         "get-offsets orders --time earliest-pending-upload",
         "get-offsets orders --time -6",
         "get-offsets orders --topic-partitions orders",
@@ -213,15 +218,18 @@ def test_delete_records(
     Path("entry.json").write_text('{"partitions": [{"topic": "orders"}]}')
     Path("list.json").write_text("[]")
     Path("broken.json").write_text("{")
+    orders.add("prices", [1], cleanup_policy="compact").offsets = {0: (0, 10)}
     transcript(
         "delete_records",
         "delete-records orders:0:4 orders:1:25",
         "delete-records --offset-json-file good.json -o table",
         "delete-records orders:0:5 orders:9:0 -o json",
         "delete-records orders:0:99",
+        "delete-records prices:0:5",
         "delete-records orders:0:5 orders:0:6",
         "delete-records orders:0",
         "delete-records orders:0:-2",
+        "delete-records orders:0:9223372036854775808",
         "delete-records --offset-json-file version.json",
         "delete-records --offset-json-file entry.json",
         "delete-records --offset-json-file list.json",

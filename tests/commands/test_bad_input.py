@@ -161,6 +161,7 @@ def test_what_the_cluster_refuses(command: str, message: str, live: Kcli) -> Non
         ("consume a --include b", "exactly one of `TOPIC` and `--include` must be given"),
         ("consume a --offset 5", "`--offset` needs `--partition`"),
         ("consume a --partition 0 --offset five", "`--offset` cannot be five"),
+        ("consume a --partition 0 --offset 9223372036854775808", "`--offset` cannot be 9223372036854775808"),
         ("consume a --partition zero", "`--partition` wants numbers"),
         ("consume --include a --partition 0", "`--partition` needs `TOPIC`"),
         ("consume a --from-beginning --from-time 0", "exclude each other"),

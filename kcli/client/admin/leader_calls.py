@@ -13,6 +13,7 @@ from kcli.client.admin.retry import retry_items
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.schema import EncodeError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -93,6 +94,8 @@ async def _answered(
         return dict.fromkeys(group, refused)
     except KafkaError as error:
         return {partition: _unanswered(client, partition, node_id, error) for partition in group}
+    except EncodeError:
+        raise  # no broker was asked, and none can be: the request holds what it has no room for
     except KcliError as error:
         failed = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, error.message, hint=error.hint)
         return {partition: _unanswered(client, partition, node_id, failed) for partition in group}
