@@ -13,10 +13,10 @@ from pathlib import Path
 from kcli.errors import UsageError
 
 
-def read_text(path: Path, *, encoding: str = "utf-8") -> str:
-    """Return what an input file holds."""
+def read_text(path: Path) -> str:
+    """Return what an input file holds, without the byte order mark that editors of Windows begin it with."""
     try:
-        return path.read_text(encoding=encoding)
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise UsageError(f"cannot read `{path}`: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -50,6 +50,12 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         read_text(path)
 
 
+def test_a_byte_order_mark_is_no_part_of_the_text(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes("\ufeff{}".encode())
+    assert read_text(path) == "{}"
+
+
 def test_truth_values_are_no_partitions_or_offsets(tmp_path: Path) -> None:
     path = tmp_path / "f"
     path.write_text('{"partitions": [{"topic": "t", "partition": 0, "offset": 5}]}')

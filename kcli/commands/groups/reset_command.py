@@ -168,4 +168,4 @@ def read_plan(path: Path, groups: list[str]) -> OffsetsFile:
     """Return what a CSV file says for each group."""
     from kcli.commands.input_files import read_text
 
-    return parse_offsets(read_text(path, encoding="utf-8-sig"), str(path), set(groups))
+    return parse_offsets(read_text(path), str(path), set(groups))

@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from kcli.commands.words import counted
 from kcli.errors import UsageError
 
 Offsets = dict[tuple[str, int], int]
@@ -43,10 +44,11 @@ def parse_offsets(text: str, name: str, groups: Collection[str]) -> OffsetsFile:
     width = 0
     for number, row in _rows(text, name):
         where = place(name, number)
+        columns = counted(len(row), "column")
         if len(row) not in (3, 4):
-            raise UsageError(f"{where}: {len(row)} columns", hint=FORMAT_HINT)
+            raise UsageError(f"{where}: {columns}", hint=FORMAT_HINT)
         if width not in (0, len(row)):
-            raise UsageError(f"{where}: {len(row)} columns after lines of {width}", hint=FORMAT_HINT)
+            raise UsageError(f"{where}: {columns} after lines of {width}", hint=FORMAT_HINT)
         width = len(row)
         *names, partition, offset = row
         if len(names) == 1:

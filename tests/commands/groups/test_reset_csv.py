@@ -62,6 +62,7 @@ def test_negative_offsets_are_left_to_the_plan() -> None:
     [
         ("", "`f` holds no offsets"),
         ("topic,partition,offset\norders,0,5", "`f`, line 1: the partition cannot be partition"),
+        ("orders", "`f`, line 1: 1 column"),
         ("orders,0", "`f`, line 1: 2 columns"),
         ("orders,0,5\na,orders,0,5", "`f`, line 2: 4 columns after lines of 3"),
         ("orders,0,5\norders,0,6", "`f`, line 2: a partition is named twice: orders-0"),
