@@ -325,7 +325,7 @@ async def test_a_partition_whose_directory_fails_has_no_leader_and_the_node_goes
         await created(cluster, "t", partitions=2)
         broker = cluster.brokers[0]
         directories = {each.parent_directory: each for each in broker.log_manager}
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while not all(each.directories for each in broker.image.topics["t"].partitions):  # noqa: ASYNC110
                 await trio.sleep(0.01)
             log = directories[f"{tmp_path}/b"]

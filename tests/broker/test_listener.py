@@ -101,6 +101,6 @@ async def test_a_connection_that_breaks_at_once_is_nobody_elses_trouble(tmp_path
             sock.close()
         async with connected(node) as client:
             assert (await client.ask(MetadataRequest(topics=None), 1)).topics == []
-        with trio.fail_after(10):
+        with trio.fail_after(30):
             while node.server.connections:
                 await trio.lowlevel.checkpoint()

@@ -45,7 +45,7 @@ async def created(
 
 async def until(cluster: Cluster, holds: Callable[[MetadataImage], bool]) -> None:
     """Return when something holds of the metadata that the controller has told."""
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while not holds(cluster.feeds.latest):  # noqa: ASYNC110 - whichever controller comes to say it
             await trio.sleep(0.01)
 
@@ -426,6 +426,6 @@ async def test_a_stop_goes_on_when_the_next_controller_cannot_write(tmp_path: Pa
             cluster.faults.clear_all()
         (left,) = {*others} - {full}
         assert cluster.office.holder == left
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             await cluster.nodes[full].ended.wait()
         assert cluster.failed.pop(full)

@@ -59,9 +59,10 @@ def transcript(kcli: Callable[..., Finished], golden: Callable[[str, str], None]
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliBroker]:
     """A running broker in a process of its own, one for all tests: each makes its own topics.
 
-    It writes no high watermarks while it runs: who reads its directory would read up to the last ones.
+    It writes no high watermarks while it runs: who reads its directory would read up to the last ones. And it
+    keeps records that are dated years back.
     """
-    settings = {"replica.high.watermark.checkpoint.interval.ms": "3600000"}
+    settings = {"replica.high.watermark.checkpoint.interval.ms": "3600000", "log.retention.ms": "-1"}
     running = KcliBroker(tmp_path_factory.mktemp("broker"), settings=settings)
     running.start()
     yield running

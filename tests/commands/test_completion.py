@@ -116,7 +116,7 @@ def test_a_broker_that_does_not_answer_is_not_waited_for() -> None:
         process, with_broker = completed("kcli", "topics", "describe", "-b", address, "or")
     _, without = completed("kcli", "topics", "des")
     assert (process.returncode, process.stdout.strip(), process.stderr) == (0, b"", b"")
-    assert with_broker - without < 3
+    assert with_broker - without < 10
 
 
 def test_no_broker_at_all_is_no_error() -> None:

@@ -18,6 +18,7 @@ import pytest
 from kcli.commands.piecewise_output import PIECE_BYTES
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
+from tests.support.waiting import PATIENCE_SECONDS
 
 Kcli = Callable[..., Finished]
 
@@ -80,7 +81,7 @@ def test_a_member_of_the_consumer_protocol_does_as_a_classic_one(topic: str, kcl
     described = kcli("consumer-groups", "describe", topic, "--state", "-o", "json")
     assert json.loads(described.out)["groups"][0]["state"] == "Stable"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out, err) == (130, b"", b"Processed a total of 2 messages\n")
     # A classic member goes on where it ended.
     send(kcli, topic, "c")
@@ -146,7 +147,7 @@ def test_members_share_the_partitions(topic: str, kcli: Kcli) -> None:
     finally:
         for member in members:
             member.send_signal(signal.SIGINT)
-        results = [member.communicate(timeout=10) for member in members]
+        results = [member.communicate(timeout=PATIENCE_SECONDS) for member in members]
     assert [member.returncode for member in members] == [130, 130]
     for out, err in results:
         assert out == b""
@@ -161,7 +162,7 @@ def test_an_interrupt_commits_what_was_printed(number: signal.Signals, topic: st
     assert process.stdout is not None
     assert [process.stdout.readline() for _ in range(2)] == [b"a\n", b"b\n"]
     process.send_signal(number)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out, err) == (130, b"", b"Processed a total of 2 messages\n")
     described = kcli("consumer-groups", "describe", topic, "--state", "-o", "json")
     assert "Empty" in described.out
@@ -183,7 +184,7 @@ def test_an_interrupt_ends_soon_without_a_coordinator(protocol: str, tmp_path: P
     finally:
         broker.kill()
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=15)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out) == (130, b"")
     assert err.decode().splitlines() == [
         "warning: the coordinator did not answer in time: what was read last may be read again",
@@ -198,7 +199,7 @@ def test_an_interrupt_before_a_slow_reader_repeats_at_most_a_torn_line(topic: st
     assert process.stdout is not None
     wait_until_full(process.stdout.fileno())
     process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=10) == 130
+    assert process.wait(timeout=PATIENCE_SECONDS) == 130
     read, _ = process.communicate()
     assert rest(kcli, topic) == lines[len(read) // 100 :]
 
@@ -212,7 +213,7 @@ def test_a_reader_that_goes_away_leaves_the_rest_to_others(topic: str, kcli: Kcl
     process.stdout.close()
     assert process.stderr is not None
     assert process.stderr.read() == b""
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=PATIENCE_SECONDS) == 0
     process.stderr.close()
     left = rest(kcli, topic)
     assert 0 < len(left) < 20_000
@@ -228,7 +229,7 @@ def test_a_pattern_picks_up_new_topics(topic: str, kcli: Kcli) -> None:
         kcli("produce", name, input=name.encode() + b"\n")
         assert process.stdout.readline() == name.encode() + b"\n"
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=PATIENCE_SECONDS)
 
 
 @pytest.mark.parametrize("choice", ["topic", "pattern"])
@@ -246,4 +247,4 @@ def test_without_a_group_new_partitions_are_picked_up_too(choice: str, topic: st
         kcli("produce", f"{topic}-later", input=b"three\n")
         assert process.stdout.readline() == b"three\n"
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=10)
+    process.communicate(timeout=PATIENCE_SECONDS)

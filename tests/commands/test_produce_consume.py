@@ -17,6 +17,7 @@ import pytest
 
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
+from tests.support.waiting import PATIENCE_SECONDS
 
 Kcli = Callable[..., Finished]
 
@@ -201,7 +202,7 @@ def test_ctrl_c_while_consuming(topic: str, kcli: Kcli) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == b"a\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=10)
+    out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out, err) == (130, b"", b"Processed a total of 1 messages\n")
 
 
@@ -214,7 +215,7 @@ def test_an_interrupt_while_producing_delivers_what_was_read(
     os.write(process.stdin.fileno(), b"first\nsecond\nunfinished")
     wait_until_read(process.stdin.fileno())
     process.send_signal(number)
-    assert process.wait(timeout=10) == 130
+    assert process.wait(timeout=PATIENCE_SECONDS) == 130
     assert process.communicate() == (b"", b"error: interrupted: 2 records were delivered\n")
     assert consumed(kcli, topic) == ["first", "second"]
 
@@ -235,5 +236,5 @@ def test_a_reader_that_goes_away_ends_consuming_quietly(topic: str, kcli: Kcli) 
     process.stdout.close()
     assert process.stderr is not None
     assert process.stderr.read() == b""
-    assert process.wait(timeout=10) == 0
+    assert process.wait(timeout=PATIENCE_SECONDS) == 0
     process.stderr.close()

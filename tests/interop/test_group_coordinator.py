@@ -16,6 +16,7 @@ from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopi
 from tests.support.producing import create_topic
 from tests.support.raw_client import RawClient
 from tests.support.raw_member import RawMember
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,9 +44,17 @@ def read_with_kafka_python(bootstrap: str, topic: str, group: str) -> list[bytes
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
-        consumer_timeout_ms=500,
     )
-    values = [record.value for record in consumer]
+    values: list[bytes] = []
+
+    def is_at_its_end() -> bool:
+        for records in consumer.poll(timeout_ms=100).values():
+            values.extend(record.value for record in records)
+        owned = consumer.assignment()
+        ends = consumer.end_offsets(owned) if len(owned) == PARTITIONS else {}
+        return bool(ends) and all(consumer.position(each) >= end for each, end in ends.items())
+
+    eventually(is_at_its_end, "everything is read", seen=lambda: values)
     consumer.commit()
     consumer.close()
     return values
@@ -65,7 +74,7 @@ def read_with_confluent(bootstrap: str, topic: str, group: str) -> list[bytes]:
     values: list[bytes] = []
     ends: set[int] = set()
     while len(ends) < PARTITIONS:
-        message = consumer.poll(20)
+        message = consumer.poll(60)
         assert message is not None
         if message.error():
             assert message.error().code() == confluent_kafka.KafkaError._PARTITION_EOF, message.error()
@@ -90,8 +99,11 @@ def read_with_aiokafka(bootstrap: str, topic: str, group: str) -> list[bytes]:
             enable_auto_commit=False,
         )
         await consumer.start()
+        ends = await consumer.end_offsets(consumer.assignment())
+        assert len(ends) == PARTITIONS
         values: list[bytes] = []
-        while batch := await consumer.getmany(timeout_ms=500):
+        while [each for each, end in ends.items() if await consumer.position(each) < end]:
+            batch = await consumer.getmany(timeout_ms=100)
             values += [record.value for records in batch.values() for record in records]
         await consumer.commit()
         await consumer.stop()
@@ -115,7 +127,7 @@ def test_a_group_goes_on_where_it_committed(
         values = [b"%d" % number for number in range(start, start + RECORDS)]
         for number, value in enumerate(values):
             producer.produce(name, value, partition=number % PARTITIONS)
-        assert producer.flush(20) == 0
+        assert producer.flush(60) == 0
         return values
 
     first = produce(0)

@@ -18,8 +18,8 @@ from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopi
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kcli_broker import KcliBroker
 from tests.support.raw_client import RawClient
-from tests.support.raw_member import ATTEMPTS, NOT_YET, RawMember
-from tests.support.waiting import eventually
+from tests.support.raw_member import NOT_YET, RawMember
+from tests.support.waiting import eventually, first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,22 +62,24 @@ class Groups:
     @staticmethod
     def described(client: RawClient) -> tuple[Any, Any]:
         """What a broker knows of both, as text."""
-        for _ in range(ATTEMPTS):
+
+        def ask() -> tuple[Any, Any]:
             (classic,) = client.ask(DescribeGroupsRequest(groups=["classic"]), 5).groups
             (consumer,) = client.ask(ConsumerGroupDescribeRequest(group_ids=["consumer"]), 0).groups
-            if not {classic.error_code, consumer.error_code} & NOT_YET:
-                return repr(classic), repr(consumer)
-        raise AssertionError("the coordinator does not get ready")
+            return classic, consumer
+
+        classic, consumer = first(
+            ask,
+            lambda groups: not {each.error_code for each in groups} & NOT_YET,
+            "the coordinators are ready",
+        )
+        return repr(classic), repr(consumer)
 
 
 def create_topic(client: RawClient) -> None:
     """Have the topic created, as brokers do when they are asked about it."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
-    for _ in range(ATTEMPTS):
-        (topic,) = client.ask(request, 4).topics
-        if topic.error_code == 0:
-            return
-    raise AssertionError(topic)
+    eventually(lambda: client.ask(request, 4).topics[0].error_code == 0, "the topic is there")
 
 
 def heartbeat(client: RawClient, epoch: int, owned: list[TopicPartitions] | None = None) -> Any:
@@ -91,12 +93,13 @@ def heartbeat(client: RawClient, epoch: int, owned: list[TopicPartitions] | None
         subscribed_topic_names=[TOPIC],
         topic_partitions=owned or [],
     )
-    for _ in range(ATTEMPTS):
-        response = client.ask(request, 0)
-        if response.error_code not in NOT_YET:
-            assert response.error_code == 0, response
-            return response
-    raise AssertionError(response)
+    response = first(
+        lambda: client.ask(request, 0),
+        lambda response: response.error_code not in NOT_YET,
+        "the coordinator is ready",
+    )
+    assert response.error_code == 0, response
+    return response
 
 
 def kcli(directory: Path, *arguments: str) -> KcliBroker:

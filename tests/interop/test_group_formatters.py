@@ -9,8 +9,8 @@ import pytest
 
 from kcli.protocol.group_partition import partition_for
 from tests.support.forensic_topics import consume_as_group, write_transactional_offsets
-from tests.support.producing import create_topic, delete_topic, produce
-from tests.support.records import TestRecord
+from tests.support.producing import create_topic, delete_topic, end_offsets, produce
+from tests.support.records import FIRST_TIMESTAMP, TestRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -56,7 +56,7 @@ def run(
 def groups(broker: KcliBroker | ApacheKafka, run: Callable[..., list[str]]) -> Iterator[dict[str, int]]:
     """Groups of both protocols that committed, one of which is deleted again; the partition of each."""
     create_topic(broker.bootstrap, TOPIC, 2)
-    records = [TestRecord(partition, -1, 1_700_000_000_000, None, b"x") for partition in (0, 1)]
+    records = [TestRecord(partition, -1, FIRST_TIMESTAMP, None, b"x") for partition in (0, 1)]
     produce(broker.bootstrap, TOPIC, records)
     run("consume", TOPIC, "--group", "formatted-kcli", "--from-beginning", "--max-messages", "2")
     consume_as_group(broker.bootstrap, TOPIC, "formatted-other")
@@ -72,10 +72,12 @@ def original(
     tools: KafkaTools, broker: KcliBroker | ApacheKafka, topic: str, partition: int, formatter: str
 ) -> list[str]:
     """What the console consumer prints: objects one behind the other, without anything in between."""
+    begin, end = end_offsets(broker.bootstrap, topic)[partition]
     result = tools(
         "kafka-console-consumer",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic),
-        *("--partition", str(partition), "--offset", "earliest", "--timeout-ms", "4000"),
+        *("--partition", str(partition), "--offset", "earliest"),
+        *("--max-messages", str(end - begin), "--timeout-ms", "20000"),
         *("--formatter", JAVA_CLASSES[formatter]),
     )
     assert result.code == 0, result

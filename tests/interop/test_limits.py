@@ -29,6 +29,7 @@ from tests.support.hostile_records import MEGABYTE, batch, now_ms, produce_reque
 from tests.support.pinger import Pinger
 from tests.support.producing import create_topic
 from tests.support.raw_client import RawClient, request_frame
+from tests.support.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -390,7 +391,7 @@ def test_an_address_has_so_many_connections(new_kcli_broker: Callable[..., KcliB
         with RawClient(broker.bootstrap) as sixth:
             assert not is_served(sixth)
     clients.pop().close()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         with RawClient(broker.bootstrap) as again:
             if is_served(again):
@@ -417,9 +418,9 @@ def test_idle_connections_are_closed(new_kcli_broker: Callable[..., KcliBroker])
     broker = new_kcli_broker({"connections.max.idle.ms": "2000"}).start()
     create_topic(broker.bootstrap, "silent")
     with RawClient(broker.bootstrap) as client, RawClient(broker.bootstrap) as waiting:
+        started = time.monotonic()
         assert is_served(client)
         waiting.send(request_frame(fetch_request("silent", 0, 11_000), 11))
-        started = time.monotonic()
         assert client.is_closed()
         assert 1.9 < time.monotonic() - started < 15
         assert waiting.receive_frame() is not None

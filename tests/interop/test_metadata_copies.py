@@ -38,18 +38,18 @@ def live_through_changes(broker: KcliBroker, tools: KafkaTools, tmp_path: Path) 
         assert tools("kafka-topics", *server, "--create", "--topic", name, *numbers).code == 0
     assert tools("kafka-topics", *server, "--alter", "--topic", "kept", "--partitions", "6").code == 0
     tools("kafka-configs", *server, "--alter", "--topic", "kept", "--add-config", "retention.ms=60000")
-    ask(broker.data, "node.move-controller", timeout_seconds=20, node=3)
+    ask(broker.data, "node.move-controller", timeout_seconds=60, node=3)
     plan = tmp_path / "plan.json"
     plan.write_text('{"version":1,"partitions":[{"topic":"kept","partition":0,"replicas":[4,5,6]}]}')
     moved = tools("kafka-reassign-partitions", *server, "--execute", "--reassignment-json-file", plan)
     assert "Successfully started" in moved.output
-    ask(broker.data, "node.stop", timeout_seconds=40, node=2)
-    ask(broker.data, "node.kill", timeout_seconds=20, node=3)
+    ask(broker.data, "node.stop", timeout_seconds=60, node=2)
+    ask(broker.data, "node.kill", timeout_seconds=60, node=3)
     assert tools("kafka-topics", *server, "--delete", "--topic", "gone").code == 0
-    ask(broker.data, "node.start", timeout_seconds=40, node=3)
-    ask(broker.data, "node.start", timeout_seconds=40, node=2)
-    added = ask(broker.data, "node.add", timeout_seconds=40, rack="r")
-    ask(broker.data, "node.remove", timeout_seconds=40, node=added["node"])
+    ask(broker.data, "node.start", timeout_seconds=60, node=3)
+    ask(broker.data, "node.start", timeout_seconds=60, node=2)
+    added = ask(broker.data, "node.add", timeout_seconds=60, rack="r")
+    ask(broker.data, "node.remove", timeout_seconds=60, node=added["node"])
 
 
 def dumped(tools: KafkaTools, path: Path) -> list[str]:
@@ -126,7 +126,7 @@ def assert_shell_sees(path: Path, image: MetadataImage) -> None:
         seen.update((command, answer.splitlines()) for command, answer in zip(expected, answers, strict=True))
         return seen == expected
 
-    eventually(agree, f"the shell prints {expected}", seconds=15, seen=lambda: seen)
+    eventually(agree, f"the shell prints {expected}", seen=lambda: seen)
 
 
 def test_every_copy_is_what_kafkas_tools_print_the_same_of(

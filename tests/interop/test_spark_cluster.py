@@ -48,9 +48,11 @@ EVERYTHING = {("for-a-cluster", partition): list(range(COUNT)) for partition in 
 
 
 @pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkCluster]:
     """A cluster of the test's own."""
     need("java", "bash")
+    # Compiled code of a zip that nobody has seen before: every process would make its own.
+    monkeypatch.setenv("KCLI_DECODER", "numpy")
     running = SparkCluster(tmp_path, WORKERS)
     try:
         yield running.start()
@@ -64,7 +66,7 @@ def test_a_program_is_submitted_to_a_cluster_with_kcli_in_a_zip(
     archive, target = packaged(tmp_path / "kcli.zip"), tmp_path / "lake"
     program = INTEROP / "python" / "spark_application.py"
     arguments = [kcli_broker.bootstrap, topic, str(target)]
-    told = json.loads(submit(tmp_path, cluster.url, archive, program, arguments).splitlines()[-1])
+    told = json.loads(submit(tmp_path, cluster, archive, program, arguments).splitlines()[-1])
     assert told["rows"] == [
         [partition, record.offset, (record.value or b"").decode()]
         for partition in range(PARTITIONS)

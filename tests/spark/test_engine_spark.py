@@ -139,7 +139,7 @@ def test_jobs_of_other_threads_are_not_cancelled(
     other.start()
     with pytest.raises(CorruptBatch):
         export(orders(poison=(0,)), tmp_path, engine=engine)
-    other.join(30)
+    other.join(120)
     assert sums == [6]
 
 

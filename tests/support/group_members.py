@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 READY_SECONDS = 60.0
 LEAVE_SECONDS = 60.0
+CLOSE_SECONDS = 20.0
+"""For those that are still in a group when their test ends: who needs longer is killed."""
 REPOSITORY = INTEROP.parent.parent
 
 
@@ -322,7 +324,7 @@ class Members:
                 if member.inside:
                     member.ask_to_leave()
         with self.changed:
-            self.changed.wait_for(lambda: not self.inside, LEAVE_SECONDS)
+            self.changed.wait_for(lambda: not self.inside, CLOSE_SECONDS)
         for member in self.all:
             if member.inside or not member.program.child.is_running():
                 member.program.child.kill()

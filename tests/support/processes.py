@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-STOP_TIMEOUT_SECONDS = 30
+STOP_TIMEOUT_SECONDS = 60
 
 
 class ProcessFailed(AssertionError):

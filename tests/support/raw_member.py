@@ -19,6 +19,7 @@ from kcli.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopics,
 )
 from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from tests.support.waiting import first
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,8 +32,6 @@ NOT_YET = {
     ErrorCode.NOT_COORDINATOR,
 }
 """What a broker that starts may say."""
-
-ATTEMPTS = 2000
 
 
 class RawMember:
@@ -59,11 +58,11 @@ class RawMember:
 
     def _ask(self, request: Any, version: int) -> Any:
         """Ask until there is an answer."""
-        for _ in range(ATTEMPTS):
-            response = self.client.ask(request, version)
-            if response.error_code not in NOT_YET:
-                return response
-        raise AssertionError(response)
+        return first(
+            lambda: self.client.ask(request, version),
+            lambda response: response.error_code not in NOT_YET,
+            "there is a coordinator",
+        )
 
     def join(self, assignment: bytes = b"") -> None:
         """Join and sync."""
@@ -125,9 +124,10 @@ class RawMember:
         request = OffsetFetchRequest(
             groups=[OffsetFetchRequestGroup(group_id=self.group_id, topics=[wanted])]
         )
-        for _ in range(ATTEMPTS):
-            (group,) = self.client.ask(request, 8).groups
-            if group.error_code not in NOT_YET:
-                assert group.error_code == 0, group
-                return [row.committed_offset for each in group.topics for row in each.partitions]
-        raise AssertionError("the coordinator does not get ready")
+        group = first(
+            lambda: self.client.ask(request, 8).groups[0],
+            lambda group: group.error_code not in NOT_YET,
+            "the coordinator is ready",
+        )
+        assert group.error_code == 0, group
+        return [row.committed_offset for each in group.topics for row in each.partitions]

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.support.raw_client import RawClient
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -126,6 +126,10 @@ class Sides:
             lines += self.theirs("kafka-configs", "--describe", "--entity-type", kind)
         return [line for line in lines if "throttled" in line]
 
+    def throttled(self, *, anything: bool) -> None:
+        """Wait until whichever broker is asked knows of throttles, or of none."""
+        eventually(lambda: bool(self.throttles()) is anything, "the throttles are known", seen=self.throttles)
+
     def fill(self, topic: str, partitions: int, megabytes: float = 2.0) -> None:
         """Produce random bytes to each partition."""
         producer = Producer({"bootstrap.servers": self.bootstrap, "acks": "all"})
@@ -133,7 +137,7 @@ class Sides:
         for _ in range(round(megabytes * 100)):
             for partition in range(partitions):
                 producer.produce(topic, noise.randbytes(10_000), partition=partition)
-        assert producer.flush(30) == 0
+        assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 def write_plan(path: Path, topic: str, *replicas: Sequence[int]) -> Path:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 ROOT = INTEROP.parent.parent
 SPARK_HOME = Path(pyspark.__file__).parent
-SUBMIT_SECONDS = 120
+SUBMIT_SECONDS = 240
 WORKER_MEGABYTES = 600
 QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For programs that end before it is worth while to optimize them."""
@@ -45,7 +45,7 @@ class SparkCluster:
 
     def __init__(self, directory: Path, workers: int) -> None:
         self._directory = directory
-        self._count = workers
+        self.workers = workers
         self._children: list[ChildProcess] = []
         self.url = f"spark://127.0.0.1:{free_port()}"
 
@@ -54,7 +54,7 @@ class SparkCluster:
         port = self.url.rpartition(":")[2]
         master = self._launch("master", "master.Master", "--port", port, "--webui-port", "0")
         eventually(lambda: "I have been elected leader" in self._said(master), "the master")
-        for number in range(self._count):
+        for number in range(self.workers):
             self._launch(
                 f"worker-{number}",
                 "worker.Worker",
@@ -97,7 +97,9 @@ def packaged(path: Path) -> Path:
     return path
 
 
-def submit(directory: Path, master: str, archive: Path, program: Path, arguments: Sequence[str]) -> str:
+def submit(
+    directory: Path, cluster: SparkCluster, archive: Path, program: Path, arguments: Sequence[str]
+) -> str:
     """Run a program with `spark-submit`; return its standard output."""
     conf = {
         "spark.driver.host": "127.0.0.1",
@@ -106,12 +108,16 @@ def submit(directory: Path, master: str, archive: Path, program: Path, arguments
         "spark.executor.memory": f"{WORKER_MEGABYTES}m",
         "spark.executor.extraJavaOptions": QUICK_JAVA,
         "spark.ui.enabled": "false",
+        # Tasks begin when all executors are there.
+        "spark.cores.max": str(cluster.workers),
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
         "spark.sql.codegen.wholeStage": "false",
     }
     done = subprocess.run(
         [
             SPARK_HOME / "bin" / "spark-submit",
-            *("--master", master, "--py-files", archive),
+            *("--master", cluster.url, "--py-files", archive),
             *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
             program,
             *arguments,

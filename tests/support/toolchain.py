@@ -7,22 +7,25 @@ it fails, so that no client drops out of the matrix unseen. Everything built lan
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import hashlib
 import os
 import shutil
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 INTEROP = Path(__file__).resolve().parent.parent / "interop"
 JAVA_CLIENTS = ("4.3", "3.9", "2.8", "1.1", "0.10")
 BUILD_TIMEOUT_SECONDS = 540
+DOWNLOAD_ATTEMPTS = 3
 
 
 def in_ci() -> bool:
@@ -60,24 +63,34 @@ def fingerprint(paths: Iterable[Path]) -> str:
     return digest.hexdigest()[:12]
 
 
-def build(arguments: Sequence[str | os.PathLike[str]], directory: Path) -> None:
-    """Run a build tool; a failure shows what the tool said."""
-    try:
-        done = subprocess.run(
-            arguments,
-            cwd=directory,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            timeout=BUILD_TIMEOUT_SECONDS,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        unavailable(f"took over {BUILD_TIMEOUT_SECONDS} s: {arguments[0]}")
-    if done.returncode != 0:
-        unavailable(f"failed: {' '.join(map(str, arguments))}\n{done.stdout[-3000:]}")
+def build(arguments: Sequence[str | os.PathLike[str]], directory: Path, *, attempts: int = 1) -> None:
+    """Run a build tool; a failure shows what the tool said. One that downloads may need another attempt."""
+    for _ in range(attempts):
+        try:
+            done = subprocess.run(
+                arguments,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+                timeout=BUILD_TIMEOUT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            unavailable(f"took over {BUILD_TIMEOUT_SECONDS} s: {arguments[0]}")
+        if done.returncode == 0:
+            return
+    unavailable(f"failed: {' '.join(map(str, arguments))}\n{done.stdout[-3000:]}")
+
+
+@contextmanager
+def alone(target: Path) -> Iterator[None]:
+    """Keep other processes from making the same meanwhile, and from downloading the same for it."""
+    with target.with_name(f"{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def commit_directory(staging: Path, target: Path) -> None:
@@ -96,10 +109,12 @@ def java_libraries() -> Path:
     need("java", "javac", "mvn")
     source = INTEROP / "java"
     target = cache_directory() / f"java-{fingerprint(source.rglob('pom.xml'))}"
-    if not target.is_dir():
-        staging = target.with_name(f"{target.name}.{os.getpid()}")
-        build(["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies", f"-Dlibraries={staging}"], source)
-        commit_directory(staging, target)
+    with alone(target):
+        if not target.is_dir():
+            staging = target.with_name(f"{target.name}.{os.getpid()}")
+            command = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies", f"-Dlibraries={staging}"]
+            build(command, source, attempts=DOWNLOAD_ATTEMPTS)
+            commit_directory(staging, target)
     return target
 
 
@@ -125,10 +140,11 @@ def go_program(name: str, source: Path = INTEROP / "go") -> Path:
     need("go")
     files = [path for path in source.rglob("*") if path.is_file()]
     target = cache_directory() / f"go-{name}-{fingerprint(files)}"
-    if not target.is_file():
-        staging = target.with_name(f"{target.name}.{os.getpid()}")
-        build(["go", "build", "-o", staging, f"./{name}"], source)
-        staging.rename(target)
+    with alone(target):
+        if not target.is_file():
+            staging = target.with_name(f"{target.name}.{os.getpid()}")
+            build(["go", "build", "-o", staging, f"./{name}"], source, attempts=DOWNLOAD_ATTEMPTS)
+            staging.rename(target)
     return target
 
 
@@ -139,11 +155,13 @@ def node_directory() -> Path:
     source = INTEROP / "node"
     files = [source / name for name in ("package.json", "package-lock.json", "client.js", "member.js")]
     target = cache_directory() / f"node-{fingerprint(files)}"
-    if not target.is_dir():
-        staging = target.with_name(f"{target.name}.{os.getpid()}")
-        staging.mkdir(parents=True)
-        for path in files:
-            shutil.copy(path, staging)
-        build(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], staging)
-        commit_directory(staging, target)
+    with alone(target):
+        if not target.is_dir():
+            staging = target.with_name(f"{target.name}.{os.getpid()}")
+            staging.mkdir(parents=True)
+            for path in files:
+                shutil.copy(path, staging)
+            command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            build(command, staging, attempts=DOWNLOAD_ATTEMPTS)
+            commit_directory(staging, target)
     return target

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+T = TypeVar("T")
 
 PATIENCE_SECONDS = 60.0
 """As long as a busy machine may take."""
@@ -26,3 +28,15 @@ def eventually(
     while not holds():
         assert time.monotonic() < deadline, f"not in {seconds} s: {what} {seen()}"
         time.sleep(POLL_SECONDS)
+
+
+def first(get: Callable[[], T], is_wanted: Callable[[T], bool], what: str) -> T:
+    """Return the first that is wanted of what one gets again and again."""
+    got: list[T] = []
+
+    def holds() -> bool:
+        got[:] = [get()]
+        return is_wanted(got[0])
+
+    eventually(holds, what, seen=lambda: got)
+    return got[0]

@@ -223,7 +223,7 @@ async def test_a_client_that_gives_up_on_an_answer_leaves_nothing_behind(tmp_pat
         await trio.lowlevel.checkpoint()
         await server.sweep_once(trio.current_time())
         await server.sweep_once(trio.current_time())
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             while server.connections:
                 await trio.lowlevel.checkpoint()
 
@@ -263,6 +263,6 @@ async def test_a_node_whose_disk_is_full_takes_no_records(tmp_path: Path) -> Non
                 assert produced(await client.ask(produce(), 8)) == ErrorCode.KAFKA_STORAGE_ERROR
             finally:
                 faults.clear_all()
-        with trio.fail_after(5):
+        with trio.fail_after(30):
             while not cluster.failed.pop(2, None):
                 await trio.lowlevel.checkpoint()

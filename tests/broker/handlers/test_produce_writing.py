@@ -70,7 +70,7 @@ def on_disk(node: Node) -> list[int]:
 
 
 async def written(gate: Gate, count: int = 1) -> None:
-    with trio.fail_after(20):
+    with trio.fail_after(60):
         while gate.writes < count:
             await trio.lowlevel.checkpoint()
 

@@ -80,7 +80,7 @@ def cut(cluster: Cluster, node_id: int, *, is_cut: bool = True) -> None:
             cluster.peers[node_id, broker.node_id].is_cut = is_cut
 
 
-async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     """Return when a condition holds that other tasks of the process make true."""
     with trio.fail_after(seconds):
         while not condition():  # noqa: ASYNC110 - nothing tells of it

@@ -66,7 +66,7 @@ async def written(client: Client, partition: int) -> list[Written]:
     async with Consumer(client, ConsumerConfig(auto_offset_reset="earliest")) as consumer:
         consumer.assign([at])
         consumer.seek_to_beginning(at)
-        with trio.fail_after(20):
+        with trio.fail_after(60):
             while len(found) < end.offset:
                 for fetched in await consumer.poll():
                     found += [
