@@ -11,7 +11,7 @@ import pytest
 from tests.support.first_record import as_the_library_does, first_record_seconds, from_the_beginning
 from tests.support.processes import ChildProcess
 from tests.support.producing import create_topic, produce
-from tests.support.records import TestRecord
+from tests.support.records import FIRST_TIMESTAMP, TestRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ def test_a_new_group_has_its_first_record_at_once(
         brokers = {"broker": group_broker.bootstrap, "mock": line.split()[1]}
         create_topic(brokers["broker"], "first", 1)
         for bootstrap in brokers.values():
-            produce(bootstrap, "first", [TestRecord(0, -1, 1, b"k", b"v")])
+            produce(bootstrap, "first", [TestRecord(0, -1, FIRST_TIMESTAMP, b"k", b"v")])
         prompt = median(
             first_record_seconds(brokers["broker"], "first", f"prompt-{number}", from_the_beginning)
             for number in range(ROUNDS)
