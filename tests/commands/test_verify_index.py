@@ -99,6 +99,19 @@ def test_of_a_single_file_only_its_own_findings_are_told(directory: Path, kcli: 
     assert [line for line in lines if ".log" in line or ".timeindex" in line] == []
 
 
+def test_findings_of_a_file_in_the_current_directory_are_told(
+    directory: Path, kcli: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    harm(directory)
+    (directory / "recovery-point-offset-checkpoint").write_text("no checkpoint")
+    assert kcli("verify-index", "recovery-point-offset-checkpoint").exit_code == 3
+    monkeypatch.chdir("orders-0")
+    for suffix in ("log", "index", "timeindex"):
+        finished = kcli("verify-index", f"{0:020d}.{suffix}")
+        assert finished.exit_code == 3
+        assert f"{0:020d}.{suffix}" in finished.out.splitlines()[0]
+
+
 BAD_INPUT = {
     "no path": ((), 2, "missing argument `PATH...`"),
     "a missing file": (("nowhere",), 1, "cannot read `nowhere`: No such file or directory"),

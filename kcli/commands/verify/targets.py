@@ -68,7 +68,8 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
         try:
             if not os.path.isdir(path):
                 replica = _of_file(path)
-                files.add(path)
+                # As findings name it, which put a directory before every name.
+                files.add(f"{os.path.dirname(path) or '.'}/{os.path.basename(path)}")
                 if replica is None:
                     log_directories[os.path.dirname(path) or "."] = None
                 else:
