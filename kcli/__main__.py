@@ -6,6 +6,7 @@ An interrupt while the program is still being imported ends it as quietly as any
 from __future__ import annotations
 
 import gc
+import io
 import os
 import signal
 import sys
@@ -22,9 +23,16 @@ def open_standard_files() -> None:
             setattr(sys, name, open(number, mode, closefd=False))  # noqa: SIM115 - as long as the process
 
 
+def write_any_text() -> None:
+    """Have text escaped that the output's encoding lacks: that of another locale, or `PYTHONIOENCODING`."""
+    if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.encoding.lower().startswith("utf"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def main() -> int:
     """Run kcli with the arguments of the process and return its exit code."""
     open_standard_files()
+    write_any_text()
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     gc.set_threshold(YOUNG_OBJECTS, 20, 100)
     if sys.argv[1:2] in (["dump-log"], ["verify-index"]) or sys.argv[1:3] == ["broker", "start"]:

@@ -84,7 +84,9 @@ def print_json(value: object) -> None:
     """Print one JSON document, indented on a terminal and on one line elsewhere."""
     import json
 
-    json.dump(plain(value), sys.stdout, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None)
+    # Escapes of JSON's own, where the output has an encoding that lacks characters.
+    escapes = not sys.stdout.encoding.lower().startswith("utf")
+    json.dump(plain(value), sys.stdout, ensure_ascii=escapes, indent=2 if sys.stdout.isatty() else None)
     print()
 
 
@@ -113,7 +115,8 @@ def print_tables(tables: Iterable[Table]) -> None:
     for table in tables:
         if table.title is not None:
             screen.print(Text(table.title, style="bold"), soft_wrap=True)
-        screen.print(rich_table(table))
+        # What is wider than the narrowest terminal is broken by it, but never cut off.
+        screen.print(rich_table(table), crop=False)
 
 
 def console() -> Console:
@@ -136,7 +139,7 @@ def rich_table(table: Table) -> RichTable:
     for index, name in enumerate(table.columns):
         cells = [row[index] for row in table.rows if row[index] is not None]
         numeric = bool(cells) and all(type(cell) is int for cell in cells)
-        shown.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        shown.add_column(name, justify="right" if numeric else "left", overflow="fold", min_width=1)
     for row in table.rows:
         shown.add_row(*(Text(cell_text(cell)) for cell in row))
     return shown

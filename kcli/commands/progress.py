@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +12,11 @@ Advance = Callable[[int], None]
 
 @contextmanager
 def progress_bar(description: str, total_bytes: int | None) -> Iterator[Advance]:
-    """Show the bytes that are done; `advance(n)` tells of `n` more. Without a total there is no bar."""
-    if total_bytes is None or not sys.stderr.isatty():
+    """Show the bytes that are done; `advance(n)` tells of `n` more.
+
+    Without a total there is no bar, nor on a terminal that cannot move its cursor.
+    """
+    if total_bytes is None or not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
         yield lambda _: None
         return
     from rich.console import Console

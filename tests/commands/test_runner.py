@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -215,6 +216,19 @@ def test_files_that_a_shell_closed_are_not_missed(redirections: str, out: bytes)
     assert process.returncode == 0
     assert out in process.stdout
     assert process.stderr == b""
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_any_text_can_be_written_in_any_encoding(encoding: str) -> None:
+    script = (
+        "from kcli.__main__ import write_any_text; write_any_text()\n"
+        "from kcli.commands.output import print_json; print_json('→'); print('→')"
+    )
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    output = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
+    document, text = output.stdout.decode(encoding).splitlines()
+    assert json.loads(document) == "→"
+    assert text == ("→" if encoding == "utf-8" else "\\u2192")
 
 
 def test_all_commands_can_be_built_together() -> None:
