@@ -248,11 +248,9 @@ def make_selection(topics: Sequence[str], partitions: Sequence[int], kinds: Sequ
     """Return which files of directories are wanted."""
     from kcli.commands.dump.files import FileKind, Selection
 
-    try:
-        wanted = frozenset(map(FileKind, kinds))
-    except ValueError as error:
-        raise UsageError(f"there is no kind of file like that: {error}", hint=", ".join(FileKind)) from error
-    return Selection(frozenset(topics), frozenset(partitions), wanted)
+    for unknown in (kind for kind in kinds if kind not in list(FileKind)):
+        raise UsageError(f"there is no kind of file `{unknown}`", hint=", ".join(FileKind))
+    return Selection(frozenset(topics), frozenset(partitions), frozenset(map(FileKind, kinds)))
 
 
 def choose_decoder(key: str | None, value: str | None, coordinators: dict[str, bool]) -> tuple[Decoder, bool]:
