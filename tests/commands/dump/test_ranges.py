@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,21 +35,31 @@ def with_flip(sound: list[bytes], *, fits: bool = False) -> list[bytes]:
     return [*sound[:150], bytes(harmed), *sound[151:]]
 
 
-LOGS: dict[str, list[bytes]] = {
-    "sound": batches(),
-    "compressed": batches(codec=Codec.ZSTD),
-    "cut": [*batches(), batches()[0][:30]],
-    "reserved": [*batches(), bytes(3000)],
-    "wrong checksum": with_flip(batches()),
-    "wrong records": with_flip(batches(), fits=True),
-    "garbage": [*batches()[:200], b"garbage" * 20, *batches()[200:]],
-    "going back": [*batches()[:200], *batches()[120:]],
-    "batches in records": [
-        batch_of([(None, b"".join(batches()[:40]))] * 4, 10 * number) for number in range(20)
-    ],
-    "all garbage": [b"no batch at all" * 5000],
-    "headers only": [batch_of([], number) for number in range(500)],
+def batches_in_records() -> list[bytes]:
+    """Records whose values are batches themselves."""
+    value = b"".join(batches()[:40])
+    return [batch_of([(None, value)] * 4, 10 * number) for number in range(20)]
+
+
+LOGS: dict[str, Callable[[], list[bytes]]] = {
+    "sound": batches,
+    "compressed": lambda: batches(codec=Codec.ZSTD),
+    "cut": lambda: [*batches(), batches()[0][:30]],
+    "reserved": lambda: [*batches(), bytes(3000)],
+    "wrong checksum": lambda: with_flip(batches()),
+    "wrong records": lambda: with_flip(batches(), fits=True),
+    "garbage": lambda: [*batches()[:200], b"garbage" * 20, *batches()[200:]],
+    "going back": lambda: [*batches()[:200], *batches()[120:]],
+    "batches in records": batches_in_records,
+    "all garbage": lambda: [b"no batch at all" * 5000],
+    "headers only": lambda: [batch_of([], number) for number in range(500)],
 }
+
+
+@cache
+def log_named(name: str) -> list[bytes]:
+    """One of the logs, made when it is first asked for."""
+    return LOGS[name]()
 
 
 @pytest.mark.parametrize("name", LOGS)
@@ -73,7 +84,7 @@ def test_several_processes_print_what_one_does(
     form: str,
     flags: str,
 ) -> None:
-    log = segment(tmp_path / "x-0", LOGS[name])
+    log = segment(tmp_path / "x-0", log_named(name))
     alone = kcli("dump-log", str(log), "-o", form, *flags.split())
     monkeypatch.setattr("kcli.commands.dump.run.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump.ranges.LONG_BYTES", 1)
@@ -89,7 +100,7 @@ def test_behind_damage_several_processes_go_on(
     tmp_path: Path, kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch, flags: str
 ) -> None:
     """Only what is left of the range with the damage in it is read by the process that prints."""
-    log = segment(tmp_path / "x-0", LOGS["wrong checksum"])
+    log = segment(tmp_path / "x-0", log_named("wrong checksum"))
     monkeypatch.setattr("kcli.commands.dump.run.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump.ranges.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump.ranges.BATCHES_RANGE_BYTES", 4096)
@@ -105,9 +116,9 @@ def test_behind_damage_several_processes_go_on(
     monkeypatch.setattr(SegmentDump, "run", run)
     finished = kcli("dump-log", str(log), "-o", "text", *flags.split())
     assert finished.exit_code == 3
-    assert len(finished.out.splitlines()) == len(LOGS["wrong checksum"]) + 2
+    assert len(finished.out.splitlines()) == len(log_named("wrong checksum")) + 2
     assert len(read) == 1
-    assert read[0] <= 4096 + len(LOGS["wrong checksum"][0])
+    assert read[0] <= 4096 + len(log_named("wrong checksum")[0])
 
 
 def test_several_logs_share_the_processes(
@@ -116,7 +127,7 @@ def test_several_logs_share_the_processes(
     logs = [
         str(segment(tmp_path / f"x-{number}", sound))
         for number, sound in enumerate(
-            (LOGS["sound"], LOGS["garbage"], [batch_of(KEYED)], LOGS["compressed"])
+            (log_named("sound"), log_named("garbage"), [batch_of(KEYED)], log_named("compressed"))
         )
     ]
     alone = kcli("dump-log", *logs, "-o", "text", "--print-data-log")
@@ -132,7 +143,7 @@ def test_several_logs_share_the_processes(
 def test_a_process_that_dies_is_an_error(
     tmp_path: Path, kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = segment(tmp_path / "x-0", LOGS["sound"])
+    log = segment(tmp_path / "x-0", log_named("sound"))
     monkeypatch.setattr("kcli.commands.dump.run.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump.ranges.LONG_BYTES", 1)
     monkeypatch.setattr("kcli.commands.dump.ranges.RANGE_BYTES", 8192)
