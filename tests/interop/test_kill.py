@@ -29,10 +29,13 @@ SEED = int(os.environ.get("KCLI_KILL_SEED", "1"))
 PARTITIONS = 3
 FLUSH_TIMEOUT_SECONDS = 60
 OUTSTANDING = 2000
+PAUSE_SECONDS = 0.001
+"""Between records: nobody's processor is busy, and a request is always under way."""
+NOISE = random.Random(SEED).randbytes(1000)
 
 
 class Load:
-    """A thread that produces numbered records without pause until it is told to stop."""
+    """A thread that produces numbered records until it is told to stop."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.topic = topic
@@ -77,12 +80,12 @@ class Load:
                 number = self.sent[partition]
                 self._producer.produce(
                     self.topic,
-                    b"%d %s" % (number, b"x" * (number % 300)),
+                    b"%d %s" % (number, NOISE[: number % 1000]),
                     partition=partition,
                     on_delivery=self._delivered,
                 )
                 self.sent[partition] = number + 1
-            self._producer.poll(0)
+            self._producer.poll(PAUSE_SECONDS)
 
     @property
     def count(self) -> int:
