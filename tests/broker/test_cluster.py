@@ -17,6 +17,7 @@ from kcli.client.client import connect
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -325,13 +326,10 @@ async def test_a_partition_whose_directory_fails_has_no_leader_and_the_node_goes
         await created(cluster, "t", partitions=2)
         broker = cluster.brokers[0]
         directories = {each.parent_directory: each for each in broker.log_manager}
-        with trio.fail_after(30):
-            while not all(each.directories for each in broker.image.topics["t"].partitions):  # noqa: ASYNC110
-                await trio.sleep(0.01)
-            log = directories[f"{tmp_path}/b"]
-            log.failed("flush", OSError(errno.EIO, "Input/output error"))
-            while -1 not in [each.leader for each in broker.image.topics["t"].partitions]:  # noqa: ASYNC110
-                await trio.sleep(0.01)
+        await until(lambda: all(each.directories for each in broker.image.topics["t"].partitions))
+        log = directories[f"{tmp_path}/b"]
+        log.failed("flush", OSError(errno.EIO, "Input/output error"))
+        await until(lambda: -1 in [each.leader for each in broker.image.topics["t"].partitions])
         partition = log.topic_partition.partition
         leaders = [each.leader for each in broker.image.topics["t"].partitions]
         assert leaders == [-1 if index == partition else 1 for index in range(2)]

@@ -10,8 +10,9 @@ import pytest
 
 from kcli.broker.node_operations import NODE_OPERATIONS
 from kcli.broker.node_state import NodeState
-from tests.broker.replication.clusters import append, create, leader_of, replicas_of, until
+from tests.broker.replication.clusters import append, create, leader_of, replicas_of
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from kcli.broker.broker import Broker

@@ -1,9 +1,11 @@
-"""Waiting for what other processes do and nothing tells of: one asks again and again, up to a bound."""
+"""Waiting for what others do and nothing tells of: one asks again and again, up to a bound."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, TypeVar
+
+import trio
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,3 +42,10 @@ def first(get: Callable[[], T], is_wanted: Callable[[T], bool], what: str) -> T:
 
     eventually(holds, what, seen=lambda: got)
     return got[0]
+
+
+async def until(condition: Callable[[], object], seconds: float = PATIENCE_SECONDS) -> None:
+    """Return when a condition holds that other tasks of this process make true."""
+    with trio.fail_after(seconds):
+        while not condition():  # noqa: ASYNC110 - nothing tells of it
+            await trio.sleep(0.002)

@@ -12,8 +12,9 @@ from kcli.broker.faults.actions import perform
 from kcli.broker.running_cluster import running_cluster as running_cluster_for_anybody
 from kcli.errors import KcliError
 from kcli.storage import disk
-from tests.broker.replication.clusters import append, create, leader_of, replicas_of, until
+from tests.broker.replication.clusters import append, create, leader_of, replicas_of
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

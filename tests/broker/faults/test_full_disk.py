@@ -9,8 +9,9 @@ import pytest
 from kcli.client.admin import NewTopic, create_topics
 from kcli.client.client import connect
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from tests.broker.replication.clusters import append, create, leader_of, until
+from tests.broker.replication.clusters import append, create, leader_of
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

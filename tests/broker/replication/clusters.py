@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-
-import trio
 
 from kcli.broker.broker import Broker
 from kcli.broker.cluster import Cluster
@@ -78,13 +75,6 @@ def cut(cluster: Cluster, node_id: int, *, is_cut: bool = True) -> None:
         if broker.node_id != node_id:
             cluster.peers[broker.node_id, node_id].is_cut = is_cut
             cluster.peers[node_id, broker.node_id].is_cut = is_cut
-
-
-async def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
-    """Return when a condition holds that other tasks of the process make true."""
-    with trio.fail_after(seconds):
-        while not condition():  # noqa: ASYNC110 - nothing tells of it
-            await trio.sleep(0.002)
 
 
 def files_of(partition: Partition) -> dict[str, bytes]:

@@ -12,9 +12,10 @@ from kcli.protocol.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from tests.broker.node import Client
-from tests.broker.replication.clusters import append, create, cut, fence, leader_of, node, replicas_of, until
+from tests.broker.replication.clusters import append, create, cut, fence, leader_of, node, replicas_of
 from tests.broker.replication.test_nearest_replica import connected
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import until
 
 
 async def delete(client: Client, offset: int, timeout_ms: int = 20_000) -> tuple[int, int]:

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, cast
 
 from kcli.broker.fetch_data import FetchPartition
 from kcli.broker.follower_session import FollowerSession
-from tests.broker.replication.clusters import append, create, leader_of, until
+from tests.broker.replication.clusters import append, create, leader_of
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path

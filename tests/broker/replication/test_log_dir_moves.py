@@ -20,9 +20,10 @@ from kcli.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kcli.storage.future_logs import create_future_log
 from kcli.storage.log_read import Isolation
 from tests.broker.node import Client
-from tests.broker.replication.clusters import NOW_MS, append, create, files_of, until
+from tests.broker.replication.clusters import NOW_MS, append, create, files_of
 from tests.broker.replication.test_nearest_replica import connected
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import until
 
 
 def directories(tmp_path: Path) -> dict[str, str]:

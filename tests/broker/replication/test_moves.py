@@ -7,8 +7,9 @@ from pathlib import Path
 
 from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.broker.log_dir_moves import TURN_BYTES
-from tests.broker.replication.clusters import append, create, leader_of, node, replicas_of, until
+from tests.broker.replication.clusters import append, create, leader_of, node, replicas_of
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import until
 
 
 async def test_a_partition_moves_to_other_nodes_while_it_is_written(tmp_path: Path) -> None:

@@ -14,8 +14,9 @@ from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from tests.broker.node import Client
-from tests.broker.replication.clusters import append, create, fence, leader_of, node, until
+from tests.broker.replication.clusters import append, create, fence, leader_of, node
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import until
 
 
 @asynccontextmanager

@@ -10,8 +10,9 @@ import trio
 
 from kcli.broker.peer_link import PeerUnreachable
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from tests.broker.replication.clusters import append, create, files_of, leader_of, node, replicas_of, until
+from tests.broker.replication.clusters import append, create, files_of, leader_of, node, replicas_of
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import until
 
 
 async def test_records_are_copied_to_every_replica_byte_for_byte(tmp_path: Path) -> None:

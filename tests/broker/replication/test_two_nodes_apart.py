@@ -7,16 +7,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from tests.broker.replication.clusters import (
-    append,
-    create,
-    files_of,
-    leader_of,
-    node,
-    replicas_of,
-    until,
-)
+from tests.broker.replication.clusters import append, create, files_of, leader_of, node, replicas_of
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pathlib import Path
