@@ -155,7 +155,7 @@ async def remove_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[st
     if replicas and not arguments.get("force"):
         raise KcliError(
             f"node {node_id} has {replicas} replicas",
-            hint=f"move them first: `kcli reassign-partitions execute --drain {node_id}`, or use `--force`",
+            hint=f"plan their moves: `kcli reassign-partitions generate --drain {node_id}`, or use `--force`",
         )
     if node.state is NodeState.RUNNING:
         await stop_in_order(cluster, node)

@@ -100,7 +100,7 @@ class Faults:
         for active in cleared:
             self._end(active)
         if cleared:
-            _log.info("%d faults are cleared", len(cleared))
+            _log.info("faults cleared: %d", len(cleared))
         self._take_effect()
         return len(cleared)
 
