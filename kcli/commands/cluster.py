@@ -173,7 +173,7 @@ async def unregister(
     """Have the cluster forget a broker that will not come back.
 
     Move its replicas first, with `kcli reassign-partitions generate --drain`. A broker that still runs
-    registers again.
+    leads nothing and is told to nobody until it is started again.
     """
     from kcli.client import admin
     from kcli.commands.session import failure, open_client

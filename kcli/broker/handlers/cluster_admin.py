@@ -1,6 +1,6 @@
 """UnregisterBroker, UpdateFeatures: what the cluster consists of, and what it works at.
 
-* A broker that is unregistered while it runs is told with its next heartbeat, and registers again.
+* A broker that is unregistered while it runs registers again with its next start, as Apache Kafka's does.
 * UpdateFeatures changes all features or none (KIP-584); the error is that of the first that cannot be.
 * Version 0 tells only whether a level may go down, later ones how (KIP-778). From version 2 on there is one
   answer for all features.
