@@ -181,6 +181,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(arguments, prog_name="kcli", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     except typer.Abort:
         code = 130
+    except OSError as error:  # the help could not be written: whatever a command meets, it reports itself
+        from kcli.commands.shortcut import judge
+
+        code = judge(error, verbose=False)
     except Exception as error:
         # Typer's usage errors have no public base class in every version that kcli accepts.
         if not hasattr(error, "format_message"):
@@ -209,7 +213,13 @@ def usage_hint(error: Exception, arguments: Sequence[str]) -> str:
     context: typer.Context | None = getattr(error, "ctx", None)
     if context is None:  # a value is missing at the end of the line
         return f"kcli {arguments[0]} --help"
-    verb = str(getattr(error, "option_name", "")).removeprefix("--")
-    if verb in getattr(context.command, "commands", ()):
+    option, verbs = getattr(error, "option_name", None), getattr(context.command, "commands", ())
+    dashed = [word for word in arguments if word.startswith("--")]
+    words = (word.removeprefix("--") for word in (*dashed, *arguments))
+    verb = next((word for word in words if word in verbs), None)
+    if option is None or verb is None:
+        return f"{context.command_path} --help"
+    if option == f"--{verb}":
         return f"a verb has no dashes: {context.command_path} {verb}"
-    return f"{context.command_path} --help"
+    kind = "verb" if context.parent else "command"
+    return f"the {kind} comes before its options: {context.command_path} {verb}"

@@ -155,7 +155,16 @@ def test_a_body_is_told_of_the_common_options_that_it_names(capfd: pytest.Captur
         ),
         (
             ["topics", "--topic", "t", "--create"],
+            "error: no such option: --topic\nhint: the verb comes before its options: kcli topics create\n",
+        ),
+        (
+            ["topics", "--topic", "t"],
             "error: no such option: --topic\nhint: kcli topics --help\n",
+        ),
+        (
+            ["--bootstrap-server", "localhost:9092", "topics", "list"],
+            "error: no such option: --bootstrap-server\n"
+            "hint: the command comes before its options: kcli topics\n",
         ),
         (
             ["broker", "node", "--list"],
@@ -196,6 +205,18 @@ def test_a_pipe_that_nobody_reads_ends_a_command_quietly() -> None:
     os.close(write)
     assert process.returncode == 0
     assert process.stderr == b""
+
+
+def test_help_that_cannot_be_written_is_an_error_of_one_line() -> None:
+    with open("/dev/full", "wb") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "kcli", "topics", "list", "--help"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert process.returncode == 1
+    assert process.stderr == b"error: cannot write the output: no space left on the device\n"
 
 
 def test_an_error_that_nobody_reads_keeps_its_exit_code() -> None:
