@@ -44,6 +44,12 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
             raise UsageError("`--daemon` and `--ephemeral` exclude each other")
         start_daemon(options.data_dir)
         return None
+    last_port = options.port + (options.nodes or 1) - 1
+    if last_port > MOST_PORT:
+        raise UsageError(
+            f"{options.nodes} nodes from port {options.port} on need ports up to {last_port}",
+            hint=f"the last port there is: {MOST_PORT}",
+        )
     from kcli.broker.cluster import ClusterOptions
     from kcli.broker.process import serve
 

@@ -84,6 +84,7 @@ def test_any_other_line_is_typers(line: str, told: list[StartOptions]) -> None:
     [
         "--ephemeral --daemon",
         "--ephemeral --rack a,,b",
+        "--ephemeral --nodes 3 --port 65534",
         "--ephemeral --override num.partition=1",
         "--ephemeral --override num.partitions",
         "--ephemeral --config nowhere",
