@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.support.file_queue import ALONE, APACHE, GROUPS, LONGEST, SPARK, put_in_order, scope, write_alone
+from tests.support.file_queue import (
+    ALONE,
+    APACHE,
+    GROUPS,
+    LONGEST,
+    SPARK,
+    TOOLS,
+    put_in_order,
+    scope,
+    write_alone,
+)
 
 ROOT = Path(__file__).parent.parent
 
@@ -60,6 +70,7 @@ def test_what_is_alone_goes_to_one_process_and_so_do_files_that_share_something(
     assert scope(alone, names) == GROUPS == scope(f"{GROUPS}mixed.py::one", names)
     assert scope(beside, names) == "tests/interop/test_partly.py"
     assert {scope(f"{path}::one", names) for path in APACHE} == {APACHE[0]}
+    assert {scope(f"{path}::one", names) for path in TOOLS} == {TOOLS[0]}
     assert scope(f"{SPARK}probe.py::one", names) == SPARK
 
 
