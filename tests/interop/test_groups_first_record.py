@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -37,19 +38,24 @@ def test_a_new_group_has_its_first_record_at_once(
         create_topic(brokers["broker"], "first", 1)
         for bootstrap in brokers.values():
             produce(bootstrap, "first", [TestRecord(0, -1, FIRST_TIMESTAMP, b"k", b"v")])
-        prompt = median(
-            first_record_seconds(brokers["broker"], "first", f"prompt-{number}", from_the_beginning)
-            for number in range(ROUNDS)
-        )
-        default = median(
-            first_record_seconds(brokers["broker"], "first", f"default-{number}", as_the_library_does)
-            for number in range(ROUNDS)
-        )
-        mocked = first_record_seconds(brokers["mock"], "first", "mocked", from_the_beginning)
+        # The mock cluster lets three seconds pass in which it does nothing.
+        with ThreadPoolExecutor(1) as beside:
+            mocked = beside.submit(
+                first_record_seconds, brokers["mock"], "first", "mocked", from_the_beginning
+            )
+            prompt = median(
+                first_record_seconds(brokers["broker"], "first", f"prompt-{number}", from_the_beginning)
+                for number in range(ROUNDS)
+            )
+            default = median(
+                first_record_seconds(brokers["broker"], "first", f"default-{number}", as_the_library_does)
+                for number in range(ROUNDS)
+            )
     finally:
         mock.kill()
     show(
         f"first record of a new group after subscribe, librdkafka: {prompt * 1000:.0f} ms, "
-        f"{default * 1000:.0f} ms with the library's own pause; from its mock cluster {mocked * 1000:.0f} ms"
+        f"{default * 1000:.0f} ms with the library's own pause; "
+        f"from its mock cluster {mocked.result() * 1000:.0f} ms"
     )
     assert prompt < LIMIT_SECONDS
