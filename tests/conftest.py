@@ -58,11 +58,11 @@ def pytest_configure(config: pytest.Config) -> None:
     if hasattr(config, "workerinput"):
         from tests.support.lanes import SideBySide
 
-        config.pluginmanager.register(SideBySide(config.workerinput["lanes"]))
+        config.pluginmanager.register(SideBySide(config.workerinput["lanes"], config.workerinput["workerid"]))
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Iterator[object]:
+def pytest_collection() -> Iterator[None]:
     """Leave modules and tests out of garbage collection: they stay, and looking at them takes long."""
     gc.disable()
     try:

@@ -57,9 +57,17 @@ class Lanes:
 class SideBySide:
     """Of a process that runs tests beside others: each test has its lane."""
 
-    def __init__(self, directory: str) -> None:
+    def __init__(self, directory: str, worker: str) -> None:
         self._directory = Path(directory)
         self._lanes = Lanes(self._directory)
+        self._turn = int(worker.removeprefix("gw")) % (os.cpu_count() or 1)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self) -> Iterator[None]:
+        """Collect with as many others as there are processors: the rest find what these have compiled."""
+        with (self._directory / f"collecting-{self._turn}").open("w") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            return (yield)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         put_in_order(items)
