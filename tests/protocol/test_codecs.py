@@ -14,7 +14,7 @@ from tests.protocol.messages_under_test import VERSIONS, version_id
 from tests.support.arbitrary import instances
 
 few = settings(
-    max_examples=10,
+    max_examples=6,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
