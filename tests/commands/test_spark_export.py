@@ -225,7 +225,7 @@ def interrupted(topic: str, broker: KcliBroker, tmp_path: Path) -> Iterator[subp
     out = tmp_path / "out"
     process = subprocess.Popen(
         [sys.executable, "-m", "kcli", "spark-export", topic, "-b", broker.bootstrap, "--to", str(out),
-         "--max-records-per-partition", "5", "--include-headers", *LOCAL],
+         "--max-records-per-partition", "10", "--include-headers", *LOCAL],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
     )  # fmt: skip
 
