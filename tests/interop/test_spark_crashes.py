@@ -149,6 +149,12 @@ class Trial:
         assert verify_export(LocalTarget(str(self.target))).problems == ()
 
 
+@pytest.fixture(autouse=True)
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody waits for the compiler: dozens of processes start, and each reads a few hundred records."""
+    monkeypatch.setenv("KCLI_DECODER", "numpy")
+
+
 @pytest.fixture
 def new_trial(new_kcli_broker: Callable[..., KcliBroker], tmp_path: Path) -> Iterator[Callable[..., Trial]]:
     """Make a topic of a broker of its own; what exports it has is ended."""
