@@ -84,8 +84,8 @@ def print_json(value: object) -> None:
     """Print one JSON document, indented on a terminal and on one line elsewhere."""
     import json
 
-    # Escapes of JSON's own, where the output has an encoding that lacks characters.
-    escapes = not sys.stdout.encoding.lower().startswith("utf")
+    # Escapes of JSON's own, where the output has an encoding that lacks characters. One in memory has none.
+    escapes = not (sys.stdout.encoding or "utf-8").lower().startswith("utf")
     json.dump(plain(value), sys.stdout, ensure_ascii=escapes, indent=2 if sys.stdout.isatty() else None)
     print()
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -16,6 +18,7 @@ import typer
 from kcli import errors
 from kcli.cli import COMMANDS, build_app, main
 from kcli.commands.options import OutputFormat
+from kcli.commands.output import print_json
 from kcli.commands.runner import command, run
 from kcli.errors import ChecksFailed, Interrupted, KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -250,6 +253,12 @@ def test_any_text_can_be_written_in_any_encoding(encoding: str) -> None:
     document, text = output.stdout.decode(encoding).splitlines()
     assert json.loads(document) == "→"
     assert text == ("→" if encoding == "utf-8" else "\\u2192")
+
+
+def test_a_document_can_be_written_to_memory() -> None:
+    with contextlib.redirect_stdout(io.StringIO()) as memory:
+        print_json("→")
+    assert memory.getvalue() == '"→"\n'
 
 
 def test_all_commands_can_be_built_together() -> None:
