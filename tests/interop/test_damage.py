@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.support.producing import create_topic, end_offsets, produce, read_partition
 from tests.support.records import Shape, TestRecord, generate
-from tests.support.toolchain import unavailable
+from tests.support.toolchain import need, unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -190,18 +191,31 @@ def test_a_torn_metadata_log_is_cut(broker: KcliBroker, image: Image) -> None:
     assert_serves(broker, image.records)
 
 
+def as_root(*command: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a command that others than root may not."""
+    prefix: tuple[str, ...] = ()
+    if os.geteuid():
+        need("sudo")
+        prefix = ("sudo", "-n")
+    return subprocess.run([*prefix, *command], capture_output=True, text=True, check=False)
+
+
+def remount(path: Path, options: str) -> None:
+    """Change a mounted file system."""
+    done = as_root("mount", "-o", f"remount,{options}", path)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 6 MB."""
     path = tmp_path / "small-disk"
     path.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=6m", "tmpfs", path], capture_output=True, text=True, check=False
-    )
+    mounted = as_root("mount", "-t", "tmpfs", "-o", "size=6m,mode=777", "tmpfs", path)
     if mounted.returncode != 0:
         unavailable(f"mounting a small file system needs root: {mounted.stderr.strip()}")
     yield path
-    subprocess.run(["umount", "-l", path], check=True)
+    assert as_root("umount", "-l", path).returncode == 0
 
 
 def fill(broker: KcliBroker, topic: str, partition: int) -> KafkaError:
@@ -237,7 +251,7 @@ def test_a_full_disk_takes_its_own_partitions_offline(
     produce(broker.bootstrap, "spread", kept)
     broker.kill()
     # With room again, everything acknowledged is there.
-    subprocess.run(["mount", "-o", "remount,size=40m", small_disk], check=True)
+    remount(small_disk, "size=40m")
     broker.start()
     records = read_partition(broker.bootstrap, "spread", on_small)
     assert records
@@ -273,11 +287,11 @@ def test_a_full_only_disk_ends_the_broker_with_a_clear_line(
     broker = new_kcli_broker({"log.dirs": str(small_disk / "logs")}).start()
     create_topic(broker.bootstrap, "only")
     fill(broker, "only", 0)
-    assert broker.process.process.wait(timeout=30) == 1
+    assert broker.process.process.wait(timeout=60) == 1
     assert "every log directory has failed" in broker.messages()
     assert "No space left on device" in broker.messages()
     assert "Traceback" not in broker.messages()
-    subprocess.run(["mount", "-o", "remount,size=40m", small_disk], check=True)
+    remount(small_disk, "size=40m")
     broker.start()
     assert all(record.value == bytes(200_000) for record in read_partition(broker.bootstrap, "only", 0))
 
@@ -285,7 +299,7 @@ def test_a_full_only_disk_ends_the_broker_with_a_clear_line(
 def test_a_read_only_directory_is_refused_in_one_line(
     new_kcli_broker: Callable[..., KcliBroker], small_disk: Path
 ) -> None:
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    remount(small_disk, "ro")
     broker = new_kcli_broker({"log.dirs": str(small_disk / "logs")})
     process = broker.launch()
     assert process.process.wait(timeout=30) == 1
@@ -297,7 +311,7 @@ def test_a_read_only_directory_is_refused_in_one_line(
 def test_a_read_only_directory_beside_a_good_one_is_offline(
     new_kcli_broker: Callable[..., KcliBroker], small_disk: Path
 ) -> None:
-    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    remount(small_disk, "ro")
     broker = new_kcli_broker()
     large = broker.directory / "large"
     broker = new_kcli_broker({"log.dirs": f"{large},{small_disk / 'logs'}"}).start()

@@ -137,6 +137,11 @@ class ChildProcess:
         """Highest resident memory of the child so far, from /proc."""
         return _status_bytes(self.pid, "VmHWM:")
 
+    def cpu_seconds(self) -> float:
+        """The time that processors have worked for the child, from /proc."""
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def kill(self) -> None:
         """SIGKILL, and collect."""
         if self.is_running():
