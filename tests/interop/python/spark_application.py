@@ -10,7 +10,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 
 from pyspark.sql import SparkSession
 
@@ -44,8 +44,8 @@ def main(bootstrap: str, topic: str, target: str) -> None:
     )
     rows = frame.select("partition", "offset", "value").collect()
     rows.sort(key=lambda row: (row["partition"], row["offset"]))
-    said = io.StringIO()
-    with redirect_stdout(said):
+    said, errors = io.StringIO(), io.StringIO()
+    with redirect_stdout(said), redirect_stderr(errors):
         code = run_kcli(["spark-export", topic, "-b", bootstrap, "--to", target, "-o", "json"])
     places = spark.sparkContext.parallelize(range(TASKS), TASKS).map(place).collect()
     told = {
@@ -53,6 +53,7 @@ def main(bootstrap: str, topic: str, target: str) -> None:
         "partitions": frame.rdd.getNumPartitions(),
         "code": code,
         "export": said.getvalue(),
+        "errors": errors.getvalue(),
         "executors": sorted({executor for executor, _ in places}),
         "modules": sorted({module for _, module in places}),
     }
