@@ -109,8 +109,9 @@ async def test_followers_that_are_cut_off_leave_the_isr_and_come_back(tmp_path: 
         await until(lambda: partition.isr == {2, 4})
         await until(lambda: partition.log.high_watermark == end)
         # So says every node's metadata.
-        known = [broker.image.topics["t"].partitions[0].isr for broker in cluster.brokers]
-        assert [set(isr) for isr in known] == [{2, 4}] * 4
+        await until(
+            lambda: all(set(each.image.topics["t"].partitions[0].isr) == {2, 4} for each in cluster.brokers)
+        )
         cluster.peers[4, 2].is_cut = True
         end = append(partition, b"w")
         await until(lambda: partition.isr == {2})
