@@ -86,9 +86,10 @@ async def consume(
     `--output json` prints an object for each record.
     """
     from kcli.client.config import ConsumerConfig
-    from kcli.commands.consumption import Choice, End, Start, parse_offset, parse_time, print_records
+    from kcli.commands.consumption import Choice, End, Start, parse_offset, print_records
     from kcli.commands.formatters import make_formatter
     from kcli.commands.session import client_properties, connect_with
+    from kcli.commands.times import parse_time
     from kcli.commands.topic_filter import parse_ids
 
     if offset is not None and partition is None:

@@ -41,7 +41,8 @@ FromTime = Annotated[
     str | None,
     typer.Option(
         metavar="TIME",
-        help="Begin at the first record of this time or later: milliseconds since 1970 or ISO 8601",
+        help="Begin at the first record of this time or later: milliseconds since 1970, or ISO 8601, UTC "
+        "unless it says otherwise",
         show_default=False,
     ),
 ]

@@ -84,20 +84,6 @@ def parse_offset(text: str) -> int:
     return offset
 
 
-def parse_time(text: str, option: str) -> int:
-    """Return milliseconds since 1970 from a number or an ISO 8601 time; one without a zone is local."""
-    from datetime import datetime
-
-    if text.isdecimal():
-        return int(text)
-    try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
-    except (ValueError, OverflowError, OSError):
-        raise UsageError(
-            f"`{option}` cannot be {text}", hint="milliseconds or 2025-12-31T23:59:59Z"
-        ) from None
-
-
 async def chosen_partitions(client: Client, choice: Choice) -> list[TopicPartition]:
     """Return the partitions of the cluster that a choice means; raise `KcliError` if there is none."""
     from kcli.client import admin

@@ -106,7 +106,9 @@ def dump_log(
     from_time: Annotated[
         str | None,
         typer.Option(
-            metavar="TIME", help="Only records of this time or later: milliseconds since 1970 or ISO 8601"
+            metavar="TIME",
+            help="Only records of this time or later: milliseconds since 1970, or ISO 8601, UTC unless it "
+            "says otherwise",
         ),
     ] = None,
     to_time: Annotated[str | None, typer.Option(metavar="TIME", help="Only records before this time")] = None,
@@ -283,7 +285,7 @@ def make_filter(
     from kcli.commands.dump.filters import Filter, parse_key
 
     if from_time is not None or to_time is not None:
-        from kcli.commands.consumption import parse_time
+        from kcli.commands.times import parse_time
     return Filter(
         from_offset,
         to_offset,

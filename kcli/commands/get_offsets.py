@@ -83,7 +83,8 @@ async def get_offsets(
         typer.Option(
             metavar="TIME",
             help="latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4), latest-tiered (-5), "
-            "earliest-pending-upload (-6), or milliseconds since 1970: the first offset at or after them",
+            "earliest-pending-upload (-6), or the first offset at or after a time: milliseconds since 1970, "
+            "or ISO 8601, UTC unless it says otherwise",
         ),
     ] = "latest",
     exclude_internal_topics: Annotated[
@@ -121,15 +122,22 @@ async def get_offsets(
 
 
 def parse_time(text: str) -> int:
-    """Return the timestamp that a word or a number stands for."""
+    """Return the timestamp that a word, a number or a time stands for."""
+    from kcli.commands.times import iso_ms
+
     if text in TIMES:
         return TIMES[text]
     try:
-        timestamp = int(text)
+        timestamp: int | None = int(text)
     except ValueError:
-        timestamp = None
+        timestamp = iso_ms(text)
+        # Negative numbers are words.
+        timestamp = None if timestamp is None else max(0, timestamp)
     if timestamp is None or not min(TIMES.values()) <= timestamp <= LARGEST_TIMESTAMP:
-        raise UsageError(f"`--time` cannot be {text}", hint=f"{', '.join(TIMES)} or milliseconds since 1970")
+        words = ", ".join(TIMES)
+        raise UsageError(
+            f"`--time` cannot be {text}", hint=f"{words}, milliseconds since 1970 or 2025-12-31T23:59:59Z"
+        )
     return timestamp
 
 

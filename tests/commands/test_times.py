@@ -1,0 +1,48 @@
+"""Times on command lines mean the same wherever they are typed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from kcli.commands import get_offsets
+from kcli.commands.times import parse_time
+from kcli.errors import UsageError
+
+
+@pytest.fixture(params=["UTC", "America/New_York"])
+def _zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A place on earth."""
+    monkeypatch.setenv("TZ", request.param)
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("_zone")
+@pytest.mark.parametrize(
+    ("text", "moment_ms"),
+    [
+        ("1735689600000", 1_735_689_600_000),
+        ("2025-01-01", 1_735_689_600_000),
+        ("2025-01-01 00:00:00.250", 1_735_689_600_250),
+        ("2025-01-01T00:00:00Z", 1_735_689_600_000),
+        ("2025-01-01T01:00:00+01:00", 1_735_689_600_000),
+    ],
+)
+def test_a_time_without_a_zone_is_utc_everywhere(text: str, moment_ms: int) -> None:
+    assert parse_time(text, "--from-time") == moment_ms
+    assert get_offsets.parse_time(text) == moment_ms
+
+
+def test_a_time_before_1970_is_none_of_the_negative_words() -> None:
+    assert get_offsets.parse_time("1969-12-31T23:59:59.999Z") == 0
+
+
+@pytest.mark.parametrize("text", ["", "noon", "2025-13-01", "-5"])
+def test_what_is_no_time_is_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError, match="`--from-time` cannot be"):
+        parse_time(text, "--from-time")
