@@ -30,6 +30,12 @@ COUNT = 450
 WORKERS = 2
 
 
+@pytest.fixture(autouse=True)
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody compiles: in a zip that is new every process would have to do so itself."""
+    monkeypatch.setenv("KCLI_DECODER", "numpy")
+
+
 @pytest.fixture(scope="module")
 def topic(kcli_broker: KcliBroker) -> str:
     """A topic whose partitions take several tasks each."""
@@ -48,11 +54,9 @@ EVERYTHING = {("for-a-cluster", partition): list(range(COUNT)) for partition in 
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SparkCluster]:
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
     """A cluster of the test's own."""
     need("java", "bash")
-    # Compiled code of a zip that nobody has seen before: every process would make its own.
-    monkeypatch.setenv("KCLI_DECODER", "numpy")
     running = SparkCluster(tmp_path, WORKERS)
     try:
         yield running.start()
@@ -75,7 +79,7 @@ def test_a_program_is_submitted_to_a_cluster_with_kcli_in_a_zip(
     assert told["partitions"] == 10
     assert len(told["executors"]) == WORKERS
     assert all("kcli.zip" in module for module in told["modules"])
-    assert told["code"] == 0, told["export"]
+    assert told["code"] == 0, told["errors"]
     assert json.loads(told["export"])["counters"]["rows"] == COUNT * PARTITIONS
     assert offsets_in(target) == EVERYTHING
 
