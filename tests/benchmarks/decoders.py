@@ -96,7 +96,7 @@ def _chunk(batch_bytes: int, headers: Sequence[tuple[str, bytes]]) -> Chunk:
     at = 0
     while at < len(data):
         entry = entry_at(group.view, at, size_at(group.view, at, len(data)))
-        group.add(entry, 0, number, CHUNK_BYTES)
+        group.fill([entry], 0, CHUNK_BYTES, CHUNK_BYTES)
         at += entry.size
     return group.chunk(0, number)
 

@@ -44,7 +44,7 @@ from kcli.spark.columns.sound_batches import SoundRun, sound_run
 from kcli.spark.columns.unpacked import Unpacked
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -204,7 +204,7 @@ class Gatherer:
             self._losses.found(entry.first)
         if entry.legacy is None and entry.first < self.end:
             self._mark(view, entry)
-        return SoundRun([entry], is_plain=False)
+        return SoundRun([entry], is_plain=False, is_ordinary=False)
 
     def _mark(self, view: memoryview, entry: Entry) -> None:
         """Take note of who wrote a batch, so that a later run can tell whether the log still has it."""
@@ -218,9 +218,13 @@ class Gatherer:
             group = yield from self._with_room(group, run.entries[0])
             group.add_plain(run.entries)
             return group
-        for entry in filter(self._is_wanted, run.entries):
-            group = yield from self._with_room(group, entry)
-            self._take(group, entry)
+        entries = run.entries
+        if not run.is_ordinary or entries[0].last < self.start:
+            entries = [entry for entry in entries if self._is_wanted(entry)]
+        taken = 0
+        while taken < len(entries):
+            group = yield from self._with_room(group, entries[taken])
+            taken = self._take(group, entries, taken)
         return group
 
     def _with_room(self, group: Group, entry: Entry) -> Generator[pa.RecordBatch, None, Group]:
@@ -242,12 +246,27 @@ class Gatherer:
         transactions = self._aborted.get(entry.producer_id, ())
         return not any(first <= entry.first <= last for first, last in transactions)
 
-    def _take(self, group: Group, entry: Entry) -> None:
-        """Put an entry into the group, unless its records cannot be decompressed."""
+    def _take(self, group: Group, entries: Sequence[Entry], at: int) -> int:
+        """Put entries from number `at` on into the group until it is full; return the number of the next.
+
+        One whose records cannot be decompressed is left out.
+        """
+        if entries[at].legacy is not None:
+            self._take_legacy(group, entries[at])
+            return at + 1
+        held = len(group.entries)
+        try:
+            group.fill(entries, at, CHUNK_BYTES, self._max_bytes)
+        except CorruptRecord as error:
+            at += len(group.entries) - held
+            self._leave_out(group, entries[at], error.message)
+            return at + 1
+        return at + len(group.entries) - held
+
+    def _take_legacy(self, group: Group, entry: Entry) -> None:
         try:
             # The first offset of a compressed older entry is not in its head: it may be one that was passed.
-            start = self.start if entry.legacy is None else max(self.start, self._entry_from)
-            first = group.add(entry, start, self.end, self._max_bytes)
+            first = group.add_legacy(entry, max(self.start, self._entry_from), self.end, self._max_bytes)
         except CorruptRecord as error:
             self._leave_out(group, entry, error.message)
         else:

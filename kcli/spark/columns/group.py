@@ -6,10 +6,11 @@ all of them stand in the order of their offsets.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from kcli.protocol.compression import Codec
-from kcli.protocol.record_batch_header import HEADER_SIZE
+from kcli.protocol.record_batch_header import CODEC_MASK, HEADER_SIZE
 from kcli.spark.columns.chunk import BEGIN, END, Chunk
 from kcli.spark.columns.legacy import LegacyRows
 from kcli.spark.columns.sound_batches import batch_columns
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
     from kcli.spark.columns.entry import Entry
     from kcli.spark.columns.unpacked import Place, Unpacked
+
+_CODECS = tuple(Codec)
 
 
 class Group:
@@ -42,28 +45,38 @@ class Group:
         """Whether the entry is of the group's kind."""
         return not self.entries or (self.legacy is None) is (entry.legacy is None)
 
-    def add(self, entry: Entry, start: int, end: int, max_bytes: int) -> int:
-        """Add an entry and return its first offset.
+    def add_legacy(self, entry: Entry, start: int, end: int, max_bytes: int) -> int:
+        """Add an older entry and return its first offset.
 
         Raises `CorruptRecord`, and changes nothing, if its records cannot be had within `max_bytes`.
         """
-        if entry.legacy is not None:
-            legacy = self.legacy or LegacyRows()
-            first = legacy.add(entry.legacy, start, end, max_bytes)
-            self.legacy = legacy
-            self.size_bytes = legacy.size_bytes
-            self.entries.append(entry)
-            return first
-        codec = entry.codec
-        size = entry.size - HEADER_SIZE
-        if self._places or codec is not Codec.NONE:
-            self._unpack_plain()
-            place = self._unpacked.add(codec, self._records(entry), max_bytes)
-            self._places.append(place)
-            size = place.end - place.begin
+        assert entry.legacy is not None
+        legacy = self.legacy or LegacyRows()
+        first = legacy.add(entry.legacy, start, end, max_bytes)
+        self.legacy = legacy
+        self.size_bytes = legacy.size_bytes
         self.entries.append(entry)
-        self.size_bytes += size
-        return entry.first
+        return first
+
+    def fill(self, entries: Sequence[Entry], at: int, size_bytes: int, max_bytes: int) -> None:
+        """Add batches from number `at` on, until the group is of that size.
+
+        Raises `CorruptRecord` behind the last one whose records can be had within `max_bytes`.
+        """
+        # Thousands a second: what is looked up once is not looked up for each.
+        view, places, unpack, keep = self.view, self._places, self._unpacked.add, self.entries.append
+        for entry in islice(entries, at, None):
+            begin, end, codec = entry[0] + HEADER_SIZE, entry[0] + entry[1], entry[5] & CODEC_MASK
+            if codec or places:
+                if len(places) < len(self.entries):
+                    self._unpack_plain()
+                place = unpack(_CODECS[codec], view[begin:end], max_bytes)
+                places.append(place)
+                begin, end = place
+            keep(entry)
+            self.size_bytes += end - begin
+            if self.size_bytes >= size_bytes:
+                return
 
     def add_plain(self, entries: Sequence[Entry]) -> None:
         """Add batches, none of them compressed, that stand next to each other."""

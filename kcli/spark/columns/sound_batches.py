@@ -37,7 +37,7 @@ from kcli.spark.columns.entry import MAGIC, Entry
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_SPECIAL = CODEC_MASK | CONTROL_BIT | TRANSACTIONAL_BIT
+_SPECIAL = CONTROL_BIT | TRANSACTIONAL_BIT
 _MAX_CODEC = int(Codec.ZSTD)
 _FIELDS = np.dtype(
     {
@@ -59,10 +59,11 @@ _BYTES = np.arange(HEADER_SIZE)
 
 
 class SoundRun(NamedTuple):
-    """Batches in a row; `is_plain` if all are uncompressed records of no transaction."""
+    """Batches in a row; `is_ordinary` if none is of a transaction, `is_plain` if none is compressed too."""
 
     entries: list[Entry]
     is_plain: bool
+    is_ordinary: bool
 
     @property
     def end(self) -> int:
@@ -106,7 +107,7 @@ def sound_run(
             )
         )
         next_offset, at = last + 1, behind
-    return SoundRun(entries, not flags & _SPECIAL)
+    return SoundRun(entries, not flags & (_SPECIAL | CODEC_MASK), not flags & _SPECIAL)
 
 
 def batch_columns(view: memoryview, entries: Sequence[Entry]) -> np.ndarray:

@@ -47,12 +47,14 @@ class Unpacked:
         """Put what was compressed behind what is there; raises `CorruptRecord` and leaves that as it is."""
         if codec is Codec.NONE:
             return self._copy(data)
-        self._make_room(1)
         if codec is Codec.ZSTD:
-            room = self._view[self._end : self._end + max_bytes]
-            size = decompress_zstd_into(data, room)
+            if self._end >= len(self._view):
+                self._make_room(1)
+            begin = self._end
+            size = decompress_zstd_into(data, self._view[begin : begin + max_bytes])
             if size is not None:
-                return self._advance(size)
+                self._end = begin + size
+                return Place(begin, self._end)
         return self._copy(decompress(codec, data, max_bytes))
 
     def _copy(self, data: Buffer) -> Place:

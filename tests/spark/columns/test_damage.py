@@ -139,12 +139,15 @@ def test_every_bad_batch_of_a_chunk_is_left_out() -> None:
     assert read.offsets == [offset for offset in range(240) if offset // 2 not in lost]
 
 
-def test_what_cannot_be_decompressed_is_left_out() -> None:
-    bad = batch(2, codec=Codec.ZSTD)
-    bad[HEADER_SIZE + 6] ^= 0xFF
-    update_crc(bad, 0)
-    read = Read(batch(0), bad, batch(4), end=6)
-    assert (read.offsets, read.missing) == ([0, 1, 4, 5], [(2, 4)])
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4, Codec.ZSTD])
+def test_what_cannot_be_decompressed_is_left_out(codec: Codec) -> None:
+    bad = [batch(number, codec=Codec.ZSTD) for number in (2, 6, 8)]
+    for one in bad:
+        one[HEADER_SIZE + 6] ^= 0xFF
+        update_crc(one, 0)
+    good = [batch(number, codec=codec) for number in (0, 4, 10)]
+    read = Read(good[0], bad[0], good[1], *bad[1:], good[2], end=12)
+    assert (read.offsets, read.missing) == ([0, 1, 4, 5, 10, 11], [(2, 4), (6, 8), (8, 10)])
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD])

@@ -197,9 +197,9 @@ def test_uncompressed_records_are_decoded_where_they_stand() -> None:
     view, size = memoryview(data), len(batch(0))
     group = Group(view, Unpacked())
     for at in (0, size):
-        group.add(entry_at(view, at, size), 0, LATEST, 2**20)
+        group.fill([entry_at(view, at, size)], 0, 2**20, 2**20)
     assert group.chunk(0, LATEST).data is view
-    group.add(entry_at(view, 2 * size, len(data) - 2 * size), 0, LATEST, 2**20)
+    group.fill([entry_at(view, 2 * size, len(data) - 2 * size)], 0, 2**20, 2**20)
     assert group.chunk(0, LATEST).data is not view
 
 
