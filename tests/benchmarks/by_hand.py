@@ -1,9 +1,11 @@
 """Reading log files, decoding and writing them as Parquet, and nothing else: what exports are held against.
 
-    python -m tests.benchmarks.by_hand LOG PARQUET
+    python -m tests.benchmarks.by_hand LOG [PARQUET]
 
-No plan, no receipt, no splits: a process writes one file, with the settings of an export. It prints rows and
-the seconds and CPU seconds that they took, without those for starting Python and importing libraries.
+No plan, no receipt, no splits: a process writes one file, with the settings of an export. Without a file it
+only decompresses the batches and compresses what was in them, as much at a time as a page of Parquet has,
+which nobody can do without. It prints rows and the seconds and CPU seconds that they took, without those for
+starting Python and importing libraries.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 BUFFER_BYTES = 8 * 1024 * 1024
+PAGE_BYTES = 1024 * 1024
 _END = 2**62
 
 
@@ -37,15 +40,15 @@ class ByHand:
 
 
 def export_by_hand(
-    logs: Sequence[Path], directory: Path, *, environment: Mapping[str, str] | None = None
+    logs: Sequence[Path], directory: Path | None, *, environment: Mapping[str, str] | None = None
 ) -> ByHand:
-    """Export log files, a process for each, all at the same time."""
+    """Export log files, or without a directory only recompress them, a process for each at the same time."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     begun = time.perf_counter()
     command = [sys.executable, "-m", "tests.benchmarks.by_hand"]
     workers = [
         subprocess.Popen(
-            [*command, str(log), str(directory / f"{number}.parquet")],
+            [*command, str(log), *([str(directory / f"{number}.parquet")] if directory else [])],
             stdout=subprocess.PIPE,
             env=environment,
             text=True,
@@ -106,14 +109,36 @@ def write(log: Path, parquet: Path) -> int:
     return rows
 
 
+def recompress(log: Path) -> int:
+    """Decompress the batches of a log file and compress what was in them with zstd; return the records."""
+    import pyarrow as pa
+
+    from kcli.protocol.compression import Codec
+    from kcli.protocol.record_batch_header import HEADER, HEADER_SIZE, LOG_OVERHEAD
+    from kcli.spark.columns.unpacked import Unpacked
+
+    page_codec, unpacked = pa.Codec("zstd", compression_level=1), Unpacked()
+    data = memoryview(log.read_bytes())
+    rows = at = 0
+    while at < len(data):
+        header = HEADER.unpack_from(data, at)
+        stop = at + LOG_OVERHEAD + header[1]
+        unpacked.add(Codec.of_attributes(header[5]), data[at + HEADER_SIZE : stop], BUFFER_BYTES)
+        rows, at = rows + header[12], stop
+        if len(unpacked.view) >= PAGE_BYTES or at == len(data):
+            page_codec.compress(unpacked.view)
+            unpacked.clear()
+    return rows
+
+
 def main() -> None:
     """Export the file that the command line names."""
     from kcli.spark.columns.decode import decoder_named
 
     decoder_named("")
-    log, parquet = map(Path, sys.argv[1:])
+    log, *parquet = map(Path, sys.argv[1:])
     begun, begun_cpu = time.perf_counter(), time.process_time()
-    rows = write(log, parquet)
+    rows = write(log, parquet[0]) if parquet else recompress(log)
     print(rows, time.perf_counter() - begun, time.process_time() - begun_cpu)
 
 

@@ -5,6 +5,7 @@ read from the files. Everybody writes Parquet with zstd at level 1 and the colum
 the connector otherwise as Spark does by default. Sessions are warm: starting Java and the session
 is in no figure. The CPU time is that of the driver, the JVM and every Python worker; the broker's, which
 shares the cores, is not in it. By hand is a process for each partition, without plan, receipts or fsync.
+Codecs alone are what of that nobody can do without.
 
 Everything lies in memory (`KCLI_SPARK_DIRECTORY`, /dev/shm where there is one). `KCLI_SPARK_MB` is the size
 of the topic before compression, 2048 unless it says otherwise, `KCLI_SPARK_ROUNDS` how often all of them run,
@@ -63,7 +64,10 @@ BROKER_SETTINGS = {
 }
 DIRECTORY, BROKER, CONNECTOR = "directory", "broker", "connector"
 LOCAL_ENGINE, BY_HAND, SPARK_WRITER = "local engine", "by hand", "spark writer"
-MAIN_WAYS = (DIRECTORY, BROKER, CONNECTOR, LOCAL_ENGINE, BY_HAND)
+CODECS_ALONE = "codecs alone"
+"""Decompressing and compressing, and no Parquet: what everybody has in common."""
+
+MAIN_WAYS = (DIRECTORY, BROKER, CONNECTOR, LOCAL_ENGINE, BY_HAND, CODECS_ALONE)
 
 LEAST_CPU_TIMES_CONNECTOR = 2.0
 LEAST_SPEED_TIMES_CONNECTOR = 1.0
@@ -171,6 +175,9 @@ class Bench:
     def _export(self, subject: Subject, topic: Topic) -> Taken:
         """Export a topic to a fresh directory, see that no row is missing, and remove it."""
         target = self._directory / "target"
+        if subject.way == CODECS_ALONE:
+            done = export_by_hand([segment.log for segment in topic.segments], None)
+            return Taken(done.work_seconds, done.work_cpu_seconds)
         if subject.way == BY_HAND:
             target.mkdir()
             done = export_by_hand([segment.log for segment in topic.segments], target)
@@ -263,7 +270,7 @@ def _head(base: str) -> tuple[str, ...]:
 
 def _add(table: Table, label: str, one: Median, other: Median, base_bytes: int) -> None:
     """Add a row, the memory of workers above what they begin with."""
-    has_workers = label not in (CONNECTOR, BY_HAND)
+    has_workers = label not in (CONNECTOR, BY_HAND, CODECS_ALONE)
     peak = (one.worker_peak_bytes - base_bytes) / MEGABYTE if has_workers else ""
     speed, thrift = one.speed / other.speed, one.thrift / other.thrift
     table.add(label, one.seconds, one.speed / 1e6, speed, one.cpu_seconds, one.thrift / 1e6, thrift, peak)
