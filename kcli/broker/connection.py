@@ -12,7 +12,7 @@ Raw non-blocking sockets and `trio.lowlevel`: at this rate each trio operation a
 (class `Processor` of Kafka plays this part). Bounds that keep one connection from delaying the others:
 
 * one receive, and one turn of the outbox, moves at most `TURN_BYTES`;
-* after `TURN_ROUNDS` receives, `TURN_BYTES` bytes or `TURN_SECONDS` without waiting it lets others run;
+* after `TURN_BYTES` bytes or `TURN_SECONDS` without waiting it lets others run;
 * unsent answers are flushed at `FLUSH_BYTES`, and a client that does not read is not served.
 """
 
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from kcli.broker.request_context import RequestContext
     from kcli.broker.request_engine import Engine
 
-TURN_ROUNDS = 16
 TURN_SECONDS = 0.002
 TIMED_ANSWERS = 4
 """After so many small answers the clock is looked at."""
@@ -183,7 +182,7 @@ class Connection:
         The kernel tells once only of what has come: nothing may be left in the socket unnoticed.
         """
         inbox = self._in
-        room = TURN_BYTES
+        room, turn_ends = TURN_BYTES, 0.0
         while not self._hung_up:
             try:
                 count = inbox.receive()
@@ -200,7 +199,10 @@ class Connection:
             if not self._more or self._unanswered.holds_back:
                 return True
             room -= count
-            if room <= 0:
+            # Only here, so that what comes alone costs no look at the clock.
+            now = perf_counter()
+            turn_ends = turn_ends or now + TURN_SECONDS
+            if room <= 0 or now > turn_ends:
                 return False
         self._more = True
         return False
@@ -208,7 +210,7 @@ class Connection:
     async def _serve(self) -> None:
         """Do what `on_readable` leaves to the task, until the client closes its side."""
         inbox = self._in
-        rounds = turn_bytes = 0
+        turn_bytes, turn_ends = 0, perf_counter() + TURN_SECONDS
         while not self._closing:
             if self._gate.is_closed:
                 await self._gate.passed()
@@ -219,7 +221,7 @@ class Connection:
                 continue
             if self._unanswered.holds_back or not (self._more or self._hung_up):
                 await self._idle()
-                rounds = turn_bytes = 0
+                turn_bytes, turn_ends = 0, perf_counter() + TURN_SECONDS
                 continue
             try:
                 count = inbox.receive()
@@ -232,12 +234,11 @@ class Connection:
             self.active = True
             self._more = inbox.may_be_more
             self._handle_received(count)
-            rounds += 1
             turn_bytes += count
-            if self._more and (rounds >= TURN_ROUNDS or turn_bytes >= TURN_BYTES):
+            if self._more and (turn_bytes >= TURN_BYTES or perf_counter() > turn_ends):
                 await self._out.send()
                 await checkpoint()
-                rounds = turn_bytes = 0
+                turn_bytes, turn_ends = 0, perf_counter() + TURN_SECONDS
 
     async def _idle(self) -> None:
         """Return when there is something to receive, or to do."""

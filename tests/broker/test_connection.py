@@ -7,6 +7,7 @@ import logging
 import random
 import struct
 from copy import copy
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,11 +16,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kcli.broker.api import APIS, Api
+from kcli.broker.connection import TURN_SECONDS
 from kcli.broker.handlers import metadata as metadata_handlers
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kcli.protocol.schema import message_info
 from tests.broker.frames import all_metadata, frame
 from tests.broker.node import Client, connected, running_node
@@ -29,6 +31,8 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from kcli.broker.request_context import RequestContext
 
 
 def mixed_requests(count: int) -> Iterator[tuple[object, int]]:
@@ -225,6 +229,33 @@ async def test_an_async_handler_may_fail_later(tmp_path: Path) -> None:
         request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
         response = await client.ask(request, 9)
         assert response.topics[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+async def test_one_that_asks_for_much_lets_others_run_after_each_long_request(tmp_path: Path) -> None:
+    handled = 0
+
+    def takes_long(request: object, context: RequestContext) -> MetadataResponse:
+        nonlocal handled
+        handled += 1
+        ends = perf_counter() + 2 * TURN_SECONDS
+        while perf_counter() < ends:
+            pass
+        return MetadataResponse(brokers=[], topics=[])
+
+    apis = replaced(3, takes_long)
+    async with running_node(tmp_path, apis=apis) as node, connected(node) as greedy, connected(node) as other:
+        # Each receive has one request and a part of the next.
+        node.buffers.scratch = memoryview(bytearray(8192))
+        large = MetadataRequest(topics=[MetadataRequestTopic(name="t" * 200)] * 25)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(greedy.stream.send_all, frame(large, 9) * 60)
+            await greedy.receive(3, 9)
+            between = []
+            while handled < 50:
+                before = handled
+                await other.ask(ApiVersionsRequest(), 0)
+                between.append(handled - before)
+        assert max(between) <= 5, between
 
 
 async def test_unfinished_requests_hold_a_bounded_amount(tmp_path: Path) -> None:
