@@ -18,7 +18,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 
-DEFAULT_TIMEOUT_MS = 5000
+DEFAULT_TIMEOUT_MS = 30_000
 
 
 def complete_group(context: typer.Context, incomplete: str) -> list[str]:
