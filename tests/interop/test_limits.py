@@ -21,16 +21,15 @@ import pytest
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.headers import decode_response
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
-from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.messages.produce import ProduceRequest
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
 from kcli.protocol.schema import message_info
+from tests.broker.records import fetch_request
 from tests.support.hostile_records import MEGABYTE, batch, now_ms, produce_request
 from tests.support.pinger import Pinger
 from tests.support.producing import create_topic
 from tests.support.raw_client import RawClient, request_frame
-from tests.support.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -67,16 +66,6 @@ def small_batch(value: bytes = b"v") -> bytes:
     return bytes(builder.build())
 
 
-def fetch_request(topic: str, offset: int, max_wait_ms: int, *, max_bytes: int = MEGABYTE) -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=max_bytes)
-    return FetchRequest(
-        max_wait_ms=max_wait_ms,
-        min_bytes=1,
-        max_bytes=max_bytes,
-        topics=[FetchTopic(topic=topic, partitions=[partition])],
-    )
-
-
 # --- ordering ----------------------------------------------------------------------------------------
 
 
@@ -85,15 +74,15 @@ def mixed_requests() -> Iterator[tuple[Any, int]]:
     choose = random.Random(5)
     for number in range(PIPELINED):
         if number == PIPELINED // 2:
-            yield fetch_request("silent", 0, 500), 11
+            yield fetch_request("silent", max_wait_ms=500), 11
             continue
         yield choose.choice(
             [
                 (produce_request("busy", small_batch(b"%d" % number), acks=0), 7),
                 (produce_request("busy", small_batch(b"%d" % number), acks=1), 9),
                 (produce_request("busy", small_batch(b"%d" % number), acks=-1), 3),
-                (fetch_request("busy", 0, 0), 4 + number % 9),
-                (fetch_request("silent", 0, 1), 4 + number % 9),
+                (fetch_request("busy"), 4 + number % 9),
+                (fetch_request("silent", max_wait_ms=1), 4 + number % 9),
                 (MetadataRequest(topics=[MetadataRequestTopic(name="busy")]), 1 + number % 12),
                 (ApiVersionsRequest(client_software_name="a", client_software_version="1"), number % 5),
             ]
@@ -127,7 +116,7 @@ def test_pipelined_requests_are_answered_in_order(broker: KcliBroker, piece: int
 
 def end_offset(client: RawClient, topic: str) -> int:
     """The high watermark."""
-    response = client.ask(fetch_request(topic, 0, 0), 11)
+    response = client.ask(fetch_request(topic), 11)
     ((partition,),) = [each.partitions for each in response.responses]
     assert partition.error_code == ErrorCode.NONE
     return int(partition.high_watermark)
@@ -176,7 +165,7 @@ def test_ten_thousand_connections(broker: KcliBroker, show: Callable[[str], None
             idle = (process.resident_bytes() - before) / count
             with Pinger(broker.bootstrap) as pinger:
                 serve_a_newcomer(broker)
-            frame = request_frame(fetch_request("silent", 0, 60_000), 11)
+            frame = request_frame(fetch_request("silent", max_wait_ms=60_000), 11)
             for connection in connections:
                 connection.sendall(frame)
             wait_until_idle(broker)
@@ -233,7 +222,7 @@ def test_waiting_consumers_do_not_delay_a_producer(broker: KcliBroker, show: Cal
     """A thousand long polls on one topic, a producer on another; then one on the same."""
     create_topic(broker.bootstrap, "silent")
     create_topic(broker.bootstrap, "busy")
-    frame = request_frame(fetch_request("silent", 0, 600_000), 11)
+    frame = request_frame(fetch_request("silent", max_wait_ms=600_000), 11)
     with many_files(), open_connections(broker.bootstrap, CONSUMERS) as consumers:
         for consumer in consumers:
             consumer.sendall(frame)
@@ -324,7 +313,7 @@ def test_a_client_that_never_reads(broker: KcliBroker, show: Callable[[str], Non
     with RawClient(broker.bootstrap) as client:
         for _ in range(5):
             client.ask(produce_request("large", batch(bytes(10_000_000), codec=1)), 9)
-    asked = request_frame(fetch_request("large", 0, 0, max_bytes=50_000_000), 11)
+    asked = request_frame(fetch_request("large", max_bytes=50_000_000), 11)
     asked += request_frame(MetadataRequest(topics=None), 9) * 20
     before = broker.process.peak_resident_bytes()
     with ExitStack() as stack:
@@ -375,58 +364,3 @@ def test_clients_that_send_byte_by_byte(broker: KcliBroker) -> None:
             assert slow.receive_frame() is not None
             assert end_offset(slow, "busy") == 11
     assert pinger.longest_ms < PING_MS
-
-
-# --- limits of connections ---------------------------------------------------------------------------
-
-
-def is_served(client: RawClient) -> bool:
-    """Whether the broker answers, rather than having closed the connection."""
-    try:
-        client.send(request_frame(ApiVersionsRequest(), 0))
-        return client.receive_frame() is not None
-    except (BrokenPipeError, ConnectionResetError):
-        return False
-
-
-def test_an_address_has_so_many_connections(new_kcli_broker: Callable[..., KcliBroker]) -> None:
-    broker = new_kcli_broker({"max.connections.per.ip": "5"}).start()
-    clients = [RawClient(broker.bootstrap) for _ in range(5)]
-    assert all(map(is_served, clients))
-    for _ in range(3):
-        with RawClient(broker.bootstrap) as sixth:
-            assert not is_served(sixth)
-    clients.pop().close()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        with RawClient(broker.bootstrap) as again:
-            if is_served(again):
-                break
-        assert time.monotonic() < deadline, "the place of a closed connection stays taken"
-    assert all(map(is_served, clients))
-    for client in clients:
-        client.close()
-
-
-def test_a_broker_has_so_many_connections(new_kcli_broker: Callable[..., KcliBroker]) -> None:
-    """One more closes the one used least recently."""
-    broker = new_kcli_broker({"max.connections": "5"}).start()
-    with ExitStack() as stack:
-        clients = [stack.enter_context(RawClient(broker.bootstrap)) for _ in range(5)]
-        assert all(map(is_served, clients))
-        newest = stack.enter_context(RawClient(broker.bootstrap))
-        assert is_served(newest)
-        assert sum(map(is_served, clients)) == 4
-
-
-def test_idle_connections_are_closed(new_kcli_broker: Callable[..., KcliBroker]) -> None:
-    """Neither too early nor too late; one that waits for records is not idle."""
-    broker = new_kcli_broker({"connections.max.idle.ms": "2000"}).start()
-    create_topic(broker.bootstrap, "silent")
-    with RawClient(broker.bootstrap) as client, RawClient(broker.bootstrap) as waiting:
-        started = time.monotonic()
-        assert is_served(client)
-        waiting.send(request_frame(fetch_request("silent", 0, 11_000), 11))
-        assert client.is_closed()
-        assert 1.9 < time.monotonic() - started < 15
-        assert waiting.receive_frame() is not None
