@@ -193,7 +193,7 @@ def out(export: Path, tmp_path: Path) -> Path:
     ("arguments", "message"),
     [
         (["spark-other"], "with another topic: spark-ten (now: spark-other)"),
-        (["spark-ten", "--columns", "value"], "with another columns"),
+        (["spark-ten", "--columns", "value"], "with another list of columns"),
         (["spark-ten", "--flat"], "with another layout: topic,partition (now: flat)"),
         (["spark-ten", "--value-as", "string"], "with another value format: binary (now: string)"),
         (["spark-ten", "--mode", "snapshot"], ""),

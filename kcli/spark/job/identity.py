@@ -87,7 +87,7 @@ class Identity:
 
     def _form(self) -> dict[str, str]:
         return {
-            "columns": ",".join(self.columns),
+            "list of columns": ",".join(self.columns),
             "layout": ",".join(self.partition_by) or "flat",
             "key format": self.key.name,
             "value format": self.value.name,

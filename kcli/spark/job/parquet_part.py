@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 _REPEATING = ("topic", "partition", "timestampType")
 _ASCENDING = ("offset", "timestamp")
-_OWN_COLUMNS = frozenset({"key", "value", "headers", *_REPEATING, *_ASCENDING})
 _DEFAULT_LEVELS = {"zstd": 1, "gzip": 6}
 """Where pyarrow's own level costs far more than it saves: its gzip is at 9."""
 

@@ -1,4 +1,4 @@
-"""The JSON forms of partitions, offsets and timestamps, as Spark's Kafka source reads and writes them.
+"""The JSON forms of partitions, offsets and timestamps, as Spark's Kafka source reads them.
 
 partitions   {"orders": [0, 1]}
 offsets      {"orders": {"0": 23, "1": -2}}        -2 earliest, -1 latest
@@ -8,13 +8,10 @@ timestamps   {"orders": {"0": 1700000000000}}
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kcli.errors import UsageError
 from kcli.spark.split import TopicPartition
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _MAX_INT32 = 2**31 - 1
 _MAX_INT64 = 2**63 - 1
@@ -56,14 +53,6 @@ def parse_offsets(text: str, option: str, example: str = OFFSETS_EXAMPLE) -> dic
 def parse_timestamps(text: str, option: str) -> dict[TopicPartition, int]:
     """Return the timestamps of `{"t":{"0":1000}}` by partition; raise `UsageError` naming the option."""
     return parse_offsets(text, option, TIMESTAMPS_EXAMPLE)
-
-
-def format_offsets(offsets: Mapping[TopicPartition, int]) -> str:
-    """Return offsets as the JSON that `parse_offsets` reads, topics and partitions in order."""
-    by_topic: dict[str, dict[str, int]] = {}
-    for (topic, partition), offset in sorted(offsets.items()):
-        by_topic.setdefault(topic, {})[str(partition)] = offset
-    return json.dumps(by_topic, separators=(",", ":"))
 
 
 def _object(text: str, option: str, example: str) -> dict[str, Any]:

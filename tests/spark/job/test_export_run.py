@@ -168,7 +168,7 @@ REFUSED = {
     "other columns": (
         FakeSource.of(30),
         options(write=WriteOptions(reading=Reading(columns=("value",)))),
-        "another columns: key,value,topic,partition,offset,timestamp,timestampType (now: value)",
+        "another list of columns: key,value,topic,partition,offset,timestamp,timestampType (now: value)",
     ),
     "another layout": (
         FakeSource.of(30),
