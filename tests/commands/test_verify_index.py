@@ -172,6 +172,15 @@ def test_fresh_indexes_are_written(directory: Path, kcli: Run) -> None:
     assert (again.exit_code, again.err.splitlines()[0]) == (2, "error: `out/orders-0` is not empty")
 
 
+def test_indexes_that_cannot_be_written_are_told_as_such(directory: Path, kcli: Run) -> None:
+    Path("taken").write_text("a file")
+    finished = kcli("verify-index", "orders-0", "--rebuild", "taken")
+    assert (finished.exit_code, finished.err) == (
+        1,
+        "error: cannot write `taken/orders-0`: Not a directory\n",
+    )
+
+
 def test_replicas_are_compared(directory: Path, kcli: Run) -> None:
     shutil.copytree("orders-0", "other/orders-0")
     assert kcli("verify-index", ".", "--compare", "other").exit_code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kcli.errors import KcliError
@@ -75,9 +76,16 @@ class Comparison(NamedTuple):
 
 
 def perform(task: Task, advance: Advance, read: ReadLog | None = None) -> PartitionReport:
-    """Do a task; what cannot be read is in its report. Raises `KcliError`."""
+    """Do a task; what cannot be read or written is in its report. Raises `KcliError`."""
     try:
         return task.run(advance, read)
     except OSError as error:
-        path = os.fspath(error.filename or task.directory)
-        return PartitionReport(task.directory, [], [KcliError(f"cannot read `{path}`: {error.strerror}")])
+        return PartitionReport(task.directory, [], [_failure(task, error)])
+
+
+def _failure(task: Task, error: OSError) -> KcliError:
+    done, path = "read", os.fspath(error.filename or task.directory)
+    # A write that fails, unlike a file that cannot be opened, names none.
+    if isinstance(task, Rebuilding) and (error.filename is None or Path(path).is_relative_to(task.out)):
+        done, path = "write", os.fspath(error.filename or task.out)
+    return KcliError(f"cannot {done} `{path}`: {error.strerror}")
