@@ -1,6 +1,7 @@
 """A broker killed at random moments under load keeps every acknowledged record, once and in order.
 
-`KCLI_KILL_ROUNDS` sets how many rounds; the default keeps the test short.
+`KCLI_KILL_ROUNDS` sets how many rounds; the default keeps the test short. With `KCLI_KILL_PAUSE=0` the load
+is as much as the producer can send.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SEED = int(os.environ.get("KCLI_KILL_SEED", "1"))
 PARTITIONS = 3
 FLUSH_TIMEOUT_SECONDS = 60
 OUTSTANDING = 2000
-PAUSE_SECONDS = 0.001
+PAUSE_SECONDS = float(os.environ.get("KCLI_KILL_PAUSE", "0.001"))
 """Between records: nobody's processor is busy, and a request is always under way."""
 NOISE = random.Random(SEED).randbytes(1000)
 
