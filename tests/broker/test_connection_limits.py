@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import socket
-import statistics
 from typing import TYPE_CHECKING
 
+import pytest
 import trio
 
 from tests.broker.frames import all_metadata, frame
@@ -78,6 +78,7 @@ async def test_a_parked_request_does_not_outlive_its_client(tmp_path: Path) -> N
         assert node.purgatory.watched_keys == 0
 
 
+@pytest.mark.alone
 async def test_a_thousand_parked_fetches_delay_nobody(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node:
         node.create_topic("t")
@@ -96,8 +97,7 @@ async def test_a_thousand_parked_fetches_delay_nobody(tmp_path: Path) -> None:
                 started = trio.current_time()
                 await client.ask(produce_request("other", batch(b"%d" % number)), 9)
                 delays.append(trio.current_time() - started)
-            # Not the slowest ones: those are of a machine that does other things too.
-            assert statistics.median(delays) < 0.05
+            assert sorted(delays)[-2] < 0.05
             await client.ask(produce_request("t", batch(b"all wake up")), 9)
         await until(lambda: node.purgatory.parked == 0)
         for number, sock in enumerate(sockets):
