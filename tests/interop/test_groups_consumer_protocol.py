@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.group_ledger import Ledger
-from tests.support.group_tool import GroupTool
+from tests.support.group_tool import DescribedState, GroupTool
 from tests.support.producing import create_topic
 from tests.support.steady_load import SteadyLoad
-from tests.support.waiting import eventually
+from tests.support.waiting import first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,8 +144,10 @@ def test_groups_of_the_new_protocol_are_as_before(
     with SteadyLoad(broker.bootstrap, "modern", PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
         for member in crew:
             member.join()
+        members.settle(PARTITIONS, SETTLE_SECONDS)
         # An owner for every partition may be a step on the way to an even share.
-        eventually(lambda: tool.state("modern").state == "Stable", "the group is stable")
+        stable = DescribedState("uniform", "Stable", len(crew))
+        first(lambda: tool.state("modern"), lambda state: state == stable, "the group is stable")
         members.settle(PARTITIONS, SETTLE_SECONDS)
         owned = {member.name: set(member.owned) for member in crew}
         described = tool.members("modern")

@@ -50,6 +50,8 @@ class GroupTool:
     def _rows(self, group: str, *options: str) -> Iterator[dict[str, str]]:
         """The table of a description; cells lie where their heads do."""
         head, *lines = self("--describe", "--group", group, *options)
+        # A group that is not there is an `Error:` line of a command that ends with 0.
+        assert head.startswith("GROUP "), head
         columns = [(match[0].strip(), match.start()) for match in re.finditer(r"[^ ]+( [^ ]+)* *", head)]
         ends = [start for _, start in columns[1:]] + [None]
         for line in lines:
