@@ -9,6 +9,7 @@ import functools
 import gc
 import inspect
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -55,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # Otherwise every program that a test starts would be compiled again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    # A shell that runs tests in the background has them ignore Ctrl-C, and whatever they start as well.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
         from tests.support.lanes import SideBySide
 

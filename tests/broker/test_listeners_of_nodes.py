@@ -12,7 +12,7 @@ from kcli.client.admin import describe_cluster
 from kcli.client.client import connect
 from kcli.errors import UsageError
 from tests.broker.test_cluster import start_failure
-from tests.support.processes import free_ports
+from tests.support.ports import free_ports
 from tests.support.running_cluster import running_cluster
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from kcli.protocol.topic_partition import TopicPartition
 from tests.broker.schedules.schedule import NODES, make_schedule
 from tests.support.durable_clients import ConfluentClient, JavaClient, Ledger, wait_until_read
 from tests.support.kcli_broker import KcliBroker
-from tests.support.processes import free_ports
+from tests.support.ports import free_ports
 from tests.support.toolchain import need
 from tests.support.waiting import eventually
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.kcli_broker import KcliBroker
-from tests.support.processes import free_ports
+from tests.support.ports import free_ports
 from tests.support.toolchain import need
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from tests.support.apache_kafka import JVM_OPTIONS, random_cluster_id
 from tests.support.class_archive import ClassArchive
-from tests.support.processes import ChildProcess, ProcessFailed, free_port, wait_for_port
+from tests.support.ports import free_port
+from tests.support.processes import ChildProcess, ProcessFailed, wait_for_port
 from tests.support.toolchain import java_libraries
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tests.support.apache_kafka import KafkaTools
 
 HEAP = ("-Xmx256m", "-Xms96m")
-START_TIMEOUT_SECONDS = 90.0
+START_TIMEOUT_SECONDS = 180.0
 
 SETTINGS = {
     "controller.listener.names": "CONTROLLER",

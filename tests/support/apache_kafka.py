@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.support.class_archive import ClassArchive
-from tests.support.processes import ChildProcess, ProcessFailed, free_port, wait_for_port
+from tests.support.ports import free_port
+from tests.support.processes import ChildProcess, ProcessFailed, wait_for_port
 from tests.support.toolchain import java_classes, java_libraries
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BROKER_HEAP = "320m"
-TOOL_TIMEOUT_SECONDS = 90.0
+START_TIMEOUT_SECONDS = 180.0
+TOOL_TIMEOUT_SECONDS = 180.0
 JVM_OPTIONS = (
     "-XX:+UseSerialGC",
     "-XX:TieredStopAtLevel=1",
@@ -184,7 +186,7 @@ class ApacheKafka:
     def start(self) -> None:
         """Start the JVM and wait until the broker takes part in its cluster and listens."""
         process = self.launch()
-        wait_for_port(self.port, timeout=60, alive=process.is_running)
+        wait_for_port(self.port, timeout=START_TIMEOUT_SECONDS, alive=process.is_running)
 
     def launch(self) -> ChildProcess:
         """Start the JVM without waiting for anything."""

@@ -6,13 +6,14 @@ import re
 import sys
 from typing import TYPE_CHECKING
 
-from tests.support.processes import ChildProcess, ProcessFailed, free_ports
+from tests.support.ports import free_ports
+from tests.support.processes import ChildProcess, ProcessFailed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-READY_TIMEOUT_SECONDS = 60.0
+READY_TIMEOUT_SECONDS = 120.0
 BOOTSTRAP = re.compile(r"([\w.\-]+:\d+)")
 
 

@@ -9,43 +9,18 @@ import socket
 import subprocess
 import threading
 import time
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
-from random import SystemRandom
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-STOP_TIMEOUT_SECONDS = 60
+STOP_TIMEOUT_SECONDS = 120
 
 
 class ProcessFailed(AssertionError):
     """A child process ended or stayed silent where it should not have."""
-
-
-# Below the ports that systems give to connections: one of those may take a port while its server starts anew.
-_PORTS = range(10_000, 32_000)
-
-
-def free_port() -> int:
-    """A port of the loopback interface that nothing listens on now."""
-    return free_ports(1)[0]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback interface, one after another, that nothing listens on now."""
-    anywhere = SystemRandom()
-    while True:
-        first = anywhere.choice(_PORTS)
-        with ExitStack() as probes:
-            try:
-                for port in range(first, first + count):
-                    probe = probes.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return list(range(first, first + count))
 
 
 class ChildProcess:

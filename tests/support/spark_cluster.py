@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import zipfile
@@ -12,8 +13,8 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from kcli.spark.java import find_java, home_for_spark
-from tests.support.processes import ChildProcess, free_port
-from tests.support.spark_exports import descendants, kill
+from tests.support.processes import ChildProcess
+from tests.support.spark_exports import end_session
 from tests.support.toolchain import INTEROP
 from tests.support.waiting import eventually
 
@@ -21,18 +22,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = INTEROP.parent.parent
-SPARK_HOME = Path(pyspark.__file__).parent
-SUBMIT_SECONDS = 240
+PYSPARK = Path(pyspark.__file__).parent
+START_SECONDS = 180
+SUBMIT_SECONDS = 400
+MASTER = re.compile(r"Starting Spark master at (spark://\S+)[\s\S]*I have been elected leader")
+REGISTERED = "Successfully registered"
 WORKER_MEGABYTES = 600
 QUICK_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For programs that end before it is worth while to optimize them."""
 
 
-def environment() -> dict[str, str]:
-    """What programs of Spark need to know."""
+def environment(directory: Path) -> dict[str, str]:
+    """What programs of Spark need to know; what they write to its home is in the directory."""
+    home = directory / "spark"
+    if not home.exists():
+        home.mkdir()
+        for entry in PYSPARK.iterdir():
+            if entry.name != "work":
+                (home / entry.name).symlink_to(entry)
     return {
         "JAVA_HOME": str(home_for_spark(find_java(os.environ))),
-        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_HOME": str(home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "200m",
         "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
@@ -41,19 +51,20 @@ def environment() -> dict[str, str]:
 
 
 class SparkCluster:
-    """A master and workers with one core each."""
+    """A master and workers with one core each; each begins a session, so that all they start can be ended."""
 
     def __init__(self, directory: Path, workers: int) -> None:
         self._directory = directory
         self.workers = workers
+        self.environment = environment(directory)
         self._children: list[ChildProcess] = []
-        self.url = f"spark://127.0.0.1:{free_port()}"
+        self.url = ""
 
     def start(self) -> SparkCluster:
         """Start them and wait until the workers are known to the master."""
-        port = self.url.rpartition(":")[2]
-        master = self._launch("master", "master.Master", "--port", port, "--webui-port", "0")
-        eventually(lambda: "I have been elected leader" in self._said(master), "the master")
+        master = self._launch("master", "master.Master", "--port", "0", "--webui-port", "0")
+        eventually(lambda: MASTER.search(self._said(master)) is not None, "the master", seconds=START_SECONDS)
+        self.url = "".join(MASTER.findall(self._said(master)))
         for number in range(self.workers):
             self._launch(
                 f"worker-{number}",
@@ -62,16 +73,17 @@ class SparkCluster:
                 *("--work-dir", str(self._directory / f"work-{number}"), self.url),
             )
         for worker in self._children[1:]:
-            eventually(lambda: "Successfully registered" in self._said(worker), "a worker")  # noqa: B023
+            eventually(lambda: REGISTERED in self._said(worker), "a worker", seconds=START_SECONDS)  # noqa: B023
         return self
 
     def _launch(self, name: str, program: str, *arguments: str) -> ChildProcess:
-        command = [SPARK_HOME / "bin" / "spark-class", f"org.apache.spark.deploy.{program}"]
+        command = [PYSPARK / "bin" / "spark-class", f"org.apache.spark.deploy.{program}"]
         child = ChildProcess(
             [*command, "--host", "127.0.0.1", *arguments],
             stderr=self._directory / f"{name}.log",
-            environment=environment(),
+            environment=self.environment,
             directory=self._directory,
+            preexec=os.setsid,
         )
         self._children.append(child)
         return child
@@ -82,11 +94,9 @@ class SparkCluster:
 
     def close(self) -> None:
         """End them, and whatever they have started."""
-        family = [pid for child in self._children for pid in descendants(child.pid)]
         for child in reversed(self._children):
+            end_session(child.pid)
             child.kill()
-        for pid in family:
-            kill(pid)
 
 
 def packaged(path: Path) -> Path:
@@ -111,12 +121,12 @@ def submit(
         # Tasks begin when all executors are there.
         "spark.cores.max": str(cluster.workers),
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "300s",
         "spark.sql.codegen.wholeStage": "false",
     }
     done = subprocess.run(
         [
-            SPARK_HOME / "bin" / "spark-submit",
+            PYSPARK / "bin" / "spark-submit",
             *("--master", cluster.url, "--py-files", archive),
             *(word for name, value in conf.items() for word in ("--conf", f"{name}={value}")),
             program,
@@ -127,7 +137,7 @@ def submit(
         text=True,
         timeout=SUBMIT_SECONDS,
         cwd=directory,
-        env={**os.environ, **environment()},
+        env={**os.environ, **cluster.environment},
         check=False,
     )
     assert done.returncode == 0, done.stderr[-5000:]
