@@ -33,7 +33,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KcliCluster]:
     wanted = NewTopic(TOPIC, num_partitions=1, replica_assignment=[[FORMER, LEADER]])
     admin.create_topics([wanted])[TOPIC].result(30)
     running.stop_node(FORMER)
-    eventually(lambda: leadership(running)["Leader"] == LEADER, "the other leads")
+    eventually(
+        lambda: is_handed_over(running), "the other leads, and all know it", seen=lambda: metadata(running)
+    )
     yield running
     assert running.broker.stop() == 0
 
@@ -48,6 +50,14 @@ def leadership(cluster: KcliCluster) -> dict[str, Any]:
     (partition,) = metadata(cluster)["Partitions"]
     found: dict[str, Any] = partition
     return found
+
+
+def is_handed_over(cluster: KcliCluster) -> bool:
+    """Whether a stranger has heard of the new leader, and the leader of it itself."""
+    found = [(each["Leader"], each["LeaderEpoch"]) for each in metadata(cluster)["Partitions"] or ()]
+    return [leader for leader, _ in found] == [LEADER] and all(
+        row(fetch(cluster, LEADER, 12, epoch))["ErrorCode"] == ErrorCode.NONE for _, epoch in found
+    )
 
 
 def fetch(cluster: KcliCluster, node: int, version: int, epoch: int) -> dict[str, Any]:

@@ -27,6 +27,8 @@ pytestmark = pytest.mark.interop
 
 RECORDS = 100
 PARTITIONS = 3
+LONG_SESSION_MS = 300_000
+"""So long that nobody is missed while a broker starts on a busy machine."""
 
 
 def import_quietly(name: str) -> Any:
@@ -142,9 +144,9 @@ def test_a_group_goes_on_where_it_committed(
 def started(new_kcli_broker: Callable[..., KcliBroker]) -> KcliBroker:
     """Return a broker of this test's own that has the topic `t`."""
     broker = new_kcli_broker(settings={"num.partitions": str(PARTITIONS)}).start()
+    request = MetadataRequest(topics=[MetadataRequestTopic(name="t")])
     with RawClient(broker.bootstrap) as client:
-        (topic,) = client.ask(MetadataRequest(topics=[MetadataRequestTopic(name="t")]), 4).topics
-        assert topic.error_code == 0
+        eventually(lambda: client.ask(request, 4).topics[0].error_code == 0, "the topic is there")
     return broker
 
 
@@ -152,7 +154,9 @@ def started(new_kcli_broker: Callable[..., KcliBroker]) -> KcliBroker:
 def test_groups_outlive_their_broker(clean: bool, new_kcli_broker: Callable[..., KcliBroker]) -> None:
     broker = started(new_kcli_broker)
     with RawClient(broker.bootstrap) as client:
-        members = [RawMember(client, f"group-{number}") for number in range(20)]
+        members = [
+            RawMember(client, f"group-{number}", session_timeout_ms=LONG_SESSION_MS) for number in range(20)
+        ]
         for number, member in enumerate(members):
             member.join(b"assignment %d" % number)
             for round_number in range(3):

@@ -33,7 +33,7 @@ SETTLE_SECONDS = 60
 INTERRUPTED = 130
 PROPERTIES = {
     "range": {
-        "session.timeout.ms": "6000",
+        "session.timeout.ms": "30000",
         "heartbeat.interval.ms": "300",
         "partition.assignment.strategy": "range",
     },
@@ -132,6 +132,6 @@ def test_what_there_is_is_read_to_its_end_and_once(
         command += ["-X", f"{option}={value}"]
     counts = []
     for _ in range(2):
-        finished = subprocess.run(command, capture_output=True, timeout=60, check=True)
+        finished = subprocess.run(command, capture_output=True, timeout=120, check=True)
         counts.append(len(finished.stdout.splitlines()))
     assert counts == [sum(ends.values()), 0]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.support.apache_kafka import ApacheKafka
-    from tests.support.group_members import Members
+    from tests.support.group_members import Member, Members
     from tests.support.kcli_broker import KcliBroker
 
 pytestmark = [pytest.mark.interop, pytest.mark.alone]
@@ -36,20 +36,26 @@ class Kept:
         self.what = what
         self.before = {member: set(member.owned) for member in members.inside}
         self.started = time.monotonic()
-        self.longest: tuple[float, str] = (0.0, "")
+        self.ended = 0.0
+        self.kept: dict[Member, set[int]] = {}
 
-    def check(self) -> None:
-        """Wait until the group is settled again, and look back."""
-        ended = self.members.settle(PARTITIONS, SETTLE_SECONDS, self.what)
-        ledger = Ledger(self.members.events)
-        for member, owned in self.before.items():
-            kept = owned & member.owned
+    def settle(self) -> None:
+        """Wait until the group is settled again."""
+        self.ended = self.members.settle(PARTITIONS, SETTLE_SECONDS, self.what)
+        self.kept = {member: owned & member.owned for member, owned in self.before.items()}
+
+    def longest_pause(self, ledger: Ledger) -> tuple[float, str]:
+        """How long one of the kept partitions was not read, and where; for when all events are there."""
+        longest = (0.0, "")
+        for member, kept in self.kept.items():
             for event in self.members.of("revoked", "lost", since=self.started, member=member.name):
                 given = kept & set(event.partitions)
-                assert event.at > ended or not given, f"{self.what}: {member.name} gave up {given} and got it"
+                lasting = event.at > self.ended or not given
+                assert lasting, f"{self.what}: {member.name} gave up {given} and got it"
             for partition in kept:
-                pause = ledger.longest_pause(partition, self.started, ended)
-                self.longest = max(self.longest, (pause, f"{member.name} while {self.what}"))
+                pause = ledger.longest_pause(partition, self.started, self.ended)
+                longest = max(longest, (pause, f"{member.name} while {self.what}"))
+        return longest
 
 
 def test_partitions_that_do_not_move_never_stop(
@@ -70,11 +76,11 @@ def test_partitions_that_do_not_move_never_stop(
         for member in crew[1:]:
             changes.append(Kept(members, f"{member.name} joins"))
             member.join()
-            changes[-1].check()
+            changes[-1].settle()
         for member in crew[:-1]:
             changes.append(Kept(members, f"{member.name} leaves"))
             member.leave()
-            changes[-1].check()
+            changes[-1].settle()
         ends = load.stop()
         members.consume_up_to(ends, SETTLE_SECONDS)
     crew[-1].leave()
@@ -82,7 +88,7 @@ def test_partitions_that_do_not_move_never_stop(
     assert ledger.missing(ends) == {}
     assert ledger.wrong_values() == []
     assert list(members.of("lost", "failed")) == []
-    longest, where = max(change.longest for change in changes)
+    longest, where = max(change.longest_pause(ledger) for change in changes)
     show(
         f"cooperative-sticky, {len(changes)} changes of the group: partitions that stayed where they were "
         f"paused at most {longest:.2f} s ({where})"

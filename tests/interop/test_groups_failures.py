@@ -24,7 +24,8 @@ pytestmark = pytest.mark.interop
 PARTITIONS = 12
 RECORDS_PER_SECOND = 600
 SETTLE_SECONDS = 60
-SESSION_SECONDS = 3
+SESSION_SECONDS, HEARTBEAT_MS = 3, 100
+"""The others learn that a member is gone when their next heartbeat is due."""
 
 
 @pytest.mark.alone
@@ -40,18 +41,20 @@ def test_the_partitions_of_a_silent_member_move_within_its_session_timeout_and_a
 ) -> None:
     name = request.node.callspec.id
     create_topic(group_broker.bootstrap, name, PARTITIONS)
-    members.common(bootstrap=group_broker.bootstrap, topic=name, group=name, session=SESSION_SECONDS * 1000)
+    members.common(bootstrap=group_broker.bootstrap, topic=name, group=name)
+    members.common(session=SESSION_SECONDS * 1000, heartbeat=HEARTBEAT_MS)
     silent, *others = members.enlist("Java", "librdkafka", "franz-go")
     with SteadyLoad(group_broker.bootstrap, name, PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
         for member in (silent, *others):
             member.join()
         members.settle(PARTITIONS, SETTLE_SECONDS)
         before = fall_silent(silent)
-        moved = members.wait_until(
+        members.wait_until(
             lambda: sorted(number for member in others for number in member.owned) == list(range(PARTITIONS)),
             SETTLE_SECONDS,
             f"the others own what {silent.name} had",
         )
+        moved = members.last_move()
         if silent.inside:
             silent.thaw()
             members.settle(PARTITIONS, SETTLE_SECONDS, f"{silent.name} is back")
@@ -75,7 +78,7 @@ def test_a_static_member_restarts_without_a_rebalance(
 ) -> None:
     name = f"static-{kind}"
     create_topic(group_broker.bootstrap, name, PARTITIONS)
-    members.common(bootstrap=group_broker.bootstrap, topic=name, group=name, session=30_000)
+    members.common(bootstrap=group_broker.bootstrap, topic=name, group=name)
     # Not kafka-python: as a leader it forgets members when static ones stand between the others.
     static, *others = members.enlist(kind, "franz-go", "librdkafka")
     with SteadyLoad(group_broker.bootstrap, name, PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
@@ -83,8 +86,8 @@ def test_a_static_member_restarts_without_a_rebalance(
         for member in others:
             member.join()
         members.settle(PARTITIONS, SETTLE_SECONDS)
+        before = group_tool.agreed(name, members)
         owned = set(static.owned)
-        before = group_tool.members(name)
         generation = group_metadata(offsets_records(kafka_tool, group_broker.node_directory), name)
         changes = len(list(members.of("assigned", "revoked", member=others[0].name)))
         static.leave()
@@ -93,7 +96,7 @@ def test_a_static_member_restarts_without_a_rebalance(
         assert static.owned == owned
         ends = load.stop()
         members.consume_up_to(ends, SETTLE_SECONDS)
-        after = group_tool.members(name)
+        after = group_tool.agreed(name, members)
     assert {each.partitions for each in after.values()} == {each.partitions for each in before.values()}
     assert after[others[0].name] == before[others[0].name]
     again = group_metadata(offsets_records(kafka_tool, group_broker.node_directory), name)

@@ -15,6 +15,7 @@ from tests.support.group_ledger import Ledger
 from tests.support.group_tool import DescribedState, GroupTool, group_metadata, offsets_records
 from tests.support.producing import create_topic
 from tests.support.steady_load import SteadyLoad
+from tests.support.waiting import first
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,11 +45,10 @@ def test_one_member_of_every_client_own_each_partition_once_in_one_generation(
     for member in members.enlist(*KINDS):
         member.join()
     members.settle(PARTITIONS, SETTLE_SECONDS)
-    assert group_tool.state("mixed") == DescribedState("range", "Stable", len(KINDS))
-    described = group_tool.members("mixed")
-    assert {name: each.partitions for name, each in described.items()} == {
-        member.name: member.owned for member in members.inside
-    }
+    stable = DescribedState("range", "Stable", len(KINDS))
+    first(lambda: group_tool.state("mixed"), lambda state: state == stable, "the group is stable")
+    described = group_tool.agreed("mixed", members)
+    assert len(described) == len(KINDS)
     # One record holds the generation, its members and what each was assigned.
     metadata = group_metadata(offsets_records(kafka_tool, group_broker.node_directory), "mixed")
     stored = {

@@ -12,6 +12,7 @@ from tests.support.group_ledger import Ledger
 from tests.support.group_tool import GroupTool
 from tests.support.kcli_cluster import NODES, KcliCluster
 from tests.support.steady_load import SteadyLoad
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +46,12 @@ def cluster(tmp_path: Path) -> Iterator[KcliCluster]:
 
 
 def create_topic(cluster: KcliCluster, topic: str) -> None:
-    """Create a topic with a replica on every node."""
+    """Create a topic with a replica on every node, and wait until all of them know it."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(topic, PARTITIONS, NODES)])[topic].result(DEADLINE_SECONDS)
+    for bootstrap in cluster.bootstraps.values():
+        node = AdminClient({"bootstrap.servers": bootstrap})
+        eventually(lambda node=node: topic in node.list_topics(timeout=DEADLINE_SECONDS).topics, topic)
 
 
 def coordinator(cluster: KcliCluster, group: str) -> int:
@@ -64,7 +68,7 @@ def test_a_group_outlives_its_coordinators(
 ) -> None:
     create_topic(cluster, "orders")
     bootstrap = cluster.bootstrap
-    members.common(bootstrap=bootstrap, topic="orders", group="group", session=10_000, assignor=assignor)
+    members.common(bootstrap=bootstrap, topic="orders", group="group", assignor=assignor)
     with SteadyLoad(bootstrap, "orders", PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
         for member in members.enlist("librdkafka", "Java", "kcli"):
             member.join()

@@ -13,7 +13,7 @@ from tests.support.group_tool import GroupTool
 from tests.support.producing import create_topic, produce
 from tests.support.records import TestRecord
 from tests.support.steady_load import SteadyLoad
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -51,14 +51,20 @@ def consume_as_groups(
         member.join(group=f"{topic}-{group}", assignor=assignor)
         members.consume_up_to(ends, SETTLE_SECONDS)
     gone.leave()
-    for group in groups_of(topic):
+    for group, state in zip(groups_of(topic), ("Stable", "Stable", "Empty"), strict=True):
         wait_for_offsets(tool, group, ends)
+        wait_for_state(tool, group, state)
     return ends
 
 
 def wait_for_offsets(tool: GroupTool, group: str, ends: Mapping[int, int]) -> None:
     """Ask until a group has committed everything."""
     eventually(lambda: tool.offsets(group) == ends, f"{group} has committed {ends}")
+
+
+def wait_for_state(tool: GroupTool, group: str, wanted: str) -> None:
+    """Ask until a group has come to rest: what is seen of it from then on stays."""
+    first(lambda: tool.state(group).state, lambda state: state == wanted, f"{group} is {wanted}")
 
 
 def groups_of(topic: str) -> list[str]:

@@ -11,6 +11,7 @@ import pytest
 from tests.support.group_tool import DescribedState, GroupTool, offsets_records
 from tests.support.producing import create_topic, delete_topic, produce
 from tests.support.records import TestRecord
+from tests.support.waiting import eventually, first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,15 +59,25 @@ def topic(broker: KcliBroker | ApacheKafka) -> Iterator[str]:
 def consume(
     tools: KafkaTools, broker: KcliBroker | ApacheKafka, topic: str, group: str, count: int
 ) -> list[str]:
-    """What the console consumer prints as a member of a group, when it begins at the beginning."""
+    """What the console consumer prints as a member of a group, when it begins at the beginning.
+
+    It is no member any more afterwards.
+    """
     result = tools(
         "kafka-console-consumer",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--group", group, "--from-beginning"),
-        *("--max-messages", str(count), "--timeout-ms", "20000"),
+        *("--max-messages", str(count), "--timeout-ms", "60000"),
     )
     assert result.code == 0, result
     assert f"Processed a total of {count} messages" in result.errors
+    wait_until_empty(GroupTool(tools, broker.bootstrap), group)
     return result.lines
+
+
+def wait_until_empty(tool: GroupTool, group: str) -> None:
+    """Wait until who has left a group is not among its members any more."""
+    empty = DescribedState("-", "Empty", 0)
+    first(lambda: tool.state(group), lambda state: state == empty, f"{group} is empty")
 
 
 def described(group: str, *offsets: int | None) -> list[str]:
@@ -89,12 +100,11 @@ def described(group: str, *offsets: int | None) -> list[str]:
 def test_console_consumers_share_the_offsets_of_their_group(
     broker: KcliBroker | ApacheKafka, tool: GroupTool, kafka_tool: KafkaTools, topic: str
 ) -> None:
-    first = consume(kafka_tool, broker, topic, "console", 40)
-    assert tool.state("console") == DescribedState("-", "Empty", 0)
+    earlier = consume(kafka_tool, broker, topic, "console", 40)
     assert sum(tool.offsets("console").values()) == 40
-    second = consume(kafka_tool, broker, topic, "console", 50)
+    later = consume(kafka_tool, broker, topic, "console", 50)
     everything = [f"{p}:{number}" for p in range(PARTITIONS) for number in range(RECORDS)]
-    assert sorted(first + second) == sorted(everything)
+    assert sorted(earlier + later) == sorted(everything)
     assert tool("--describe", "--group", "console") == described("console", 30, 30, 30)
     listed = [line.split() for line in tool("--list", "--state", "--type")]
     assert ["console", "Classic", "Empty"] in listed
@@ -146,7 +156,8 @@ def test_what_is_refused_while_a_group_has_members(
 ) -> None:
     (member,) = members.enlist("librdkafka")
     member.join(bootstrap=broker.bootstrap, topic=topic, group="active")
-    members.consume_up_to(dict.fromkeys(range(PARTITIONS), RECORDS), SETTLE_SECONDS)
+    everything = dict.fromkeys(range(PARTITIONS), RECORDS)
+    eventually(lambda: tool.offsets("active") == everything, "everything is consumed and committed")
     refused = tool("--group", "active", "--reset-offsets", "--to-earliest", "--all-topics", "--execute")
     assert refused[0] == (
         "Error: Assignments can only be reset if the group 'active' is inactive, "
@@ -165,7 +176,7 @@ def test_what_is_refused_while_a_group_has_members(
     assert sum("GroupSubscribedToTopicException" in line for line in refused) == PARTITIONS
     (missing,) = tool("--describe", "--group", "unheard-of")
     assert re.search(r"GroupIdNotFoundException: Group unheard-of not found\.$", missing)
-    assert tool.offsets("active") == dict.fromkeys(range(PARTITIONS), RECORDS)
+    assert tool.offsets("active") == everything
 
 
 def test_perf_test_joins_a_group(
@@ -174,9 +185,10 @@ def test_perf_test_joins_a_group(
     result = kafka_tool(
         "kafka-consumer-perf-test",
         *("--bootstrap-server", broker.bootstrap, "--topic", topic, "--group", "perf"),
-        *("--num-records", str(PARTITIONS * RECORDS), "--timeout", "20000"),
+        *("--num-records", str(PARTITIONS * RECORDS), "--timeout", "60000"),
     )
     assert result.code == 0, result
+    wait_until_empty(tool, "perf")
     figures = [field.strip() for field in result.lines[-1].split(",")]
     assert int(figures[4]) == PARTITIONS * RECORDS
     assert tool("--describe", "--group", "perf") == described("perf", 30, 30, 30)
@@ -186,20 +198,25 @@ def test_the_dump_tool_decodes_every_record_about_groups(
     broker: KcliBroker | ApacheKafka, tool: GroupTool, kafka_tool: KafkaTools, topic: str, members: Members
 ) -> None:
     members.common(bootstrap=broker.bootstrap, topic=topic)
+    everything = dict.fromkeys(range(PARTITIONS), RECORDS)
     classic, static = members.enlist("Java", "librdkafka")
     for group, assignor in (("dump-classic", "range"), ("dump-modern", "consumer")):
         classic.join(group=group, assignor=assignor)
         static.join(group=group, assignor=assignor, instance="static")
         members.settle(PARTITIONS, SETTLE_SECONDS)
-        members.consume_up_to(dict.fromkeys(range(PARTITIONS), RECORDS), SETTLE_SECONDS)
-        members.reached.clear()
+        members.consume_up_to(everything, SETTLE_SECONDS)
         classic.leave()
         # A static member of librdkafka cannot unsubscribe first, and may hang if it is closed in a rebalance.
         members.settle(PARTITIONS, SETTLE_SECONDS)
+        first(
+            lambda group=group: tool.state(group).state, lambda state: state == "Stable", f"{group} is stable"
+        )
         static.leave()
+        members.reached.clear()
     classic.join(group="dump-deleted")
-    members.consume_up_to(dict.fromkeys(range(PARTITIONS), RECORDS), SETTLE_SECONDS)
+    members.consume_up_to(everything, SETTLE_SECONDS)
     classic.leave()
+    wait_until_empty(tool, "dump-deleted")
     tool("--delete", "--group", "dump-deleted")
     records = offsets_records(kafka_tool, broker.node_directory)
     types = {

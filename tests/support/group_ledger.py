@@ -16,7 +16,9 @@ class Ledger:
     """The records and commits in members' events."""
 
     def __init__(self, events: Iterable[Event]) -> None:
-        self._events = [event for event in events if event.kind in ("records", "committed")]
+        wanted = (event for event in events if event.kind in ("records", "committed"))
+        # As they happened, and not as the lines of several programs came to be read.
+        self._events = sorted(wanted, key=lambda event: event.at)
 
     def consumed(self) -> dict[int, Counter[int]]:
         """How often each offset of each partition was consumed."""

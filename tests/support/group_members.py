@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
     from pathlib import Path
 
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 LEAVE_SECONDS = 60.0
 CLOSE_SECONDS = 20.0
 """For those that are still in a group when their test ends: who needs longer is killed."""
@@ -65,7 +65,7 @@ PROGRAMS: dict[str, Callable[[], list[str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a member reported, and when the test read it."""
+    """What a member reported, and when that was, by the monotonic clock."""
 
     at: float
     member: str
@@ -80,7 +80,7 @@ class Event:
     def parse(cls, member: str, line: str) -> Event:
         """From a line of the member's program."""
         told = json.loads(line)
-        new = cls(time.monotonic(), member, told["event"])
+        new = cls(told["at"], member, told["event"])
         match new.kind:
             case "records":
                 offsets, values = tuple(told["offsets"]), tuple(told["values"])
@@ -111,7 +111,7 @@ class Program:
     def _heard(self, line: str | None) -> None:
         if line is None:
             self.ready.set()
-            self.hear('{"event": "ended"}')
+            self.hear(json.dumps({"event": "ended", "at": time.monotonic()}))
         else:
             self.hear(line)
 
@@ -277,18 +277,22 @@ class Members:
         )
 
     def settle(self, partitions: int, timeout: float, what: str = "the group is settled") -> float:
-        """Wait until it is; returns when that was."""
-        return self.wait_until(lambda: self.is_settled(partitions), timeout, what)
+        """Wait until it is; returns when the last partition moved."""
+        self.wait_until(lambda: self.is_settled(partitions), timeout, what)
+        return self.last_move()
 
-    def wait_until(self, holds: Callable[[], bool], timeout: float, what: str) -> float:
-        """Wait for a condition on the members or events; returns when it held."""
+    def last_move(self) -> float:
+        """When a member was last told about its partitions, or left."""
+        return max(event.at for event in self.of("assigned", "revoked", "lost", "left"))
+
+    def wait_until(self, holds: Callable[[], bool], timeout: float, what: str) -> None:
+        """Wait for a condition on the members or events."""
         deadline = time.monotonic() + timeout
         with self.changed:
             while not holds():
                 left = deadline - time.monotonic()
                 assert left > 0, f"not in {timeout} s: {what}\n{self.story()}"
                 self.changed.wait(left)
-            return time.monotonic()
 
     def consume_up_to(self, ends: Mapping[int, int], timeout: float) -> None:
         """Wait until every partition is consumed to its end."""

@@ -7,11 +7,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.support.waiting import first
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.apache_kafka import KafkaTools
+    from tests.support.group_members import Members
 
 _RECORD = re.compile(r"\| offset: (?P<offset>\d+) .*? key: (?P<key>\{.*?\})(?: payload: (?P<payload>.*))?$")
 
@@ -48,10 +51,11 @@ class GroupTool:
         return [line for line in result.lines if line.strip()]
 
     def _rows(self, group: str, *options: str) -> Iterator[dict[str, str]]:
-        """The table of a description; cells lie where their heads do."""
-        head, *lines = self("--describe", "--group", group, *options)
-        # A group that is not there is an `Error:` line of a command that ends with 0.
-        assert head.startswith("GROUP "), head
+        """The table of a description; cells lie where their heads do. None of a group without such rows."""
+        head, *lines = self("--describe", "--group", group, *options) or [""]
+        if _is_unknown(head):
+            head = ""
+        assert head.startswith("GROUP ") or not (head or lines), head
         columns = [(match[0].strip(), match.start()) for match in re.finditer(r"[^ ]+( [^ ]+)* *", head)]
         ends = [start for _, start in columns[1:]] + [None]
         for line in lines:
@@ -67,8 +71,10 @@ class GroupTool:
         }
 
     def state(self, group: str) -> DescribedState:
-        """The state of the group."""
-        (row,) = self._rows(group, "--state")
+        """The state of the group; `Dead` if there is none of that name."""
+        row = next(self._rows(group, "--state"), None)
+        if row is None:
+            return DescribedState("-", "Dead", 0)
         return DescribedState(row["ASSIGNMENT-STRATEGY"], row["STATE"], int(row["#MEMBERS"]))
 
     def offsets(self, group: str) -> dict[int, int]:
@@ -78,10 +84,24 @@ class GroupTool:
             int(row["PARTITION"]): int(row["CURRENT-OFFSET"]) for row in rows if row["CURRENT-OFFSET"] != "-"
         }
 
+    def agreed(self, group: str, members: Members) -> dict[str, DescribedMember]:
+        """The members, once the broker says the same as they do about who owns what."""
+        described, _ = first(
+            lambda: (self.members(group), {member.name: set(member.owned) for member in members.inside}),
+            lambda both: {name: each.partitions for name, each in both[0].items()} == both[1],
+            f"the broker and the members of {group} agree",
+        )
+        return described
+
     def type(self, group: str) -> str:
         """`Classic` or `Consumer`; nothing of a group that is not listed."""
         rows = [line.split() for line in self("--list", "--type")]
         return next((row[1] for row in rows if row[0] == group), "")
+
+
+def _is_unknown(line: str) -> bool:
+    """Of the tool about a group that is not there, or not yet: it ends with 0."""
+    return line.startswith("Error: ") and ("GroupIdNotFoundException" in line or "does not exist" in line)
 
 
 def _partitions(assignment: str) -> frozenset[int]:

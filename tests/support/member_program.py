@@ -9,7 +9,8 @@ line:
 `assignor` is `range`, `cooperative-sticky`, or `consumer` for the protocol in which the broker assigns.
 `leave` leaves the group in order; the end of standard input, or SIGTERM, does that and ends the program.
 
-Events are JSON objects, one a line; `event` names the kind:
+Events are JSON objects, one a line. `at` is the moment by the system's monotonic clock, in seconds: events of
+several programs have an order, however late they are read. `event` names the kind:
 
     ready       the program takes commands
     assigned    `partitions` are the member's from now on, besides those it has
@@ -31,6 +32,7 @@ import json
 import signal
 import sys
 import threading
+import time
 from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
@@ -51,7 +53,8 @@ class JoinOptions:
     group: str
     topic: str
     assignor: str = "range"
-    session: int = 6000
+    session: int = 30_000
+    """Longer than a busy machine keeps anyone waiting: a test of members that fall silent asks for less."""
     heartbeat: int = 300
     instance: str = ""
     client: str = "member"
@@ -78,8 +81,8 @@ class Reporter:
         self._printing = threading.Lock()
 
     def __call__(self, event: str, **fields: object) -> None:
-        line = json.dumps({"event": event, **fields})
         with self._printing:
+            line = json.dumps({"event": event, "at": time.monotonic(), **fields})
             sys.stdout.write(line + "\n")
             sys.stdout.flush()
 

@@ -246,8 +246,9 @@ public final class GroupMember implements ConsumerRebalanceListener {
             .map(TopicPartition::partition).sorted().collect(Collectors.toList()) + "}";
     }
 
+    /** Adds the moment by the system's monotonic clock, which nanoTime is. */
     private static synchronized void print(String line) {
-        events.println(line);
+        events.println(line.substring(0, line.length() - 1) + ", \"at\": " + System.nanoTime() / 1e9 + "}");
     }
 
     private static String quoted(Object text) {

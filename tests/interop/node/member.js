@@ -41,7 +41,7 @@ const range = ({ cluster }) => ({
 })
 
 function print(event, fields = {}) {
-  process.stdout.write(JSON.stringify({ event, ...fields }) + '\n')
+  process.stdout.write(JSON.stringify({ event, ...fields, at: Number(process.hrtime.bigint()) / 1e9 }) + '\n')
 }
 
 async function join(options) {

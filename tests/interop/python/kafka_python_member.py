@@ -32,6 +32,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         self.topic = options.topic
         self.report = report
         self.positions: dict[int, int] = {}
+        self.reported: dict[int, int] = {}
         settings: dict[str, Any] = {"group_instance_id": options.instance} if options.instance else {}
         self.consumer = KafkaConsumer(
             bootstrap_servers=options.bootstrap,
@@ -62,7 +63,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             except KafkaError as error:
                 self.report("refused", reason=f"{type(error).__name__}: {error}")
             else:
-                self.report.committed(positions)
+                self.committed(positions)
         self.report.revoked(given)
 
     async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:
@@ -92,7 +93,19 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         if isinstance(answer, Exception):
             self.report("refused", reason=f"{type(answer).__name__}: {answer}")
         else:
-            self.report.committed(positions)
+            self.committed(positions)
+
+    def committed(self, positions: dict[int, int]) -> None:
+        """Report what is new of a commit.
+
+        The library calls back within a later poll, the last answer first: by then the partitions may be
+        another member's, which has committed more.
+        """
+        newer = {
+            number: offset for number, offset in positions.items() if offset > self.reported.get(number, -1)
+        }
+        self.reported |= newer
+        self.report.committed(newer)
 
     def poll(self) -> None:
         """Poll once, and print what came."""

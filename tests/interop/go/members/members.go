@@ -14,6 +14,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // How often members commit, and how long they poll.
@@ -38,7 +40,9 @@ var printing sync.Mutex
 
 // Print writes one event.
 func Print(event string, fields map[string]any) {
-	all := map[string]any{"event": event}
+	printing.Lock()
+	defer printing.Unlock()
+	all := map[string]any{"event": event, "at": now()}
 	for name, value := range fields {
 		all[name] = value
 	}
@@ -46,9 +50,16 @@ func Print(event string, fields map[string]any) {
 	if err != nil {
 		panic(err)
 	}
-	printing.Lock()
-	defer printing.Unlock()
 	fmt.Println(string(line))
+}
+
+// now returns the seconds of the system's monotonic clock, which Go's own times do not tell.
+func now() float64 {
+	var moment unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &moment); err != nil {
+		panic(err)
+	}
+	return float64(moment.Nano()) / 1e9
 }
 
 // Changed prints an event about the member's partitions.
