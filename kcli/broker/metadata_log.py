@@ -256,9 +256,14 @@ class MetadataLog:
                     yield bytes(memoryview(batch.buffer)[batch.position :][: batch.size_in_bytes])
 
     def agrees_until(self, other: MetadataLog) -> int:
-        """Return the offset below which this log holds what the other one does (KIP-101, KIP-595)."""
+        """Return the offset below which this log holds what the other one does (KIP-101, KIP-595).
+
+        An epoch below all that one of them knows proves nothing: what stands in a snapshot of a later epoch
+        may be something else (Kafka class `ReplicatedLog`).
+        """
         epoch, end = self._leader_epochs.latest_epoch, self.end_offset
-        while epoch >= 0:
+        first_epoch = max(0, self._leader_epochs.first_epoch, other._leader_epochs.first_epoch)
+        while epoch >= first_epoch:
             known, known_end = other._leader_epochs.end_offset_for(epoch, other.end_offset)
             own, own_end = self._leader_epochs.end_offset_for(known, self.end_offset)
             if known == own == epoch:

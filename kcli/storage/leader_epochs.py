@@ -51,6 +51,11 @@ class LeaderEpochs:
     def __len__(self) -> int:
         return len(self._epochs)
 
+    @property
+    def first_epoch(self) -> int:
+        """The lowest epoch, -1 if there is none."""
+        return self._epochs[0] if self._epochs else UNDEFINED_EPOCH
+
     def entries(self) -> list[tuple[int, int]]:
         """Return all (epoch, start offset) pairs."""
         return list(zip(self._epochs, self._start_offsets, strict=True))

@@ -119,6 +119,29 @@ def test_a_copy_whose_snapshot_nobody_else_knows_begins_again(copies: Copies) ->
     assert copies.image(1) == copies.image(2)
 
 
+def test_a_copy_that_parted_below_the_snapshot_of_the_other_gets_it(copies: Copies) -> None:
+    copies.decide(3, new_term=True)  # alone, and not there when the others decide something else
+    copies.decide(1, 2, new_term=True)
+    copies.compact(1)
+    bring_level(copies.copies[3], copies.copies[1])
+    assert shown(copies.copies[3]) == shown(copies.copies[1])
+    assert copies.image(3) == copies.image(1)
+
+
+def test_a_copy_whose_snapshot_parted_from_the_log_of_the_other_begins_again(copies: Copies) -> None:
+    copies.decide(1, 2, 3, new_term=True)
+    copies.decide(1, 2)
+    copies.decide(1, 2)
+    copies.decide(3, new_term=True)
+    copies.compact(3)
+    copies.decide(1, 2)
+    copies.decide(1, 2, new_term=True)
+    assert copies.copies[1].start_offset < copies.copies[3].start_offset < copies.copies[1].end_offset
+    bring_level(copies.copies[3], copies.copies[1])
+    assert shown(copies.copies[3]) == shown(copies.copies[1])
+    assert copies.image(3) == copies.image(1)
+
+
 def test_the_newest_copy_has_the_greatest_epoch_then_the_greatest_end_then_the_lowest_id(
     copies: Copies,
 ) -> None:
