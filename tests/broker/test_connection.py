@@ -263,6 +263,7 @@ async def test_unfinished_requests_hold_a_bounded_amount(tmp_path: Path) -> None
         node.create_topic("t")
         node.buffers.held_limit = 3_000_000
         await client.stream.send_all(struct.pack(">i", 50_000_000) + bytes(2_000_000))
+        await until(lambda: node.buffers.held_bytes == 2_000_004)
         assert produced(await other.ask(produce_request("t", batch(b"v" * 900_000)), 9)).error_code == 0
         async with trio.open_nursery() as nursery:
             nursery.start_soon(send_until_closed, other, struct.pack(">i", 50_000_000) + bytes(2_000_000))

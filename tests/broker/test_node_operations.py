@@ -9,9 +9,12 @@ import pytest
 import trio
 
 from kcli.broker.controller.heartbeat_control import HeartbeatAnswer
+from kcli.broker.node_state import NodeState
+from kcli.broker.timer import monotonic_ms
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import KafkaError
 from tests.broker.operated_nodes import QUICK, created, do, fenced, leaders, nodes_seen_from, states, until
+from tests.support import waiting
 from tests.support.running_cluster import running_cluster
 
 if TYPE_CHECKING:
@@ -54,10 +57,14 @@ async def test_the_office_moves_before_its_node_stops(tmp_path: Path) -> None:
 async def test_a_killed_node_is_missed_when_its_session_ends(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
         await created(cluster, "t", partitions=3, replicas=3)
+        fenced_ms: list[int] = []
+        cluster.office.observe(lambda image, _: fenced_ms.extend([monotonic_ms()] * len(fenced(image))))
+        last_beat_ms = monotonic_ms()
+        cluster.nodes[3].broker.heartbeats.beat()
         await do(cluster, "kill", 3)
         assert (await states(cluster))[3] == "dead"
-        assert fenced(cluster.feeds.latest) == []
         await until(cluster, lambda image: fenced(image) == [3])
+        assert fenced_ms[0] - last_beat_ms > 500
         assert 3 not in leaders(cluster.feeds.latest)
         assert not (tmp_path / "node-3" / ".kafka_cleanshutdown").exists()
         await do(cluster, "start", 3)
@@ -142,7 +149,7 @@ async def test_a_node_that_is_killed_while_it_stops_was_killed(tmp_path: Path) -
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(stop)
-            await trio.sleep(0.05)
+            await waiting.until(lambda: cluster.nodes[2].state is NodeState.STOPPING)
             await do(cluster, "kill", 2)
         assert refusals == ["node 2 was killed while it stopped"]
         assert not (tmp_path / "node-2" / ".kafka_cleanshutdown").exists()

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
     from kcli.broker.cluster import Cluster
 
-QUICK = {"broker_heartbeat_interval_ms": "100", "replica_high_watermark_checkpoint_interval_ms": "100"}
+QUICK = {"broker_heartbeat_interval_ms": "100"}
+CHECKPOINTS_OFTEN = {**QUICK, "replica_high_watermark_checkpoint_interval_ms": "100"}
+CHECKPOINTS_NEVER = {**QUICK, "replica_high_watermark_checkpoint_interval_ms": "3600000"}
+"""Else a node with a full disk could be lost with a checkpoint, before it meets what a test is about."""
 
 
 async def created(cluster: Cluster, topic: str, *, asked: int) -> object:
@@ -48,7 +51,7 @@ async def lost_and_back(cluster: Cluster, node_id: int) -> None:
 
 
 async def test_a_controller_that_cannot_write_is_succeeded(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+    async with running_cluster(tmp_path, nodes=3, **CHECKPOINTS_NEVER) as cluster:
         cluster.faults.add("fill-disk", node=1)
         refused = await created(cluster, "t", asked=2)
         assert isinstance(refused, KafkaError)
@@ -62,7 +65,7 @@ async def test_a_controller_that_cannot_write_is_succeeded(tmp_path: Path) -> No
 async def test_a_copy_of_the_metadata_that_cannot_be_written_is_its_nodes_end_and_no_bug(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+    async with running_cluster(tmp_path, nodes=3, **CHECKPOINTS_NEVER) as cluster:
         cluster.faults.add("fill-disk", node=3)
         assert not isinstance(await created(cluster, "t", asked=1), Exception)
         await lost_and_back(cluster, 3)
@@ -73,7 +76,7 @@ async def test_a_copy_of_the_metadata_that_cannot_be_written_is_its_nodes_end_an
 
 @pytest.mark.parametrize("node_id", [1, 2, 3])
 async def test_a_replica_that_cannot_be_written_is_lost(tmp_path: Path, node_id: int) -> None:
-    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+    async with running_cluster(tmp_path, nodes=3, **CHECKPOINTS_OFTEN) as cluster:
         create(cluster, "t", on=(1, 2, 3), min_insync_replicas="2")
         append(leader_of(cluster), b"before")
         cluster.faults.add("fill-disk", node=node_id)
@@ -83,6 +86,6 @@ async def test_a_replica_that_cannot_be_written_is_lost(tmp_path: Path, node_id:
 
 
 async def test_a_node_that_takes_nothing_is_lost_with_its_next_checkpoint(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
+    async with running_cluster(tmp_path, nodes=3, **CHECKPOINTS_OFTEN) as cluster:
         cluster.faults.add("fill-disk", node=2)
         await lost_and_back(cluster, 2)

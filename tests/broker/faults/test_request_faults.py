@@ -249,7 +249,9 @@ async def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_node_whose_disk_is_full_takes_no_records(tmp_path: Path) -> None:
-    async with running_cluster(tmp_path, nodes=2) as cluster:
+    # Else it could be lost with its next checkpoint before it is asked to take any.
+    late = {"replica_high_watermark_checkpoint_interval_ms": "3600000"}
+    async with running_cluster(tmp_path, nodes=2, **late) as cluster:
         second = cluster.brokers[1]
         faults = Faults(cluster)
         async with await trio.open_tcp_stream("127.0.0.1", second.endpoints[0].port) as stream:

@@ -49,8 +49,8 @@ def join(group: str = GROUP, member: str = "", **changes: Any) -> JoinGroupReque
     """Join with the `range` assignor; `protocols` gives names and metadata instead."""
     protocols: Mapping[str, bytes] = changes.pop("protocols", {"range": b"metadata"})
     fields: dict[str, Any] = {
-        "session_timeout_ms": 10_000,
-        "rebalance_timeout_ms": 10_000,
+        "session_timeout_ms": 60_000,
+        "rebalance_timeout_ms": 60_000,
         "protocol_type": "consumer",
     }
     return JoinGroupRequest(

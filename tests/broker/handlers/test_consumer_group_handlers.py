@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 TOPIC = "topic"
 PARTITIONS = 3
 SETTINGS = {
-    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "60000",
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "100",

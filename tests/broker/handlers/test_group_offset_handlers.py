@@ -164,10 +164,20 @@ async def test_offsets_that_nobody_needs_are_forgotten(tmp_path: Path) -> None:
         assert ask.fetched(topics) == {(TOPIC, 0): (-1, 0)}
 
 
+@pytest.fixture
+def clock() -> trio.testing.MockClock:
+    """A clock that stands still until it is set."""
+    return trio.testing.MockClock()
+
+
 @pytest.mark.parametrize("version", [1, 8])
 @pytest.mark.parametrize("succeeds", [True, False])
 async def test_offsets_are_told_once_they_are_committed(
-    version: int, succeeds: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    version: int,
+    succeeds: bool,
+    clock: trio.testing.MockClock,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reaches_disk = trio.Event()
     flush = GroupCommit.flush
@@ -193,6 +203,8 @@ async def test_offsets_are_told_once_they_are_committed(
             assert not answers
             if succeeds:
                 reaches_disk.set()
+            else:
+                clock.jump(0.501)
         (answer,) = answers
         found = answer.groups[0] if version >= 8 else answer
         if succeeds:

@@ -57,7 +57,7 @@ def _produce(servers: str, count: int) -> int:
     for number in range(count):
         producer.produce("t", b"value %d" % number, key=b"%d" % number, on_delivery=settle)
         producer.poll(0)
-    assert producer.flush(20) == 0
+    assert producer.flush(60) == 0
     return len(delivered)
 
 
@@ -121,6 +121,6 @@ async def test_followers_that_are_cut_off_leave_the_isr_and_come_back(tmp_path: 
         assert caught.value.code == ErrorCode.NOT_ENOUGH_REPLICAS
         assert partition.log.log_end_offset == end
         cluster.peers[3, 2].is_cut = cluster.peers[4, 2].is_cut = False
-        await until(lambda: partition.isr == {2, 3, 4})
-        await until(lambda: partition.log.high_watermark == end)
+        # Both at once: on a busy machine who has come back may leave once more.
+        await until(lambda: partition.isr == {2, 3, 4} and partition.log.high_watermark == end)
         assert node(cluster, 3).replica_manager.partition("t", 0).log.log_end_offset == end
