@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -16,6 +17,8 @@ from kcli.errors import ChecksFailed, KcliError, MissingArgument, UsageError
 if TYPE_CHECKING:
     from kcli.client.admin import TopicPartition, TopicPartitionReplica
     from kcli.client.client import Client
+    from kcli.commands.reassignment.plan import Plan
+    from kcli.commands.reassignment.view import LogDirState
 
 
 class MovedReplica(NamedTuple):
@@ -102,10 +105,9 @@ async def _move(
 ) -> Moved:
     from kcli.commands.reassignment.cluster import places_of, read_brokers
     from kcli.commands.reassignment.log_dirs import start_log_dir_moves
-    from kcli.commands.reassignment.moves import compare_log_dirs, copies_of
+    from kcli.commands.reassignment.moves import copies_of
     from kcli.commands.reassignment.plan import Plan
-    from kcli.commands.reassignment.view import COMPLETED
-    from kcli.commands.reassignment.wait import wait_for_moves
+    from kcli.commands.reassignment.wait import settled, wait_for_moves
 
     brokers = {replica.broker for replica in moves}
     (await read_brokers(client)).need(brokers)
@@ -120,12 +122,26 @@ async def _move(
     started, failures = await start_log_dir_moves(client, moves, timeout_ms=0)
     if wait and started:
         await wait_for_moves(client, plan, holders, copies_of(plan, holders, before))
-    states = compare_log_dirs(plan, await places_of(client, brokers, partitions))
-    undone = sum(state.state != COMPLETED for state in states)
-    if wait and undone and not failures:
+    look = partial(_look, client, plan)
+    states = await (settled(look, lambda seen: not _undone(seen)) if wait and not failures else look())
+    if wait and not failures and (undone := _undone(states)):
         failures.append(ChecksFailed(f"{undone} of {len(states)} replicas are not where they should be"))
     rows = [
         MovedReplica(each.topic, each.partition, each.broker, each.state, each.log_dir, each.target)
         for each in states
     ]
     return Moved(rows, started, failures)
+
+
+async def _look(client: Client, plan: Plan) -> list[LogDirState]:
+    from kcli.commands.reassignment.cluster import places_of
+    from kcli.commands.reassignment.moves import compare_log_dirs
+
+    brokers = {replica.broker for replica in plan.log_dirs}
+    return compare_log_dirs(plan, await places_of(client, brokers, plan.replicas))
+
+
+def _undone(states: list[LogDirState]) -> int:
+    from kcli.commands.reassignment.view import COMPLETED
+
+    return sum(state.state != COMPLETED for state in states)

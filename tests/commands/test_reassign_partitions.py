@@ -5,12 +5,14 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 
 from kcli.client import admin
 from kcli.client.admin import TopicPartition, TopicPartitionReplica
+from kcli.commands.reassignment.cluster import replicas_of
 from kcli.commands.reassignment.moves import Copy
 from kcli.commands.reassignment.plan import Plan, parse_plan
 from kcli.commands.reassignment.wait import wait_for_moves
@@ -119,6 +121,25 @@ def test_execute_waits_until_all_is_done(moves: FakeCluster, transcript: Transcr
     assert back.replicas == {TopicPartition("orders", 0): (1,), TopicPartition("orders", 1): (1,)}
     moves.looks_left = 2
     transcript("reassign_wait_json", "reassign-partitions execute back.json --wait -o json")
+
+
+def test_a_broker_that_hears_of_the_end_later_is_asked_again(
+    moves: FakeCluster, kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {TopicPartition("orders", index): (1,) for index in (0, 1)}
+    late = [before, before]
+
+    async def hears_later(*arguments: Any, **options: Any) -> Any:
+        return late.pop() if late and not moves.moving else await replicas_of(*arguments, **options)
+
+    monkeypatch.setattr("kcli.commands.reassignment.execution.replicas_of", hears_later)
+    for verb in ("execute", "verify"):
+        moves.looks_left = 2
+        finished = kcli("reassign-partitions", verb, "plan.json", "--wait")
+        assert finished.exit_code == 0, finished
+        assert "Reassignment of partition orders-1 is completed." in finished.out
+        assert not late
+        late.append(before)
 
 
 def test_an_interrupt_removes_throttles_and_says_what_goes_on(

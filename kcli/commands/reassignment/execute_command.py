@@ -115,7 +115,9 @@ async def _carry_out(
                 failures.append(_interrupted(plan, has_started=execution.has_started))
             if started is None:
                 raise failures[-1]
-            verified = await verify_plan(client, plan, preserve_throttles=scope.cancel_called)
+            verified = await verify_plan(
+                client, plan, preserve_throttles=scope.cancel_called, is_waited=not scope.cancel_called
+            )
         except KcliError:
             for failure in await execution.release():
                 print_error(failure)

@@ -27,7 +27,17 @@ from kcli.commands.reassignment.throttles import (
     set_log_dir_throttles,
     set_throttles,
 )
-from kcli.commands.reassignment.view import COMPLETED, MOVING, PlannedCopy, Started, Verified, ids
+from kcli.commands.reassignment.view import (
+    COMPLETED,
+    MOVING,
+    LogDirState,
+    PartitionState,
+    PlannedCopy,
+    Started,
+    Verified,
+    ids,
+)
+from kcli.commands.reassignment.wait import settled
 from kcli.commands.session import failure
 from kcli.commands.words import counted
 from kcli.errors import ChecksFailed, KcliError
@@ -145,24 +155,58 @@ class Execution:
         return await clear_throttles(self._client, brokers, {partition.topic for partition in self._moves})
 
 
-async def verify_plan(client: Client, plan: Plan, *, preserve_throttles: bool) -> Verified:
-    """Tell how far a plan is; once nothing moves in the cluster, throttles go, as with Kafka's tool."""
+async def verify_plan(
+    client: Client, plan: Plan, *, preserve_throttles: bool, is_waited: bool = False
+) -> Verified:
+    """Tell how far a plan is; once nothing moves in the cluster, throttles go, as with Kafka's tool.
+
+    `is_waited`: the controller has told that nothing of the plan moves, which brokers may hear of later.
+    """
     failures: list[KcliError] = []
     brokers: list[int] = []
-    moving = await admin.list_partition_reassignments(client)
-    current = await replicas_of(client, plan.topics, may_lack=True)
-    states = compare(plan.replicas, current, moving)
-    log_dirs = compare_log_dirs(plan, await _named_places(client, plan))
-    is_moving = bool(moving) or any(state.state == MOVING for state in log_dirs)
-    topics = [topic for topic in plan.topics if any(known.topic == topic for known in current)]
-    if not is_moving and not preserve_throttles:
+    if is_waited:
+        standing = await settled(lambda: _standing(client, plan), lambda seen: not seen.differs)
+    else:
+        standing = await _standing(client, plan)
+    topics = [topic for topic in plan.topics if topic in standing.topics]
+    if not standing.is_moving and not preserve_throttles:
         brokers, failures = await clear_all(client, topics)
         await remove_leftovers(client)
-    found = [*(each.state for each in states), *(each.state for each in log_dirs)]
+    found = standing.found
     if undone := sum(state != COMPLETED for state in found):
-        what = "partitions" if not log_dirs else "partitions and log directories"
+        what = "partitions" if not standing.log_dirs else "partitions and log directories"
         failures.append(ChecksFailed(f"{undone} of {len(found)} {what} are not as planned"))
-    return Verified(states, log_dirs, brokers, topics if brokers else [], failures)
+    return Verified(standing.partitions, standing.log_dirs, brokers, topics if brokers else [], failures)
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    """How far a plan is, and which of its topics there are."""
+
+    partitions: list[PartitionState]
+    log_dirs: list[LogDirState]
+    topics: frozenset[str]
+    is_moving: bool
+
+    @property
+    def found(self) -> list[str]:
+        return [*(each.state for each in self.partitions), *(each.state for each in self.log_dirs)]
+
+    @property
+    def differs(self) -> bool:
+        return any(state not in (COMPLETED, MOVING) for state in self.found)
+
+
+async def _standing(client: Client, plan: Plan) -> _Standing:
+    moving = await admin.list_partition_reassignments(client)
+    current = await replicas_of(client, plan.topics, may_lack=True)
+    log_dirs = compare_log_dirs(plan, await _named_places(client, plan))
+    return _Standing(
+        compare(plan.replicas, current, moving),
+        log_dirs,
+        frozenset(partition.topic for partition in current),
+        bool(moving) or any(state.state == MOVING for state in log_dirs),
+    )
 
 
 async def _named_places(client: Client, plan: Plan) -> dict[TopicPartitionReplica, ReplicaPlace]:

@@ -36,7 +36,7 @@ async def verify(
     async with open_client(bootstrap_server, command_config, command_property) as client:
         if wait:
             await _wait(client, targets)
-        return await verify_plan(client, targets, preserve_throttles=preserve_throttles)
+        return await verify_plan(client, targets, preserve_throttles=preserve_throttles, is_waited=wait)
 
 
 async def _wait(client: Client, plan: Plan) -> None:

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
@@ -31,6 +31,10 @@ LINE_SECONDS = 10.0
 LOOK_TIMEOUT_MS = 5_000
 """How long a broker may take to tell sizes: what has ended is told by others."""
 
+SETTLE_SECONDS = 5.0
+SETTLE_LOOK_SECONDS = 0.1
+
+Seen = TypeVar("Seen")
 Show = Callable[[Sequence[CopyState], str], None]
 
 
@@ -60,6 +64,17 @@ async def wait_for_moves(client: Client, plan: Plan, current: Assignment, copies
             count = len({*moving, *((each.topic, each.partition) for each in between_dirs)})
             show(states, summary(states, count, down))
             await trio.sleep(LOOK_SECONDS)
+
+
+async def settled(look: Callable[[], Awaitable[Seen]], is_done: Callable[[Seen], bool]) -> Seen:
+    """Return what is seen as soon as it is as planned, or what is seen of it after some seconds.
+
+    Nothing moves any more: the controller has told so, but a broker that is asked may hear of it later.
+    """
+    deadline = trio.current_time() + SETTLE_SECONDS
+    while not is_done(seen := await look()) and trio.current_time() < deadline:  # noqa: ASYNC110
+        await trio.sleep(SETTLE_LOOK_SECONDS)
+    return seen
 
 
 @contextmanager
