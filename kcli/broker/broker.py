@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import socket
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import trio
@@ -55,8 +54,6 @@ if TYPE_CHECKING:
     from kcli.storage.log_directory import LogDirectory
 
 _log = logging.getLogger(__name__)
-
-_ANY_PORT = MappingProxyType[str, int]({})
 
 
 class Broker:
@@ -143,10 +140,11 @@ class Broker:
 
     # --- start -----------------------------------------------------------------------------------
 
-    def open(self, ports: Mapping[str, int] = _ANY_PORT) -> None:
+    def open(self, ports: Mapping[str, int], *, keep: Callable[[socket.socket], None]) -> None:
         """Lock the log directories and bind the listeners' ports. Raises `KcliError`.
 
-        `ports`, by listener name, are those that an earlier run of this node was given where any would do.
+        `ports`, by listener name, are those that an earlier run of this node was given where any would do;
+        `keep` gets what is bound to a port that is given now, before it listens.
         """
         self.log_manager.open(now_ms=self.wall_ms())
         advertised = {listener.name: listener for listener in self.config.advertised_listener_configs}
@@ -157,6 +155,7 @@ class Broker:
                 listener.port or ports.get(listener.name, 0),
                 receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
                 backlog=self.config.socket_listen_backlog_size,
+                keep=keep,
             )
             self._sockets.extend((listener.name, sock) for sock in sockets)
             if listener.name in advertised:

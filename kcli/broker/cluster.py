@@ -167,6 +167,7 @@ class Cluster:
             with trio.CancelScope(shield=True):
                 for node in self.nodes.values():
                     await self._end(node)
+                    node.give_up_ports()
             if self._faults is not None:
                 self._faults.clear_all()  # A disk that was filled on purpose would stay full.
             self.stopped.set()

@@ -23,6 +23,8 @@ from kcli.broker.request_context import RequestContext
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kcli.broker.api import Api
     from kcli.broker.broker import Broker
     from kcli.broker.connection_quotas import ConnectionQuotas
@@ -43,15 +45,29 @@ _POLLRDHUP = 0x2000
 _log = logging.getLogger(__name__)
 
 
+def _let_be(bound: socket.socket) -> None:
+    """Nobody keeps the port."""
+
+
 def open_listening_sockets(
-    host: str, port: int, *, receive_buffer_bytes: int = -1, backlog: int = BACKLOG
+    host: str,
+    port: int,
+    *,
+    receive_buffer_bytes: int = -1,
+    backlog: int = BACKLOG,
+    keep: Callable[[socket.socket], None] = _let_be,
 ) -> list[socket.socket]:
     """Return sockets that listen on `host` (every address, if empty) and `port` (any free one, if 0).
 
-    Every address means IPv4 and, where the machine has it, IPv6 on the same port. Raises `KcliError`.
+    Every address means IPv4 and, where the machine has it, IPv6 on the same port. `keep` gets what is bound
+    to a port that the system chose, before it listens. Raises `KcliError`.
     """
+
+    def open_at(family: int, address: tuple[object, ...]) -> socket.socket:
+        return _open(family, address, receive_buffer_bytes, backlog, _let_be if port else keep)
+
     if not host:
-        return [_open_on_every_address(port, receive_buffer_bytes, backlog)]
+        return [_open_on_every_address(port, open_at)]
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except socket.gaierror as error:
@@ -61,7 +77,7 @@ def open_listening_sockets(
         if port == 0 and sockets:
             address = (address[0], sockets[0].getsockname()[1], *address[2:])
         try:
-            sockets.append(_open(family, address, receive_buffer_bytes, backlog))
+            sockets.append(open_at(family, address))
         except OSError as error:
             if sockets and error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                 continue  # `localhost` may name an IPv6 address that the machine does not have.
@@ -71,16 +87,24 @@ def open_listening_sockets(
     return sockets
 
 
-def _open_on_every_address(port: int, receive_buffer_bytes: int, backlog: int) -> socket.socket:
+def _open_on_every_address(
+    port: int, open_at: Callable[[int, tuple[object, ...]], socket.socket]
+) -> socket.socket:
     try:
         if socket.has_dualstack_ipv6():
-            return _open(socket.AF_INET6, ("::", port), receive_buffer_bytes, backlog)
-        return _open(socket.AF_INET, ("0.0.0.0", port), receive_buffer_bytes, backlog)
+            return open_at(socket.AF_INET6, ("::", port))
+        return open_at(socket.AF_INET, ("0.0.0.0", port))
     except OSError as error:
         raise _cannot_listen("", port, error) from error
 
 
-def _open(family: int, address: tuple[object, ...], receive_buffer_bytes: int, backlog: int) -> socket.socket:
+def _open(
+    family: int,
+    address: tuple[object, ...],
+    receive_buffer_bytes: int,
+    backlog: int,
+    keep: Callable[[socket.socket], None],
+) -> socket.socket:
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -90,6 +114,7 @@ def _open(family: int, address: tuple[object, ...], receive_buffer_bytes: int, b
             # Connections inherit it, and the window scale is fixed before they are accepted.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
         sock.bind(address)
+        keep(sock)
         sock.listen(backlog)
         sock.setblocking(False)
     except BaseException:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from kcli.broker.kept_ports import KeptPorts
 from kcli.broker.node_state import NodeState
 from kcli.errors import KcliError
 
@@ -49,6 +50,7 @@ class Node:
         self.ended = trio.Event()
         self.ended.set()
         self._ports: Mapping[str, int] = {}
+        self._kept_ports = KeptPorts()
 
     @property
     def state(self) -> NodeState:
@@ -66,13 +68,19 @@ class Node:
         self.failure, self.ended_by = None, ""
         self.scope, self.ended = trio.CancelScope(), trio.Event()
         try:
-            self.broker.open(self._ports)
+            self.broker.open(self._ports, keep=self._kept_ports.keep)
         except BaseException:
             self.broker.state = NodeState.DEAD
             self.broker.close(clean=False)
             self.ended.set()
+            if not self._ports:
+                self.give_up_ports()
             raise
         self._ports = self.broker.ports
+
+    def give_up_ports(self) -> None:
+        """Let others have the ports that the system chose: the node will not start again."""
+        self._kept_ports.close()
 
 
 def failure_reason(error: BaseException) -> str:

@@ -135,6 +135,7 @@ async def add_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, 
     try:
         await cluster.start_node(node)
     except BaseException:
+        node.give_up_ports()
         del cluster.nodes[node_id]
         raise
     return {"node": node_id}
@@ -167,6 +168,7 @@ async def remove_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[st
     except KafkaError as error:
         if error.code is not ErrorCode.BROKER_ID_NOT_REGISTERED:
             raise
+    node.give_up_ports()
     del cluster.nodes[node_id]
     cluster.failed.pop(node_id, None)
     return {"node": node_id, "kept": _set_aside(cluster, node_id), "replicas": replicas}

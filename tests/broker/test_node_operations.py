@@ -173,6 +173,19 @@ async def test_a_node_whose_port_was_taken_can_be_started_when_it_is_free(tmp_pa
         assert await nodes_seen_from(cluster, 2) == [1, 2]
 
 
+async def test_the_port_of_a_dead_node_is_kept_for_it_until_it_is_removed(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
+        address = ("127.0.0.1", cluster.nodes[2].broker.endpoints[0].port)
+        await do(cluster, "kill", 2)
+        with socket.socket() as other, pytest.raises(OSError, match="Address already in use"):
+            other.bind(address)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+        await do(cluster, "remove", 2)
+        with socket.socket() as other:
+            other.bind(address)
+
+
 async def test_a_node_that_cannot_reach_the_controller_does_not_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
