@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
@@ -18,6 +18,7 @@ from kcli.spark.reading import OffsetInterval, ReadCounters, Reading
 from kcli.spark.source import SplitLimits
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.producing import create_topic
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.interop
 
@@ -57,7 +58,9 @@ def consumed(bootstrap: str, topic: str, isolation: str) -> list[tuple[int, byte
         while True:
             message = consumer.poll(SECONDS)
             assert message is not None, "no end of the partition"
-            if message.error():
+            error = message.error()
+            if error is not None:
+                assert error.code() == KafkaError._PARTITION_EOF, error
                 return found
             found.append((message.offset() or 0, message.value() or b""))
     finally:
@@ -70,17 +73,28 @@ def transactions(apache_kafka: ApacheKafka) -> str:
     topic = "brokers-reader-transactions"
     create_topic(apache_kafka.bootstrap, topic)
     chance = random.Random(11)
-    settings = {"bootstrap.servers": apache_kafka.bootstrap, "linger.ms": 0}
-    plain = Producer(settings)
-    writers = [Producer({**settings, "transactional.id": f"brokers-reader-{index}"}) for index in range(3)]
+    settings = {"bootstrap.servers": apache_kafka.bootstrap}
+    plain = Producer({**settings, "linger.ms": 0})
+    # Longer than any test here takes: the one that is left open stays so.
+    lasting = {**settings, "linger.ms": 0, "transaction.timeout.ms": 900_000}
+    writers = [Producer({**lasting, "transactional.id": f"brokers-reader-{index}"}) for index in range(3)]
     for writer in writers:
         writer.init_transactions(SECONDS)
     busy: set[int] = set()
+    end = 0
 
     def write(producer: Producer) -> None:
-        for _ in range(chance.randrange(1, 20)):
+        nonlocal end
+        count = chance.randrange(1, 20)
+        for _ in range(count):
             producer.produce(topic, b"%030d" % chance.getrandbits(64), partition=0)
-        producer.flush(SECONDS)
+        assert producer.flush(SECONDS) == 0
+        end += count
+
+    def finish(index: int, how: str) -> None:
+        nonlocal end
+        getattr(writers[index], f"{how}_transaction")(SECONDS)
+        end += 1
 
     for _ in range(TRANSACTIONS):
         index = chance.randrange(4)
@@ -92,14 +106,20 @@ def transactions(apache_kafka: ApacheKafka) -> str:
             busy.add(index)
         else:
             busy.remove(index)
-            end = chance.choice((writers[index].commit_transaction, writers[index].abort_transaction))
-            end(SECONDS)
+            finish(index, chance.choice(("commit", "abort")))
     for index in sorted(busy)[1:]:
-        writers[index].abort_transaction(SECONDS)
+        finish(index, "abort")
     if not busy:
         writers[0].begin_transaction()
         write(writers[0])
     write(plain)
+    # The coordinator answers first, and marks the end of the transaction in the partition afterwards.
+    consumer = Consumer({**settings, "group.id": "unused", "isolation.level": "read_uncommitted"})
+    eventually(
+        lambda: consumer.get_watermark_offsets(Position(topic, 0), SECONDS) == (0, end),
+        "every transaction has its marker",
+    )
+    consumer.close()
     return topic
 
 

@@ -65,10 +65,12 @@ def test_idle_connections_are_closed(new_kcli_broker: Callable[..., KcliBroker])
     """Neither too early nor too late; one that waits for records is not idle."""
     broker = new_kcli_broker({"connections.max.idle.ms": "2000"}).start()
     create_topic(broker.bootstrap, "silent")
-    with RawClient(broker.bootstrap) as client, RawClient(broker.bootstrap) as waiting:
-        started = time.monotonic()
-        assert is_served(client)
+    with ExitStack() as stack:
+        waiting = stack.enter_context(RawClient(broker.bootstrap, timeout=60))
         waiting.send(request_frame(fetch_request("silent", max_wait_ms=11_000), 11))
+        started = time.monotonic()
+        client = stack.enter_context(RawClient(broker.bootstrap))
+        assert is_served(client)
         assert client.is_closed()
         assert 1.9 < time.monotonic() - started < 15
         assert waiting.receive_frame() is not None

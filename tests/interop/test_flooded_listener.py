@@ -48,7 +48,7 @@ def cluster(tmp_path: Path) -> Iterator[KcliCluster]:
     admin = AdminClient({"bootstrap.servers": running.bootstrap})
     for topic, replicas in {"copied": [LEADER, *FOLLOWERS], "flood": [LEADER]}.items():
         wanted = NewTopic(topic, num_partitions=1, replica_assignment=[replicas])
-        admin.create_topics([wanted])[topic].result(30)
+        admin.create_topics([wanted])[topic].result(60)
     yield running
     assert running.broker.stop() == 0
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 
 PEAK_BYTES = 256 * 1024 * 1024
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 60.0
 MANY_PARTITIONS = 10
 STUFFED_BYTES = 8 * 1024 * 1024
 EXAMPLES = max(1, settings().max_examples // 20)
@@ -271,4 +271,4 @@ def test_what_a_client_sends_is_no_line_of_the_log(besieged: BesiegedBroker) -> 
         besieged.strike(request_frame(produce_request(name, b"", acks=0), 9))
     lines = besieged.broker.messages().splitlines()
     assert not any(line.startswith("forged") for line in lines)
-    assert max(map(len, lines)) < 1000
+    assert all(len(line) < 1000 for line in lines)

@@ -14,7 +14,7 @@ from kcli.control_socket import ask
 from kcli.protocol.config_kinds import ConfigResourceType
 from kcli.protocol.uuids import uuid_to_text
 from tests.support.apache_kafka import java_command
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -93,7 +93,7 @@ def shell_answers(path: Path, commands: Sequence[str]) -> list[str]:
         input="".join(f"{command}\n" for command in (*commands, "exit")),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
         check=True,
     )
     _, *answers = re.split("^>> ", finished.stdout, flags=re.MULTILINE)
@@ -123,7 +123,8 @@ def assert_shell_sees(path: Path, image: MetadataImage) -> None:
 
     def agree() -> bool:
         answers = shell_answers(path, list(expected))
-        seen.update((command, answer.splitlines()) for command, answer in zip(expected, answers, strict=True))
+        seen.clear()
+        seen.update(zip(expected, map(str.splitlines, answers), strict=False))
         return seen == expected
 
     eventually(agree, f"the shell prints {expected}", seen=lambda: seen)

@@ -13,8 +13,8 @@ import pytest
 
 from tests.support.apache_cluster import ApacheCluster
 from tests.support.processes import ChildProcess
-from tests.support.reassigning import SLOW, Sides, write_plan
-from tests.support.waiting import eventually
+from tests.support.reassigning import LASTING, SLOW, Sides, write_plan
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -49,8 +49,7 @@ def test_a_move_reads_as_with_the_original(sides: Sides, tmp_path: Path) -> None
     def story(name: str, act: Callable[..., list[str]]) -> str:
         plan = write_plan(tmp_path / f"{name}.json", name, [3, 2], [1, 3])
         sides.create(name, "1:2,2:3")
-        # A throttle lets a megabyte through before it slows anything down.
-        sides.fill(name, 2, 4.0)
+        sides.fill(name, 2, LASTING)
         lines = act("execute", plan, "--throttle", SLOW)
         sides.known(name, "3,2,1", "1,3,2")
         throttles = sides.theirs("kafka-configs", "--describe", "--topic", name)
@@ -92,12 +91,12 @@ def test_throttles_outlive_neither_an_interrupt_nor_the_next_run(
 ) -> None:
     plan = write_plan(tmp_path / "plan.json", "moved-cut", [3, 2])
     sides.create("moved-cut", "1:2")
-    sides.fill("moved-cut", 1)
+    sides.fill("moved-cut", 1, LASTING)
 
     def begin() -> ChildProcess:
         words = ("reassign-partitions", "execute", plan, "--throttle", SLOW, "--wait")
         process = ChildProcess([sys.executable, "-m", "kcli", *words], stderr=tmp_path / "stderr")
-        process.wait_for_line(lambda line: "Successfully" in line, timeout=30, what="start")
+        process.wait_for_line(lambda line: "Successfully" in line, timeout=PATIENCE_SECONDS, what="start")
         sides.throttled(anything=True)
         return process
 
@@ -147,7 +146,7 @@ def test_replicas_move_between_log_directories_as_with_the_original(
 ) -> None:
     def story(name: str, act: Callable[..., list[str]]) -> str:
         sides.create(name, "1:2")
-        sides.fill(name, 1, 4.0)
+        sides.fill(name, 1, LASTING)
         eventually(lambda: all(sides.log_dir(name, broker) for broker in (1, 2)), "all replicas are there")
         first, second = (sides.log_dir(name, broker) for broker in (1, 2))
         other = next(str(path) for path in cluster.nodes[1].log_dirs if str(path) != first)
@@ -247,8 +246,7 @@ def test_an_unclean_election_leads_on_with_what_is_left(sides: Sides, cluster: A
         *("--add-config", "follower.replication.throttled.replicas=0:2"),
     )
     cluster.nodes[2].stop()
-    # The throttle lets a megabyte through each time its window of eleven seconds has passed.
-    sides.fill("moved-lost", 1, 16.0)
+    sides.fill("moved-lost", 1, 2 * LASTING)
     cluster.nodes[2].start()
     cluster.nodes[3].stop()
     eventually(lambda: "Leader: none" in sides.describe("moved-lost")[1], "nobody leads")

@@ -14,9 +14,9 @@ from kcli.control_socket import ask
 from tests.support.kcli_broker import BOOTSTRAP, KcliBroker
 from tests.support.processes import ChildProcess
 from tests.support.producing import read_partition
-from tests.support.reassigning import SLOW, Sides, write_plan
+from tests.support.reassigning import LASTING, SLOW, Sides, write_plan
 from tests.support.steady_load import SteadyLoad
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 
 NODES = 6
-OPERATION_SECONDS = 30.0
+OPERATION_SECONDS = 60.0
 
 
 class Nodes:
@@ -72,7 +72,7 @@ def test_partitions_move_to_other_nodes_under_load(sides: Sides, nodes: Nodes, t
     def story(name: str, act: Callable[..., list[str]]) -> list[str]:
         plan = write_plan(tmp_path / f"{name}.json", name, [4, 5, 6], [5, 6, 4])
         sides.create(name, "1:2:3,2:3:1", min_insync_replicas="2")
-        sides.fill(name, 2, 1.0)
+        sides.fill(name, 2, 3.0)
         with SteadyLoad(nodes.bootstrap, name, 2, per_second=500) as load:
             lines = act("execute", plan, "--throttle", SLOW)
             lines += act("list")
@@ -235,14 +235,14 @@ def test_waiting_outlives_the_destination_and_the_controller(
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     words = ("reassign-partitions", "execute", plan, "--throttle", "1000000", "--wait")
     process = ChildProcess([sys.executable, "-m", "kcli", *words], stderr=tmp_path / "stderr")
-    process.wait_for_line(lambda line: "Successfully" in line, timeout=30, what="start")
+    process.wait_for_line(lambda line: "Successfully" in line, timeout=PATIENCE_SECONDS, what="start")
     nodes.act("kill", 5)
     nodes.act("kill", 1)
     eventually(lambda: "(id: 1 " not in "".join(sides.ours("cluster", "nodes")), "the node is missed")
     nodes.act("start", 5)
     nodes.act("start", 1)
-    process.wait_for_line(lambda line: line.endswith("is completed."), timeout=60, what="end")
-    code = process.process.wait(timeout=30)
+    process.wait_for_line(lambda line: line.endswith("is completed."), timeout=PATIENCE_SECONDS, what="end")
+    code = process.process.wait(timeout=PATIENCE_SECONDS)
     process.kill()
     assert code == 0, process.errors
     assert sides.replicas("moved-through") == ["4,5"]
@@ -266,7 +266,7 @@ def test_replicas_move_between_log_directories(
 
     def story(name: str, act: Callable[..., list[str]]) -> str:
         sides.create(name, "1:2")
-        sides.fill(name, 1, 4.0)
+        sides.fill(name, 1, LASTING)
         here = sides.log_dir(name, 1)
         (other,) = (each for each in directories if each != here)
         plan = tmp_path / f"{name}.json"
@@ -279,7 +279,7 @@ def test_replicas_move_between_log_directories(
         lines += act("execute", plan)
         eventually(lambda: sides.log_dir(name, 1) == other, "the replica lies in the other directory")
         lines += act("verify", plan)
-        assert len(read_partition(broker.bootstrap, name, 0)) == 400
+        assert len(read_partition(broker.bootstrap, name, 0)) == 800
         text = "\n".join(lines).replace(name, "TOPIC").replace(other, "THERE").replace(here, "HERE")
         return re.sub(r"/(one|two)/node-2", "/ANY/node-2", text)
 

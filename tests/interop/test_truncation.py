@@ -11,7 +11,7 @@ from tests.support.kcli_cluster import KcliCluster
 from tests.support.processes import ChildProcess
 from tests.support.producing import read_partition
 from tests.support.toolchain import java_classes
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def produce(cluster: KcliCluster, *values: str) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all"})
     for value in values:
         producer.produce(TOPIC, value, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 def in_sync(cluster: KcliCluster) -> tuple[int, list[int]]:
@@ -51,7 +51,7 @@ def in_sync(cluster: KcliCluster) -> tuple[int, list[int]]:
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    partition = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions[0]
+    partition = admin.list_topics(TOPIC, timeout=PATIENCE_SECONDS).topics[TOPIC].partitions[0]
     return partition.leader, sorted(partition.isrs)
 
 
@@ -59,7 +59,9 @@ def create(cluster: KcliCluster) -> None:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    admin.create_topics([NewTopic(TOPIC, num_partitions=1, replica_assignment=[[2, 3]])])[TOPIC].result(30)
+    admin.create_topics([NewTopic(TOPIC, num_partitions=1, replica_assignment=[[2, 3]])])[TOPIC].result(
+        PATIENCE_SECONDS
+    )
 
 
 def elect_unclean(cluster: KcliCluster) -> None:
@@ -67,7 +69,7 @@ def elect_unclean(cluster: KcliCluster) -> None:
     from confluent_kafka.admin import AdminClient
 
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    outcome = admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(TOPIC, 0)]).result(30)
+    outcome = admin.elect_leaders(ElectionType.UNCLEAN, [TopicPartition(TOPIC, 0)]).result(PATIENCE_SECONDS)
     assert list(outcome.values()) == [None]
 
 
@@ -115,18 +117,20 @@ def test_consumers_are_told_from_where_on_the_log_is_another_one(
     )
     java = ChildProcess([*command, cluster.bootstrap, TOPIC], stderr=tmp_path / "java")
     librdkafka.assign([TopicPartition(TOPIC, 0, 0)])
-    assert [each.value() for each in librdkafka.consume(4, timeout=30)] == [b"kept", *[b"lost"] * 3]
-    java.wait_for_line(lambda line: line == "read 3 lost", timeout=30, what="last record")
+    assert [each.value() for each in librdkafka.consume(4, timeout=PATIENCE_SECONDS)] == [
+        b"kept",
+        *[b"lost"] * 3,
+    ]
+    java.wait_for_line(lambda line: line == "read 3 lost", timeout=PATIENCE_SECONDS, what="last record")
 
     lose_what_node_2_has_alone(cluster)
 
-    message = librdkafka.poll(30)
+    message = librdkafka.poll(PATIENCE_SECONDS)
     assert message is not None
     assert message.error().code() == KafkaError._AUTO_OFFSET_RESET
     assert "truncation" in message.error().str()
-    assert (
-        java.wait_for_line(lambda line: not line.startswith("read"), timeout=30, what="end") == "truncated 1"
-    )
-    java.process.wait(timeout=30)
+    told = java.wait_for_line(lambda line: not line.startswith("read"), timeout=PATIENCE_SECONDS, what="end")
+    assert told == "truncated 1"
+    java.process.wait(timeout=PATIENCE_SECONDS)
     java.kill()
     assert [each.value for each in read_partition(cluster.bootstrap, TOPIC, 0)] == [b"kept", b"new"]

@@ -6,26 +6,39 @@ import time
 from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from tests.support.records import TestRecord
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 DEADLINE_SECONDS = 60.0
-NOT_YET = (KafkaError._UNKNOWN_PARTITION, KafkaError.NOT_LEADER_FOR_PARTITION)
+NOT_YET = (
+    KafkaError._UNKNOWN_PARTITION,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.FENCED_LEADER_EPOCH,
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+)
+"""What a broker says that has just started, or has not heard of a topic yet."""
 
 
 def create_topic(
     bootstrap: str, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> None:
-    """Create a topic and wait until it has leaders."""
+    """Create a topic and wait until its leaders know that they lead.
+
+    A broker's metadata name a leader before it is one. One that refuses an idempotent producer's first batch
+    therefore, and takes the second, leaves the producer trying the first until its delivery times out.
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap})
     wanted = NewTopic(topic, partitions, 1, config=dict(config or {}))
     admin.create_topics([wanted])[topic].result(DEADLINE_SECONDS)
     deadline = time.monotonic() + DEADLINE_SECONDS
-    while not _has_leaders(admin, topic, partitions):
+    while not (_has_leaders(admin, topic, partitions) and _leaders_answer(admin, topic, partitions)):
         assert time.monotonic() < deadline, f"{topic} has no leaders"
 
 
@@ -37,10 +50,23 @@ def _has_leaders(admin: AdminClient, topic: str, partitions: int) -> bool:
     return all(partition.leader >= 0 for partition in found.partitions.values())
 
 
+def _leaders_answer(admin: AdminClient, topic: str, partitions: int) -> bool:
+    wanted = {TopicPartition(topic, index): OffsetSpec.latest() for index in range(partitions)}
+    try:
+        for answer in admin.list_offsets(wanted).values():
+            answer.result(DEADLINE_SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() in NOT_YET:
+            return False
+        raise
+    return True
+
+
 def delete_topic(bootstrap: str, topic: str) -> None:
-    """Delete a topic."""
+    """Delete a topic and wait until it is gone, lest its successor be taken for it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_topics([topic])[topic].result(DEADLINE_SECONDS)
+    eventually(lambda: topic not in admin.list_topics(timeout=DEADLINE_SECONDS).topics, f"{topic} is gone")
 
 
 def produce(
@@ -99,8 +125,11 @@ def read_partition(
         while position < stop:
             assert time.monotonic() < deadline, f"{topic}-{partition}: stuck at {position} of {stop}"
             for message in consumer.consume(10_000, 0.2):
-                if message.error() is not None:
-                    raise KafkaException(message.error())
+                error = message.error()
+                if error is not None and error.code() in NOT_YET:
+                    continue
+                if error is not None:
+                    raise KafkaException(error)
                 _, timestamp = message.timestamp()
                 offset = message.offset()
                 headers = tuple(message.headers() or ())

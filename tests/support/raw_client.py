@@ -12,7 +12,7 @@ from kcli.protocol.schema import message_info
 if TYPE_CHECKING:
     from types import TracebackType
 
-TIMEOUT_SECONDS = 20.0
+TIMEOUT_SECONDS = 60.0
 """What a client waits for anything; longer is a failure of the broker."""
 
 _SIZE = struct.Struct(">i")

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from tests.support.apache_kafka import KafkaTools
 
 SLOW = "20000"
-"""Bytes a second: a move of two megabytes does not end meanwhile."""
+"""Bytes a second. A throttle lets a megabyte through each time its window of eleven seconds has passed."""
+LASTING = 8.0
+"""Megabytes: so slow, a move of them lasts over a minute."""
 
 
 class Sides:

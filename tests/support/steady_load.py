@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, Message, Producer
 if TYPE_CHECKING:
     from types import TracebackType
 
-FLUSH_TIMEOUT_SECONDS = 60
+FLUSH_TIMEOUT_SECONDS = 120
 TICK_SECONDS = 0.02
 
 
@@ -29,7 +29,7 @@ class SteadyLoad:
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 5,
-                "message.timeout.ms": 60_000,
+                "message.timeout.ms": 120_000,
                 "reconnect.backoff.ms": 20,
                 "reconnect.backoff.max.ms": 100,
                 "retry.backoff.ms": 20,

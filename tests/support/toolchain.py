@@ -2,7 +2,8 @@
 
 On a developer's machine a missing program skips a test with the reason. Where the environment says `CI=true`
 it fails, so that no client drops out of the matrix unseen. Everything built lands outside the tree, in
-`KCLI_INTEROP_CACHE` or `~/.cache/kcli-interop`, under a name that carries a hash of its sources.
+`KCLI_INTEROP_CACHE` or `~/.cache/kcli-interop`, or with the temporary files where nobody may write at home,
+under a name that carries a hash of its sources.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
+import time
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -20,12 +23,25 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 INTEROP = Path(__file__).resolve().parent.parent / "interop"
 JAVA_CLIENTS = ("4.3", "3.9", "2.8", "1.1", "0.10")
 BUILD_TIMEOUT_SECONDS = 540
-DOWNLOAD_ATTEMPTS = 3
+PAUSES_SECONDS = (5, 30)
+"""Before what downloads is tried another time."""
+PATIENT_MAVEN = (
+    "-Dmaven.wagon.http.retryHandler.count=5",
+    "-Daether.connector.http.retryHandler.count=5",
+)
+
+
+class BuildFailed(Exception):
+    """A build tool did not make what it was to make."""
+
+
+_reasons: dict[Path, str] = {}
+"""Why something could not be made: nobody tries it again for every test."""
 
 
 def in_ci() -> bool:
@@ -47,10 +63,23 @@ def need(*programs: str) -> None:
         unavailable(f"not installed: {', '.join(missing)}")
 
 
+def _home() -> Path | None:
+    """The user's home, if there is one that may be written to."""
+    home = Path(os.path.expanduser("~"))
+    return home if home.is_absolute() and os.access(home, os.W_OK | os.X_OK) else None
+
+
+@functools.cache
 def cache_directory() -> Path:
     """Where built programs and downloaded libraries stay between runs."""
     configured = os.environ.get("KCLI_INTEROP_CACHE")
-    path = Path(configured) if configured else Path.home() / ".cache" / "kcli-interop"
+    home = _home()
+    if configured:
+        path = Path(configured)
+    elif home is not None:
+        path = home / ".cache" / "kcli-interop"
+    else:
+        path = Path(tempfile.gettempdir()) / f"kcli-interop-{os.getuid()}"
     path.mkdir(parents=True, exist_ok=True)
     return path
 
@@ -63,26 +92,42 @@ def fingerprint(paths: Iterable[Path]) -> str:
     return digest.hexdigest()[:12]
 
 
-def build(arguments: Sequence[str | os.PathLike[str]], directory: Path, *, attempts: int = 1) -> None:
-    """Run a build tool; a failure shows what the tool said. One that downloads may need another attempt."""
-    for _ in range(attempts):
+def _environment() -> dict[str, str]:
+    """That of build tools: they keep at home what they have downloaded."""
+    home = _home()
+    if home is not None:
+        return {**os.environ, "HOME": str(home)}
+    home = cache_directory() / "home"
+    home.mkdir(exist_ok=True)
+    options = f"{os.environ.get('MAVEN_OPTS', '')} -Duser.home={home}"
+    return {**os.environ, "HOME": str(home), "MAVEN_OPTS": options}
+
+
+def build(
+    arguments: Sequence[str | os.PathLike[str]], directory: Path, *, pauses: Sequence[float] = ()
+) -> None:
+    """Run a build tool; BuildFailed shows what it said. After each pause it has another attempt."""
+    for pause in (*pauses, None):
         try:
-            done = subprocess.run(
+            subprocess.run(
                 arguments,
                 cwd=directory,
+                env=_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
                 text=True,
                 errors="replace",
                 timeout=BUILD_TIMEOUT_SECONDS,
-                check=False,
+                check=True,
             )
-        except subprocess.TimeoutExpired:
-            unavailable(f"took over {BUILD_TIMEOUT_SECONDS} s: {arguments[0]}")
-        if done.returncode == 0:
+        except subprocess.SubprocessError as error:
+            if pause is None:
+                said = error.output if isinstance(error.output, str) else ""
+                raise BuildFailed(f"{error}\n{said[-3000:]}") from error
+            time.sleep(pause)  # Others may be asking the same server.
+        else:
             return
-    unavailable(f"failed: {' '.join(map(str, arguments))}\n{done.stdout[-3000:]}")
 
 
 @contextmanager
@@ -93,14 +138,29 @@ def alone(target: Path) -> Iterator[None]:
         yield
 
 
-def commit_directory(staging: Path, target: Path) -> None:
-    """Give a finished directory its name; when another run was first, theirs stays."""
-    try:
-        staging.rename(target)
-    except OSError:
-        shutil.rmtree(staging, ignore_errors=True)
-        if not target.is_dir():
-            raise
+def made(target: Path, make: Callable[[Path], None]) -> Path:
+    """What has its name in the cache once it is whole; `make` writes it elsewhere if it is not there yet."""
+    if target in _reasons:
+        unavailable(_reasons[target])
+    if not target.exists():
+        with alone(target):
+            if not target.exists():
+                staging = target.with_name(f"{target.name}.new")
+                _remove(staging)  # What somebody left who was killed half way.
+                try:
+                    make(staging)
+                except BuildFailed as failed:
+                    _reasons[target] = str(failed)
+                    unavailable(str(failed))
+                staging.rename(target)
+    return target
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 @functools.cache
@@ -108,14 +168,12 @@ def java_libraries() -> Path:
     """The directory with one folder of jars per Maven module: `apache-kafka`, `clients-4.3` …"""
     need("java", "javac", "mvn")
     source = INTEROP / "java"
-    target = cache_directory() / f"java-{fingerprint(source.rglob('pom.xml'))}"
-    with alone(target):
-        if not target.is_dir():
-            staging = target.with_name(f"{target.name}.{os.getpid()}")
-            command = ["mvn", "-q", "-B", "-ntp", "dependency:copy-dependencies", f"-Dlibraries={staging}"]
-            build(command, source, attempts=DOWNLOAD_ATTEMPTS)
-            commit_directory(staging, target)
-    return target
+
+    def make(staging: Path) -> None:
+        command = ["mvn", "-q", "-B", "-ntp", *PATIENT_MAVEN, "dependency:copy-dependencies"]
+        build([*command, f"-Dlibraries={staging}"], source, pauses=PAUSES_SECONDS)
+
+    return made(cache_directory() / f"java-{fingerprint(source.rglob('pom.xml'))}", make)
 
 
 @functools.cache
@@ -123,15 +181,12 @@ def java_classes(module: str, *names: str) -> Path:
     """Compile `interop/java/<name>.java` against a module's jars; returns the class directory."""
     sources = [INTEROP / "java" / f"{name}.java" for name in names]
     libraries = java_libraries() / module
-    target = cache_directory() / f"classes-{names[0]}-{fingerprint(sources)}"
-    if not target.is_dir():
-        staging = target.with_name(f"{target.name}.{os.getpid()}")
-        build(
-            ["javac", "--release", "11", "-nowarn", "-d", staging, "-cp", f"{libraries}/*", *sources],
-            INTEROP / "java",
-        )
-        commit_directory(staging, target)
-    return target
+
+    def make(staging: Path) -> None:
+        command = ["javac", "--release", "11", "-nowarn", "-encoding", "UTF-8", "-d", staging]
+        build([*command, "-cp", f"{libraries}/*", *sources], INTEROP / "java")
+
+    return made(cache_directory() / f"classes-{names[0]}-{fingerprint(sources)}", make)
 
 
 @functools.cache
@@ -139,13 +194,11 @@ def go_program(name: str, source: Path = INTEROP / "go") -> Path:
     """Build the command `<source>/<name>`; returns the executable."""
     need("go")
     files = [path for path in source.rglob("*") if path.is_file()]
-    target = cache_directory() / f"go-{name}-{fingerprint(files)}"
-    with alone(target):
-        if not target.is_file():
-            staging = target.with_name(f"{target.name}.{os.getpid()}")
-            build(["go", "build", "-o", staging, f"./{name}"], source, attempts=DOWNLOAD_ATTEMPTS)
-            staging.rename(target)
-    return target
+
+    def make(staging: Path) -> None:
+        build(["go", "build", "-o", staging, f"./{name}"], source, pauses=PAUSES_SECONDS)
+
+    return made(cache_directory() / f"go-{name}-{fingerprint(files)}", make)
 
 
 @functools.cache
@@ -154,14 +207,12 @@ def node_directory() -> Path:
     need("node", "npm")
     source = INTEROP / "node"
     files = [source / name for name in ("package.json", "package-lock.json", "client.js", "member.js")]
-    target = cache_directory() / f"node-{fingerprint(files)}"
-    with alone(target):
-        if not target.is_dir():
-            staging = target.with_name(f"{target.name}.{os.getpid()}")
-            staging.mkdir(parents=True)
-            for path in files:
-                shutil.copy(path, staging)
-            command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-            build(command, staging, attempts=DOWNLOAD_ATTEMPTS)
-            commit_directory(staging, target)
-    return target
+
+    def make(staging: Path) -> None:
+        staging.mkdir(parents=True)
+        for path in files:
+            shutil.copy(path, staging)
+        command = ["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+        build(command, staging, pauses=PAUSES_SECONDS)
+
+    return made(cache_directory() / f"node-{fingerprint(files)}", make)
