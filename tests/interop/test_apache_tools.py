@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, first
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from tests.interop.conftest import AnyBroker
@@ -26,6 +26,8 @@ def tool(kafka_tool: KafkaTools, broker: AnyBroker) -> Iterator[BoundTools]:
     bound = BoundTools(kafka_tool, broker.bootstrap)
     yield bound
     bound("kafka-topics", "--delete", "--if-exists", "--topic", "tool-.*")
+    # The next test may make a topic of the same name.
+    bound.shows(lambda names: not any(name.startswith("tool-") for name in names), "kafka-topics", "--list")
 
 
 class BoundTools:
@@ -43,6 +45,10 @@ class BoundTools:
         result = self(name, *arguments, stdin=stdin)
         assert result.code == 0, result
         return result.lines
+
+    def shows(self, is_wanted: Callable[[list[str]], bool], name: str, *arguments: str) -> list[str]:
+        """The lines of a tool once they are as wanted: controllers answer before the node has heard of it."""
+        return first(lambda: self.done(name, *arguments), is_wanted, f"{name} {' '.join(arguments)}")
 
     def create(self, topic: str, partitions: int = 1) -> None:
         """Create a topic and see every partition led.
@@ -71,9 +77,10 @@ def test_topics_create_list_describe_alter_delete(tool: BoundTools) -> None:
         *("--config", "retention.ms=60000", "--config", "max.message.bytes=20000"),
     )
     assert created == ["Created topic tool-orders."]
-    assert "tool-orders" in tool.done("kafka-topics", "--list")
+    tool.shows(lambda names: "tool-orders" in names, "kafka-topics", "--list")
     tool.done("kafka-topics", "--alter", "--topic", "tool-orders", "--partitions", "5")
-    described = tool.done("kafka-topics", "--describe", "--topic", "tool-orders")
+    describe = ("kafka-topics", "--describe", "--topic", "tool-orders")
+    described = tool.shows(lambda lines: len(lines) == 6, *describe)
     *head, configs = TOPIC_ID.sub("TopicId: *", described[0]).split("\t")
     assert head == ["Topic: tool-orders", "TopicId: *", "PartitionCount: 5", "ReplicationFactor: 1"]
     # A cluster with the eligible-leader-replicas feature fixes min.insync.replicas, and says so.
@@ -82,7 +89,7 @@ def test_topics_create_list_describe_alter_delete(tool: BoundTools) -> None:
     partition = "Leader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: "
     assert described[1:] == [f"\tTopic: tool-orders\tPartition: {n}\t{partition}" for n in range(5)]
     tool.done("kafka-topics", "--delete", "--topic", "tool-orders")
-    assert "tool-orders" not in tool.done("kafka-topics", "--list")
+    tool.shows(lambda names: "tool-orders" not in names, "kafka-topics", "--list")
 
 
 @pytest.mark.parametrize(
@@ -112,6 +119,7 @@ def test_topics_refusals(tool: BoundTools, arguments: tuple[str, ...], message: 
 
 def test_topics_create_by_replica_assignment(tool: BoundTools) -> None:
     tool.done("kafka-topics", "--create", "--topic", "tool-placed", "--replica-assignment", "1,1,1")
+    tool.shows(lambda names: "tool-placed" in names, "kafka-topics", "--list")
     described = tool.done("kafka-topics", "--describe", "--topic", "tool-placed")
     assert "PartitionCount: 3" in described[0]
 
@@ -124,7 +132,7 @@ def test_topic_configs(tool: BoundTools) -> None:
         *(*entity, "--alter", "--add-config", "retention.ms=1000,cleanup.policy=[compact,delete]"),
     )
     assert altered == ["Completed updating config for topic tool-configs."]
-    described = tool.done("kafka-configs", *entity, "--describe")
+    described = tool.shows(lambda lines: len(lines) == 3, "kafka-configs", *entity, "--describe")
     assert described == [
         "Dynamic configs for topic tool-configs are:",
         "  cleanup.policy=compact,delete sensitive=false synonyms={"
@@ -132,9 +140,8 @@ def test_topic_configs(tool: BoundTools) -> None:
         "  retention.ms=1000 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.ms=1000}",
     ]
     tool.done("kafka-configs", *entity, "--alter", "--delete-config", "retention.ms,cleanup.policy")
-    assert tool.done("kafka-configs", *entity, "--describe") == [
-        "Dynamic configs for topic tool-configs are:"
-    ]
+    described = tool.shows(lambda lines: len(lines) == 1, "kafka-configs", *entity, "--describe")
+    assert described == ["Dynamic configs for topic tool-configs are:"]
     every = tool.done("kafka-configs", *entity, "--describe", "--all")
     assert (
         "  segment.bytes=1073741824 sensitive=false synonyms={DEFAULT_CONFIG:log.segment.bytes=1073741824}"
@@ -228,7 +235,7 @@ def test_console_producer_and_consumer(tool: BoundTools, codec: str) -> None:
         "kafka-console-consumer",
         *("--topic", "tool-console", "--partition", "0", "--offset", "10", "--max-messages", "40"),
         *("--formatter-property", "print.key=true", "--formatter-property", "print.headers=true"),
-        *("--timeout-ms", "20000"),
+        *("--timeout-ms", "60000"),
     )
     assert read == lines[10:]
 
@@ -242,7 +249,7 @@ def test_perf_tools(tool: BoundTools) -> None:
     )
     assert produced[-1].startswith("20000 records sent")
     consumed = tool.done(
-        "kafka-consumer-perf-test", "--topic", "tool-perf", "--num-records", "20000", "--timeout", "20000"
+        "kafka-consumer-perf-test", "--topic", "tool-perf", "--num-records", "20000", "--timeout", "60000"
     )
     figures = [field.strip() for field in consumed[-1].split(",")]
     assert int(figures[4]) == 20000

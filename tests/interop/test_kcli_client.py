@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import confluent_kafka
 import pytest
@@ -22,7 +23,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from tests.interop.conftest import AnyBroker
     from tests.support.apache_kafka import ApacheKafka
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-SECONDS = 60
+SECONDS = 120
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -44,11 +46,23 @@ async def client_pause() -> None:
     await trio.sleep(0.05)
 
 
+async def first(get: Callable[[], Awaitable[T]], is_wanted: Callable[[T], bool]) -> T:
+    """The first that is wanted: a controller answers before the broker that is asked has heard of it."""
+    while not is_wanted(got := await get()):
+        await client_pause()
+    return got
+
+
 class Topic:
-    """A topic with a name nobody else uses, deleted on the way out."""
+    """A topic with a name nobody else uses, deleted on the way out.
+
+    Its leaders lead when it is there: metadata name them before, and who then produces without asking for
+    an answer loses records.
+    """
 
     def __init__(self, client: Client, partitions: int = 1, **configs: str) -> None:
         self.name = f"client-{uuid.uuid4().hex[:8]}"
+        self._partitions = [TopicPartition(self.name, index) for index in range(partitions)]
         self._client = client
         self._new = NewTopic(
             self.name, partitions, 1, configs={k.replace("_", "."): v for k, v in configs.items()}
@@ -66,8 +80,8 @@ class Topic:
         await admin.delete_topics(self._client, [self.name])
 
     async def _is_led(self) -> bool:
-        found = (await admin.describe_topics(self._client, [self.name]))[self.name]
-        return not isinstance(found, KafkaError) and all(part.leader for part in found.partitions)
+        found = await admin.list_offsets(self._client, dict.fromkeys(self._partitions, admin.LATEST))
+        return not any(isinstance(end, KafkaError) for end in found.values())
 
 
 async def read_all(client: Client, topic: str, partitions: int = 1, **settings: str) -> AsyncIterator[tuple]:  # type: ignore[type-arg]
@@ -98,10 +112,15 @@ async def test_topics_and_configs_live_and_die(bootstrap: str) -> None:
             resource = ConfigResource(ConfigResourceType.TOPIC, topic)
             change = ConfigAlteration("segment.bytes", ConfigOperation.SET, "1048576")
             assert await admin.incremental_alter_configs(client, {resource: [change]}) == {resource: None}
-            entries = (await admin.describe_configs(client, [resource], include_synonyms=True))[resource]
-            assert not isinstance(entries, KafkaError)
-            values = {entry.name: entry.value for entry in entries}
-            assert (values["segment.bytes"], values["retention.ms"]) == ("1048576", "100000")
+
+            async def values() -> dict[str, str | None]:
+                entries = (await admin.describe_configs(client, [resource], include_synonyms=True))[resource]
+                assert not isinstance(entries, KafkaError)
+                return {entry.name: entry.value for entry in entries}
+
+            found = await first(values, lambda found: found["segment.bytes"] == "1048576")
+            assert found["retention.ms"] == "100000"
+            # They are there by now: they were added before the configuration was changed.
             described = (await admin.describe_topics(client, [topic, "no-such-topic"]))[topic]
             assert isinstance(described, admin.TopicDescription)
             assert [part.partition for part in described.partitions] == [0, 1, 2]
@@ -206,7 +225,8 @@ async def test_positions_times_and_deleted_records(bootstrap: str) -> None:
                 assert await admin.delete_records(client, {partition: 30}) == {partition: 30}
                 assert await consumer.beginning_offsets([partition]) == {partition: 30}
                 consumer.seek(partition, 5)
-                (part,) = await consumer.poll(1)
+                # Where the position only moves there is nothing yet.
+                (part,) = await first(lambda: consumer.poll(1), bool)
                 assert part.records[0].offset == 30
                 consumer.seek_to_end(partition)
                 assert await consumer.position(partition) == 100
@@ -231,12 +251,22 @@ def write_transactions(bootstrap: str, topic: str) -> None:
         finish(SECONDS)
 
 
+async def stable_ends(client: Client, partition: TopicPartition) -> dict[TopicPartition, int]:
+    """The offset up to which no transaction is open."""
+    found = await admin.list_offsets(client, {partition: admin.LATEST}, read_committed=True)
+    return {key: end.offset for key, end in found.items() if not isinstance(end, KafkaError)}
+
+
 async def test_aborted_transactions_are_withheld_under_read_committed(apache_kafka: ApacheKafka) -> None:
     with trio.fail_after(SECONDS):
         async with connect(apache_kafka.bootstrap) as client, Topic(client) as topic:
             await trio.to_thread.run_sync(write_transactions, apache_kafka.bootstrap, topic)
             committed = [b"%d-%d" % (turn, number) for turn in (0, 2) for number in range(10)]
             everything = [b"%d-%d" % (turn, number) for turn in range(3) for number in range(10)]
+            # The markers of transactions come after the answer to the client that ends them.
+            end = TopicPartition(topic, 0)
+            all_stable = {end: len(everything) + 3}
+            await first(lambda: stable_ends(client, end), lambda found: found == all_stable)
             values = [
                 record.value async for _, record in read_all(client, topic, isolation_level="read_committed")
             ]
@@ -256,7 +286,9 @@ async def test_librdkafka_reads_what_the_producer_wrote(bootstrap: str) -> None:
         with closing(confluent_kafka.Consumer(settings)) as consumer:
             consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
             messages = []
+            deadline = time.monotonic() + SECONDS
             while len(messages) < count:
+                assert time.monotonic() < deadline, f"{len(messages)} of {count} records"
                 messages += [one for one in consumer.consume(count, 5.0) if one.error() is None]
             return [one.value() for one in messages]
 

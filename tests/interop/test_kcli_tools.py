@@ -12,6 +12,7 @@ from typer.main import get_command
 from kcli.cli import build_app
 from tests.support.producing import create_topic, delete_topic, end_offsets, produce, read_partition
 from tests.support.records import Shape, generate
+from tests.support.waiting import first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -127,14 +128,24 @@ def test_configs_describe_is_the_original_text(
     assert run("configs", "describe", *every) == original("kafka-configs", "--describe", *every)
 
 
+def shown(run: Callable[..., list[str]], wanted: str, *command: str, gone: bool = False) -> list[str]:
+    """The lines of a command once a text is in them, or `gone`: controllers answer before nodes know."""
+    return first(
+        lambda: run(*command), lambda lines: any(wanted in line for line in lines) != gone, " ".join(command)
+    )
+
+
 @pytest.fixture
 def configured_group(run: Callable[..., list[str]]) -> Iterator[str]:
     """A group that nobody has joined, with a configuration of its own."""
+    describe = ("configs", "describe", "--group", "configured")
     assert run("configs", "alter", "--group", "configured", "--add", "consumer.session.timeout.ms=50000") == [
         "Completed updating config for group configured."
     ]
+    shown(run, "consumer.session.timeout.ms=50000", *describe)
     yield "configured"
     run("configs", "alter", "--group", "configured", "--delete", "consumer.session.timeout.ms")
+    shown(run, "consumer.session.timeout.ms", *describe, gone=True)
 
 
 def test_configs_of_groups_are_the_original_text(
@@ -155,7 +166,7 @@ def test_configs_that_only_apache_kafka_has_are_the_original_text(
     laptops = ("--client-metrics", "laptops")
     done = ["Completed updating config for client-metric laptops."]
     assert run("configs", "alter", *laptops, "--add", "interval.ms=60000") == done
-    described = run("configs", "describe", *laptops)
+    described = shown(run, "interval.ms=60000", "configs", "describe", *laptops)
     assert "interval.ms=60000" in described[1]
     assert described == original("kafka-configs", "--describe", *laptops)
     every = run("configs", "describe", "--entity-type", "client-metrics")
@@ -193,6 +204,7 @@ def test_topics_are_created_altered_and_deleted(
     assert run("topics", "create", "made", "--partitions", "2", "--config", "retention.ms=5000") == [
         "Created topic made."
     ]
+    shown(run, "made", "topics", "list")
     run("topics", "alter", "made", "--partitions", "3")
     run(
         "configs",
@@ -204,12 +216,12 @@ def test_topics_are_created_altered_and_deleted(
         "--add-config",
         "segment.ms=9000",
     )
-    described = original("kafka-topics", "--describe", "--topic", "made")
+    described = shown(original, "segment.ms=9000", "kafka-topics", "--describe", "--topic", "made")
     assert "PartitionCount: 3" in described[0]
     assert "retention.ms=5000" in described[0]
     assert "segment.ms=9000" in described[0]
     run("topics", "delete", "made")
-    assert "made" not in original("kafka-topics", "--list")
+    assert "made" not in shown(original, "made", "kafka-topics", "--list", gone=True)
 
 
 def test_delete_records(
@@ -253,7 +265,7 @@ def test_produce_and_consume_as_the_original_tools(
         theirs = original(
             "kafka-console-consumer",
             *("--topic", "lines", "--partition", "0", "--offset", "earliest"),
-            *("--max-messages", "600", "--timeout-ms", "20000", *shown),
+            *("--max-messages", "600", "--timeout-ms", "60000", *shown),
         )
         ours = run("consume", "lines", "--from-beginning", "--max-messages", "600", *shown)
         assert ours == theirs
