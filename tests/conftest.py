@@ -24,9 +24,15 @@ GOLDEN = Path(__file__).parent / "golden"
 
 LANES_DIRECTORY = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
 
+SET_BY_USERS = ("COLUMNS", "LINES", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE")
+SET_BY_USERS += ("KCLI_BOOTSTRAP_SERVER", "KCLI_DATA_DIR")
+
 # A busy machine must not fail a test.
-hypothesis.settings.register_profile("kcli", deadline=None)
-hypothesis.settings.register_profile("thorough", deadline=None, max_examples=5000)
+ANY_PACE = (hypothesis.HealthCheck.too_slow,)
+hypothesis.settings.register_profile("kcli", deadline=None, suppress_health_check=ANY_PACE)
+hypothesis.settings.register_profile(
+    "thorough", deadline=None, suppress_health_check=ANY_PACE, max_examples=5000
+)
 hypothesis.settings.load_profile("kcli")
 
 
@@ -56,6 +62,9 @@ def pytest_configure(config: pytest.Config) -> None:
     # Otherwise every program that a test starts would be compiled again.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
+    # Commands print what they print without them, whether a test runs them here or as processes.
+    for name in SET_BY_USERS:
+        os.environ.pop(name, None)
     # A shell that runs tests in the background has them ignore Ctrl-C, and whatever they start as well.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -118,6 +118,7 @@ async def ask_cluster(
 
     import trio
 
+    import kcli.client.admin  # noqa: F401 - what it takes to import is not the cluster's time
     from kcli.commands.session import open_client
 
     command_config: Path | None = parameters.get("command_config")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import shlex
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,6 +90,20 @@ def new_topic(live: Callable[..., Finished], request: pytest.FixtureRequest) -> 
         return name
 
     return make
+
+
+@pytest.fixture
+def no_name_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have names that end with `.invalid` be unknown at once: name servers may be slow, or know any name."""
+    ask = socket.getaddrinfo
+
+    def getaddrinfo(host: str | bytes | None, *arguments: Any, **more: Any) -> object:
+        name = host.decode() if isinstance(host, bytes) else host or ""
+        if name.endswith(".invalid"):
+            raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+        return ask(host, *arguments, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
 
 
 @pytest.fixture

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from kcli.commands.kafka_words import SCRIPTS
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
 
@@ -42,6 +45,7 @@ def test_a_broker_that_does_not_run(command: str, kcli: Kcli) -> None:
     )
 
 
+@pytest.mark.usefixtures("no_name_server")
 @pytest.mark.parametrize(
     ("address", "exit_code", "message"),
     [
@@ -225,3 +229,41 @@ def test_a_topic_that_the_broker_does_not_create(tmp_path: Path, kcli: Kcli) -> 
         )
     finally:
         broker.stop()
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("cluster cluster-id", "kcli cluster id"),
+        ("cluster list-endpoints", "kcli cluster nodes"),
+        ("kafka-broker-api-versions.sh", "kcli cluster api-versions"),
+        ("bin/kafka-topics.sh --list", "kcli topics"),
+        ("kafka-leader-election --election-type preferred", "kcli preferred-replica-election"),
+        ("leader-election", "kcli preferred-replica-election"),
+        ("kafka-log-dirs.sh --describe", "kcli log-dirs"),
+        ("kafka-console-consumer --topic orders", "kcli consume"),
+        ("kafka-storage format", "`kcli broker start` formats its directories by itself"),
+        ("kafka-features describe", "kcli has no such command; Kafka's own tool speaks to a kcli broker"),
+        ("metadata-quorum describe", "kcli has no such command; Kafka's own tool speaks to a kcli broker"),
+        ("no-such-command", "kcli --help"),
+        ("cluster no-such-verb", "kcli cluster --help"),
+    ],
+)
+def test_names_of_kafkas_scripts(line: str, hint: str, kcli: Kcli) -> None:
+    check(kcli(*line.split()), 2, "error: no such command", f"hint: {hint}")
+
+
+@pytest.mark.parametrize("script", [*SCRIPTS])
+def test_commands_in_place_of_scripts_exist(script: str, kcli: Kcli) -> None:
+    assert kcli(*SCRIPTS[script].removeprefix("kcli ").split(), "--help").exit_code == 0
+
+
+@pytest.mark.parametrize("command", [["topics", "describe"], ["dump-log"], ["broker", "start", "--data-dir"]])
+def test_an_argument_that_is_not_text(command: list[str]) -> None:
+    line = [sys.executable, "-m", "kcli", *command, b"gr\xfcn"]
+    done = subprocess.run(line, capture_output=True, check=False)
+    assert done.returncode == 2
+    assert (done.stdout, done.stderr) == (
+        b"",
+        f"error: argument {len(command) + 1} is not UTF-8: gr\\xfcn\n".encode(),
+    )

@@ -18,10 +18,9 @@ from kcli.commands.completion import SCRIPTS
 from tests.commands.fake_groups import FakeGroups
 from tests.conftest import Finished
 from tests.support.toolchain import need
+from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parent.parent.parent
-
-SHELL_SECONDS = 30.0
 
 Complete = Callable[[str], list[str]]
 
@@ -86,7 +85,9 @@ def test_bash_is_told_the_candidates(
     complete: Complete,
     groups: FakeGroups,
     capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr("kcli.commands.completion.TIME_LIMIT_S", PATIENCE_SECONDS)
     for name in ("orders", "orders-2", "clicks"):
         groups.add(name, [1])
     for name in ("billing", "billing-test", "audit"):
@@ -110,6 +111,7 @@ def completed(*words: str) -> tuple[subprocess.CompletedProcess[bytes], float]:
     return process, time.monotonic() - started
 
 
+@pytest.mark.alone
 def test_a_broker_that_does_not_answer_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -165,23 +167,33 @@ def test_zsh_completes_with_the_script() -> None:
     ) as shell:
         os.close(of_shell)
         try:
-            shown_until(terminal, b"READY> ")
+            screen = Screen(terminal)
+            screen.wait_for(b"READY> ")
             # What is typed is shown too, so the word to wait for is not typed whole.
             load = b"autoload -U compinit; compinit -u -D; source completions/kcli.zsh; echo LOA''DED\n"
             os.write(terminal, load)
-            shown_until(terminal, b"LOADED")
+            screen.wait_for(b"LOADED")
+            # It reads keys again.
+            screen.wait_for(b"READY> ")
             os.write(terminal, b"kcli topics li\t")
-            shown_until(terminal, b"kcli topics list")
+            screen.wait_for(b"kcli topics list")
         finally:
             shell.kill()
             os.close(terminal)
 
 
-def shown_until(terminal: int, wanted: bytes) -> None:
-    """Read what a terminal shows until it is there; fails with what was shown instead."""
-    shown = b""
-    deadline = time.monotonic() + SHELL_SECONDS
-    while wanted not in shown:
-        ready, _, _ = select.select([terminal], [], [], max(0, deadline - time.monotonic()))
-        assert ready, shown
-        shown += os.read(terminal, 4096)
+class Screen:
+    """What a terminal shows."""
+
+    def __init__(self, terminal: int) -> None:
+        self._terminal = terminal
+        self._unseen = b""
+
+    def wait_for(self, wanted: bytes) -> None:
+        """Wait until something is there behind what was waited for before; fails with what was shown."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while wanted not in self._unseen:
+            ready, _, _ = select.select([self._terminal], [], [], max(0, deadline - time.monotonic()))
+            assert ready, self._unseen
+            self._unseen += os.read(self._terminal, 4096)
+        self._unseen = self._unseen.partition(wanted)[2]

@@ -11,6 +11,7 @@ import pytest
 
 from tests.commands.dumped_replicas import KEYED, Kcli, types
 from tests.support.log_files import batch_of, segment
+from tests.support.waiting import PATIENCE_SECONDS
 
 BAD_INPUT: list[tuple[str, tuple[str, ...], int, str]] = [
     ("nothing", (), 2, "missing argument `PATH...`"),
@@ -111,7 +112,7 @@ def test_a_reader_that_has_had_enough_ends_the_dump_quietly(here: Path, form: st
         assert process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=PATIENCE_SECONDS) == 0
 
 
 def test_a_full_disk_is_not_blamed_on_the_log(here: Path) -> None:

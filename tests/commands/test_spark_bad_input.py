@@ -69,6 +69,7 @@ AS_JSON = ("spark-ten", "--value-as", "json", "--value-schema")
 AS_AVRO = ("spark-ten", "--value-as", "avro", "--value-schema")
 
 
+@pytest.mark.usefixtures("no_name_server")
 @pytest.mark.parametrize(
     ("arguments", "exit_code", "message", "hint"),
     [

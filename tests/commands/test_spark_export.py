@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
+from kcli.control_socket import ask
 from kcli.protocol.record_batch import iter_batches
 from tests.conftest import Finished
+from tests.support.copies import copy_running
 from tests.support.kcli_broker import KcliBroker
 from tests.support.processes import ChildProcess
-from tests.support.waiting import eventually
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 Kcli = Callable[..., Finished]
 Row = tuple[Any, ...]
@@ -53,7 +55,7 @@ def produce(broker: KcliBroker, topic: str, numbers: Sequence[int], *, codec: st
             headers=header_list(number) or None,
             timestamp=BEGIN_MS + number * 1000,
         )
-    assert producer.flush(30) == 0
+    assert producer.flush(PATIENCE_SECONDS) == 0
 
 
 def consumed(broker: KcliBroker, topic: str) -> list[Row]:
@@ -69,7 +71,7 @@ def consumed(broker: KcliBroker, topic: str) -> list[Row]:
     consumer.assign(partitions)
     left = sum(consumer.end_offsets(partitions).values())
     rows: list[Row] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while len(rows) < left and time.monotonic() < deadline:
         for records in consumer.poll(timeout_ms=500).values():
             rows += [
@@ -219,9 +221,20 @@ def test_an_export_that_follows_ends_in_order(
     assert exported(out) == consumed(broker, topic)
 
 
+@contextmanager
+def slowed(broker: KcliBroker, api: str, topic: str, delay_ms: int) -> Iterator[None]:
+    """Have requests about a topic wait, so that a command is not done before anybody looks at it."""
+    wanted = {"kind": "delay", "api": api, "topic": topic, "delay_ms": delay_ms}
+    added = ask(broker.data, "fault.add", timeout_seconds=PATIENCE_SECONDS, **wanted)
+    try:
+        yield
+    finally:
+        ask(broker.data, "fault.clear", timeout_seconds=PATIENCE_SECONDS, numbers=[added["number"]])
+
+
 @pytest.fixture
 def interrupted(topic: str, broker: KcliBroker, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """An export of many small splits in a process group of its own, as soon as a split is done."""
+    """An export of many small splits in a process group of its own, interrupted as soon as one is done."""
     out = tmp_path / "out"
     process = subprocess.Popen(
         [sys.executable, "-m", "kcli", "spark-export", topic, "-b", broker.bootstrap, "--to", str(out),
@@ -233,7 +246,9 @@ def interrupted(topic: str, broker: KcliBroker, tmp_path: Path) -> Iterator[subp
         assert process.poll() is None, process.communicate()
         return any(out.glob("_kcli/log/0000000001/split-*.json"))
 
-    eventually(is_under_way, "a split is done")
+    with slowed(broker, "Fetch", topic, 100):
+        eventually(is_under_way, "a split is done")
+        os.killpg(process.pid, signal.SIGINT)
     yield process
     if process.poll() is None:
         process.kill()
@@ -243,8 +258,7 @@ def interrupted(topic: str, broker: KcliBroker, tmp_path: Path) -> Iterator[subp
 def test_ctrl_c_ends_with_130_and_the_next_run_goes_on(
     interrupted: subprocess.Popen[bytes], topic: str, broker: KcliBroker, live: Kcli, tmp_path: Path
 ) -> None:
-    os.killpg(interrupted.pid, signal.SIGINT)
-    out, err = interrupted.communicate(timeout=30)
+    out, err = interrupted.communicate(timeout=PATIENCE_SECONDS)
     assert (interrupted.returncode, out) == (130, b""), err
     first, *rest = err.decode().splitlines()
     assert (first.startswith("error: interrupted"), len(rest), rest[0][:6]) == (True, 1, "hint: ")
@@ -261,7 +275,7 @@ def test_ctrl_c_ends_with_130_and_the_next_run_goes_on(
 @pytest.fixture
 def damaged(topic: str, broker: KcliBroker, tmp_path: Path) -> Path:
     """A copy of the log directory in which a byte of a batch in the middle of partition 1 has changed."""
-    copy = Path(shutil.copytree(broker.node_directory, tmp_path / "copy"))
+    copy = copy_running(broker.node_directory, tmp_path / "copy")
     (log,) = (copy / f"{topic}-1").glob("*.log")
     content = bytearray(log.read_bytes())
     batches = list(iter_batches(content))
@@ -308,7 +322,7 @@ def test_a_damaged_batch_is_left_out_and_counted(
 def test_of_several_replicas_the_most_complete_is_read(
     topic: str, broker: KcliBroker, live: Kcli, tmp_path: Path
 ) -> None:
-    behind = Path(shutil.copytree(broker.node_directory, tmp_path / "behind"))
+    behind = copy_running(broker.node_directory, tmp_path / "behind")
     produce(broker, topic, range(2500, 2600))
     target = tmp_path / "out"
     places = ("--log-dir", str(behind), "--log-dir", str(broker.node_directory))
@@ -332,11 +346,14 @@ def test_an_import_that_is_killed_goes_on_behind_the_last_record(
     def wait_for_bytes(count: int) -> None:
         eventually(lambda: arrived() >= count, "records have arrived")
 
-    for _ in range(3):
-        process = subprocess.Popen([*command, *slowly], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        wait_for_bytes(arrived() + 3000)
-        process.kill()
-        assert process.wait() == -signal.SIGKILL
+    with slowed(broker, "Produce", copy, 30):
+        for _ in range(3):
+            process = subprocess.Popen(
+                [*command, *slowly], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            wait_for_bytes(arrived() + 3000)
+            process.kill()
+            assert process.wait() == -signal.SIGKILL
     finished = succeeded(live("spark-import", out, "--topic", copy, "-o", "json"))
     assert all(part["before"] + part["imported"] == part["rows"] for part in finished["partitions"])
     assert any(part["before"] for part in finished["partitions"])

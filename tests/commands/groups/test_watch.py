@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import select
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from kcli.commands.groups.watch import watch_below, watch_in_place
 from kcli.commands.options import OutputFormat
 from kcli.commands.output import Table
 from kcli.errors import KcliError
+from tests.support.waiting import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parents[3]
 
@@ -135,11 +137,13 @@ def test_an_interrupt_ends_it_quietly(on_terminal: bool) -> None:
     os.close(writer)
     try:
         shown = b""
-        deadline = time.monotonic() + 30
-        while shown.count(b"billing") < 2 and time.monotonic() < deadline:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while shown.count(b"billing") < 2:
+            ready, _, _ = select.select([reader], [], [], max(0, deadline - time.monotonic()))
+            assert ready, shown
             shown += os.read(reader, 4096)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         process.kill()
         process.wait()

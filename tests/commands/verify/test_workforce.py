@@ -28,8 +28,8 @@ from tests.conftest import Finished
 from tests.storage.log_harness import NOW_MS, LogHarness
 from tests.storage.sound_partition import write_partition
 from tests.support.log_files import PAIRS, batch_of, segment
+from tests.support.waiting import PATIENCE_SECONDS
 
-DEADLINE_SECONDS = 20
 HUGE_BYTES = 40 * 1024**3
 """Of zeros, which take no room on a disk, and longer to read than any test waits."""
 
@@ -233,7 +233,7 @@ class Running:
 
     def wait_for(self, text: bytes) -> None:
         """Wait until the terminal shows a text."""
-        end = time.monotonic() + DEADLINE_SECONDS
+        end = time.monotonic() + PATIENCE_SECONDS
         while text not in self.screen:
             assert select.select([self._terminal], [], [], max(end - time.monotonic(), 0))[0], self.screen
             self.screen += os.read(self._terminal, 65536)
@@ -247,7 +247,7 @@ class Running:
         """Wait for the end and return the exit code. No process may be left."""
         assert self.process.stdout is not None
         self.out = self.process.stdout.read()
-        code = self.process.wait(DEADLINE_SECONDS)
+        code = self.process.wait(PATIENCE_SECONDS)
         with pytest.raises(ProcessLookupError):
             os.killpg(self.process.pid, 0)
         while True:
@@ -289,6 +289,7 @@ def test_a_terminal_shows_how_far_it_is_and_nothing_in_the_end(
     assert b"\x1b" not in running.out
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("command", ["verify-index", "dump-log"])
 def test_an_interrupt_ends_what_reads_one_log(
     tmp_path: Path, start: Callable[..., Running], command: str
@@ -303,6 +304,7 @@ def test_an_interrupt_ends_what_reads_one_log(
     assert b"interrupted" in running.screen
 
 
+@pytest.mark.alone
 def test_an_interrupt_ends_what_reads_several_replicas(tmp_path: Path, start: Callable[..., Running]) -> None:
     directory = fill_idempotent(tmp_path)
     for number in (1, 2):

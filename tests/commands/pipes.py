@@ -1,0 +1,39 @@
+"""Commands as processes of their own, and what is in the pipes to and from them."""
+
+from __future__ import annotations
+
+import fcntl
+import select
+import subprocess
+import sys
+import termios
+from array import array
+
+from tests.support.waiting import PATIENCE_SECONDS
+
+
+def start(*arguments: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
+    """Start kcli; this end of its pipes keeps nothing back."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "kcli", *arguments],
+        bufsize=0,
+        stdin=stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+def next_line(process: subprocess.Popen[bytes]) -> bytes:
+    """Return the next line that a process prints; fails if there is none for long."""
+    assert process.stdout is not None
+    ready, _, _ = select.select([process.stdout], [], [], PATIENCE_SECONDS)
+    assert ready, f"nothing printed in {PATIENCE_SECONDS} s"
+    line: bytes = process.stdout.readline()
+    return line
+
+
+def unread_bytes(descriptor: int) -> int:
+    """Return how much is in a pipe."""
+    unread = array("i", [0])
+    fcntl.ioctl(descriptor, termios.FIONREAD, unread)
+    return unread[0]
