@@ -37,8 +37,9 @@ pytestmark = pytest.mark.interop
 SEGMENT = ("apache/transactions-0", 15)
 HEADER_BYTES = 61
 MOST_MEMORY_BYTES = 128 * MEGABYTE
-TIMEOUT_SECONDS = 60
+TIMEOUT_SECONDS = 180
 ROUNDS = 5
+ANY_PACE = [HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 _SIZE = Struct(">i")
 _CRC = Struct(">I")
 
@@ -95,7 +96,7 @@ def run(capfd: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[d
     return exit_code, [json.loads(line) for line in captured.out.splitlines()]
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=ANY_PACE)
 @given(edits=EDITS)
 def test_random_damage_to_a_log_is_told(
     corpus: Corpus, tmp_path: Path, capfd: pytest.CaptureFixture[str], edits: list[Edit]
@@ -129,7 +130,7 @@ def test_random_damage_to_a_log_is_told(
         assert any(str(each.get("file", "")).endswith(name) for each in findings)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=80, suppress_health_check=ANY_PACE)
 @given(edits=EDITS, data=st.data())
 def test_random_damage_to_the_other_files_is_no_surprise(
     corpus: Corpus,

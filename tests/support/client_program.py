@@ -16,7 +16,7 @@ from tests.support.records import TestRecord, decode, encode
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-DEADLINE_SECONDS = 90.0
+DEADLINE_SECONDS = 240.0
 
 
 class Lane(NamedTuple):

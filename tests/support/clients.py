@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 REPOSITORY = INTEROP.parent.parent
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-PROGRAM_TIMEOUT_SECONDS = 120
+PROGRAM_TIMEOUT_SECONDS = 300
 
 
 class ClientFailed(AssertionError):

@@ -12,7 +12,6 @@ changes with these sources. Nothing may be written there: tests that do damage w
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -33,10 +32,10 @@ from tests.support.forensic_topics import (
 from tests.support.toolchain import (
     INTEROP,
     cache_directory,
-    commit_directory,
     fingerprint,
     java_classes,
     java_libraries,
+    made,
 )
 from tests.support.waiting import eventually
 
@@ -67,7 +66,7 @@ SMALL_SETS = (
 )
 """Every format in one file, without gaps."""
 
-OLD_TIMEOUT_SECONDS = 60
+OLD_TIMEOUT_SECONDS = 180
 LOG_NAME = "0" * 20 + ".log"
 
 
@@ -99,17 +98,13 @@ def forensic_corpus(tools: KafkaTools) -> Corpus:
     """The corpus, made now if it is not in the cache."""
     sources = [Path(__file__), Path(forensic_topics.__file__), INTEROP / "java" / "OldRecords.java"]
     sources += (INTEROP / "java").rglob("pom.xml")
-    target = cache_directory() / f"forensic-corpus-{fingerprint(sources)}"
-    if not target.is_dir():
-        staging = target.with_name(f"{target.name}.{os.getpid()}")
+
+    def make(staging: Path) -> None:
         staging.mkdir()
-        try:
-            _write_with_apache(staging, tools)
-            _write_with_old_classes(staging)
-            commit_directory(staging, target)
-        finally:
-            shutil.rmtree(staging, ignore_errors=True)
-    return Corpus(target)
+        _write_with_apache(staging, tools)
+        _write_with_old_classes(staging)
+
+    return Corpus(made(cache_directory() / f"forensic-corpus-{fingerprint(sources)}", make))
 
 
 def _write_with_apache(directory: Path, tools: KafkaTools) -> None:

@@ -61,7 +61,7 @@ class Writer:
         self.topic = topic
         self.timestamp = FIRST_TIMESTAMP
         self.producer = Producer(
-            {"bootstrap.servers": bootstrap, "linger.ms": 10_000, "message.timeout.ms": 30_000, **names}
+            {"bootstrap.servers": bootstrap, "linger.ms": 10_000, "message.timeout.ms": 60_000, **names}
         )
 
     def batch(self, content: Iterable[Row], partition: int = 0) -> None:
@@ -189,13 +189,18 @@ def consume_as_group(bootstrap: str, topic: str, group: str, **config: object) -
     )
     try:
         consumer.subscribe([topic])
-        eventually(lambda: consumer.poll(0.2) is not None, f"{group} receives a record")
+        eventually(lambda: _receives(consumer), f"{group} receives a record")
         position = TopicPartition(topic, 0, 2, metadata=f"größe of {group}")
         committed = consumer.commit(offsets=[position], asynchronous=False)
         assert committed is not None
         assert committed[0].error is None
     finally:
         consumer.close()
+
+
+def _receives(consumer: Consumer) -> bool:
+    message = consumer.poll(0.2)
+    return message is not None and message.error() is None
 
 
 def write_groups(bootstrap: str, topic: str, *, modern: bool = True) -> None:

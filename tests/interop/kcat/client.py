@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.support.records import TestRecord, decode, encode
 
-DEADLINE_SECONDS = 90.0
+DEADLINE_SECONDS = 240.0
 RECORD_END = "<<record-end-1c3f>>"
 KEY_END = "<<key-end-9b27>>"
 # partition, offset, timestamp, key length, value length; then the key, the value, the headers.
