@@ -87,7 +87,7 @@ def test_a_program_is_submitted_to_a_cluster_with_kcli_in_a_zip(
 def test_the_command_runs_its_tasks_on_executors_of_a_local_cluster(
     kcli_broker: KcliBroker, topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, value in environment().items():
+    for name, value in environment(tmp_path).items():
         monkeypatch.setenv(name, value)
     target = tmp_path / "lake"
     settings = {"memory": f"{WORKER_MEGABYTES}m", "extraJavaOptions": QUICK_JAVA}

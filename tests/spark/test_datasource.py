@@ -12,9 +12,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from kcli.spark import register
+from kcli.spark.logs.log_dirs_source import LogDirsSource
 from kcli.spark.session import OpenSession
+from kcli.spark.split import TopicPartition
 from tests.support.kcli_broker import KcliBroker
 from tests.support.producing import create_topic
+from tests.support.waiting import eventually
 
 TOPIC = "orders"
 ROWS = 3000
@@ -40,6 +43,11 @@ def orders(spark: SparkSession, broker: KcliBroker) -> KcliBroker:
     create_topic(broker.bootstrap, TOPIC, 3, FOREVER)
     # One task, so that timestamps ascend with offsets.
     write(spark.sql(f"select {ROW} from range(0, {ROWS}, 1, 1)"), broker, TOPIC)
+    # Who reads its directory sees no more than the high watermarks that it has written down there.
+    directory = LogDirsSource([str(broker.node_directory)])
+    partitions = [TopicPartition(TOPIC, number) for number in range(3)]
+    whole = dict.fromkeys(partitions, ROWS // 3)
+    eventually(lambda: directory.latest(partitions, read_committed=False) == whole, "the high watermarks")
     return broker
 
 
@@ -213,7 +221,7 @@ def stream(
     sink = source.load().writeStream.format("kcli").option("topic", topic)
     sink = sink.option("kafka.bootstrap.servers", broker.bootstrap)
     query = sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(240)
     return [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]]
 
 

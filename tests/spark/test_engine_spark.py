@@ -15,6 +15,7 @@ from kcli.spark.engine_frame import FrameEngine
 from kcli.spark.engine_spark import SparkEngine, max_attempts, reason_of
 from kcli.spark.job.engine import Engine
 from kcli.spark.job.failures import WorkerLost
+from kcli.spark.job.receipt import Receipt
 from kcli.spark.session import OpenSession
 from tests.spark.job.exporting import ALL_COLUMNS, Watched, export, offsets_in, options, temporary_files
 from tests.spark.job.fake_source import FakeReader, FakeSource
@@ -55,15 +56,20 @@ def test_splits_are_written_by_executors_and_progress_adds_up(engine: SparkEngin
 
 
 def test_receipts_come_while_other_tasks_still_run(engine: SparkEngine, tmp_path: Path) -> None:
-    times: list[float] = []
+    trouble = tmp_path / "trouble"
+    trouble.mkdir()
+    held = trouble / "chunk-400"
+    held.touch()
 
-    class Timed(Watched):
-        def finished(self, receipt: object) -> None:
-            times.append(time.monotonic())
+    class LetsGoOn(Watched):
+        def finished(self, receipt: Receipt) -> None:
+            super().finished(receipt)
+            held.unlink(missing_ok=True)
 
-    export(orders(seconds_per_chunk=0.1), tmp_path, engine=engine, progress=Timed())
-    assert len(times) == 6
-    assert times[-1] - times[0] > 0.2
+    watched = LetsGoOn()
+    export(orders(trouble=trouble), tmp_path / "out", engine=engine, progress=watched)
+    assert len(watched.receipts) == 6
+    assert watched.receipts[0].start != 400
 
 
 def test_small_splits_that_one_worker_writes_in_turn(engine: SparkEngine, tmp_path: Path) -> None:

@@ -17,15 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 ROOT = INTEROP.parent.parent
-PATIENCE_SECONDS = 180.0
+PATIENCE_SECONDS = 300.0
+"""As long as a busy machine may take for an export whose JVM starts others."""
 
 
 class ExportProcess:
-    """One run of the command; `with` ends it and everything that it started."""
+    """One run of the command, in a session of its own; `with` ends it and everything that it started.
+
+    By their session they are known whoever collected their parents, and whoever has the id of one that ended.
+    """
 
     def __init__(self, log: Path, *arguments: str | Path) -> None:
         self._log = log
-        self._family: set[int] = set()
+        self._is_over = False
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "kcli", "spark-export", "-o", "json", *map(str, arguments)],
@@ -34,17 +38,16 @@ class ExportProcess:
                 stderr=errors,
                 text=True,
                 cwd=ROOT,
+                start_new_session=True,
             )
 
     def __enter__(self) -> ExportProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._family |= set(descendants(self.pid))
-        if self.is_running():
-            self.kill()
-        for pid in self._family:
-            kill(pid)
+        if not self._is_over:
+            end_session(self.pid)
+        self._process.wait(PATIENCE_SECONDS)
         assert self._process.stdout is not None
         self._process.stdout.close()
 
@@ -58,14 +61,14 @@ class ExportProcess:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL for the driver, and wait until all that it started have noticed."""
-        self._family |= set(descendants(self.pid))
+        """SIGKILL for the driver."""
         self._process.kill()
         self._process.wait(PATIENCE_SECONDS)
 
     def orphans_end(self) -> None:
-        """Wait until nobody runs whom the driver had started when it was killed."""
-        eventually(lambda: not any(map(is_alive, self._family)), "the end of a killed export's processes")
+        """Wait until nobody runs whom the driver had started."""
+        eventually(lambda: not session_of(self.pid), "the end of an export's processes")
+        self._is_over = True
 
     def terminate(self) -> None:
         """SIGTERM."""
@@ -82,7 +85,18 @@ class ExportProcess:
 
     def has_workers(self) -> None:
         """Wait until it has started somebody, or has ended."""
-        eventually(lambda: bool(self.workers()) or not self.is_running(), "a worker")
+        eventually(
+            lambda: bool(self.workers()) or not self.is_running(), "a worker", seconds=PATIENCE_SECONDS
+        )
+
+    def has_receipts(self, target: Path) -> None:
+        """Wait until one of its tasks has written what it was to write, or it has ended."""
+        log = target / "_kcli" / "log"
+        eventually(
+            lambda: any(log.glob("*/split-*.json")) or not self.is_running(),
+            "the first receipt",
+            seconds=PATIENCE_SECONDS,
+        )
 
     @property
     def errors(self) -> str:
@@ -93,19 +107,42 @@ class ExportProcess:
 def descendants(pid: int) -> list[int]:
     """The children of a process and theirs, as far as they live."""
     found: list[int] = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in map(int, path.read_text().split()):
-                found += [child, *descendants(child)]
+    with suppress(OSError):  # it may end meanwhile, and its threads
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with suppress(OSError):
+                for child in map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text().split()):
+                    found += [child, *descendants(child)]
     return found
+
+
+def session_of(pid: int) -> list[int]:
+    """Who runs of the session that a process began; it may have ended itself."""
+    return [
+        one for one in map(int, filter(str.isdigit, os.listdir("/proc"))) if _stat(one)[3:4] == [str(pid)]
+    ]
+
+
+def end_session(pid: int) -> None:
+    """SIGKILL for everybody in it, those too who are started meanwhile."""
+
+    def is_empty() -> bool:
+        return not [one for one in session_of(pid) if kill(one)]
+
+    eventually(is_empty, "the end of everybody in a session")
 
 
 def is_alive(pid: int) -> bool:
     """Whether a process runs; one that nobody has collected yet does not."""
+    return bool(_stat(pid))
+
+
+def _stat(pid: int) -> list[str]:
+    """State, parent, process group, session and more of a process that runs, nothing of another."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
-        return False
+        return []
+    return [] if fields[0] in "ZX" else fields
 
 
 def command_line(pid: int) -> str:

@@ -11,9 +11,9 @@ from kcli.spark.reading import OnCorrupt, ReadCounters, Reading
 from kcli.spark.split import Split
 from tests.spark.cluster.scripted_broker import TOPIC, ScriptedBroker, batch
 
-QUICK = {"retry.backoff.ms": "1", "reconnect.backoff.ms": "1", "default.api.timeout.ms": "5000",
-         "request.timeout.ms": "2000", "fetch.max.wait.ms": "1"}  # fmt: skip
-IMPATIENT = {**QUICK, "default.api.timeout.ms": "150"}
+QUICK = {"retry.backoff.ms": "1", "reconnect.backoff.ms": "1", "fetch.max.wait.ms": "1"}
+IMPATIENT = {**QUICK, "default.api.timeout.ms": "1500"}
+"""What goes wrong lasts, and whoever is this impatient has met it by then on a busy machine too."""
 READING = Reading(columns=("offset", "value"))
 SKIPPING = replace(READING, on_corrupt=OnCorrupt.SKIP)
 BATCHES = [batch(base, 10) for base in range(0, 100, 10)]

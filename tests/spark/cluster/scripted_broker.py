@@ -11,7 +11,8 @@ import socket
 import struct
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
@@ -269,6 +270,14 @@ class ScriptedBroker:
                 records=data[:limit],
             )
         )
+
+
+@contextmanager
+def nobody_listens() -> Iterator[str]:
+    """Give an address that nobody listens at, and nobody else may meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{taken.getsockname()[1]}"
 
 
 def answer(data: PartitionData) -> FetchResponse:

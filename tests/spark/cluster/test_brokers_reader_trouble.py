@@ -17,7 +17,7 @@ from kcli.spark.columns.corrupt_batch import CorruptBatch
 from kcli.spark.reading import ReadCounters
 from kcli.spark.split import Split
 from tests.spark.cluster.read_splits import BATCHES, IMPATIENT, QUICK, READING, SKIPPING, honest, offsets
-from tests.spark.cluster.scripted_broker import TOPIC, Script, ScriptedBroker, refusal
+from tests.spark.cluster.scripted_broker import TOPIC, Script, ScriptedBroker, nobody_listens, refusal
 
 # --- trouble -----------------------------------------------------------------------------------------------
 
@@ -84,7 +84,7 @@ def test_what_passes_is_waited_for(trouble: str, when: int) -> None:
 
 def test_what_does_not_pass_in_time_is_raised() -> None:
     with ScriptedBroker(BATCHES) as broker:
-        broker.script.extend([hang_up] * 1000)
+        broker.script.extend([hang_up] * 100_000)
         with pytest.raises(KcliError, match="was lost"):
             offsets(broker, properties=IMPATIENT)
 
@@ -114,11 +114,10 @@ def test_a_topic_that_is_gone_is_an_error() -> None:
 
 
 def test_nobody_listening_is_an_error() -> None:
-    with ScriptedBroker(BATCHES) as broker:
-        bootstrap = broker.bootstrap
-    reader = BrokersReader(ClusterAccess(bootstrap, IMPATIENT))
-    with pytest.raises(KcliError, match="cannot connect to 127"):
-        list(reader.read(Split(TOPIC, 0, 0, 100), READING, ReadCounters()))
+    with nobody_listens() as bootstrap:
+        reader = BrokersReader(ClusterAccess(bootstrap, IMPATIENT))
+        with pytest.raises(KcliError, match="cannot connect to 127"):
+            list(reader.read(Split(TOPIC, 0, 0, 100), READING, ReadCounters()))
 
 
 def test_the_leader_is_followed_when_it_moves() -> None:

@@ -15,13 +15,13 @@ from kcli.spark.ranges.selection import Subscribe
 from kcli.spark.reading import COLUMNS, OffsetInterval, ReadCounters, Reading
 from kcli.spark.source import SplitLimits, TopicIdentity
 from kcli.spark.split import Split, TopicPartition
-from tests.spark.cluster.scripted_broker import ScriptedBroker, batch
+from tests.spark.cluster.read_splits import IMPATIENT
+from tests.spark.cluster.scripted_broker import ScriptedBroker, batch, nobody_listens
 from tests.support.kcli_broker import KcliBroker
 from tests.support.producing import create_topic, produce, read_partition
 from tests.support.records import TestRecord
 
 T_0 = TopicPartition("t", 0)
-IMPATIENT = {"default.api.timeout.ms": "300", "retry.backoff.ms": "1"}
 
 
 # --- against a script --------------------------------------------------------------------------------------
@@ -49,9 +49,7 @@ def test_a_question_about_a_partition_that_is_not_there_is_an_error() -> None:
 
 
 def test_nobody_listening_is_one_clear_error() -> None:
-    with ScriptedBroker() as broker:
-        bootstrap = broker.bootstrap
-    with pytest.raises(KcliError, match="cannot connect to 127"):
+    with nobody_listens() as bootstrap, pytest.raises(KcliError, match="cannot connect to 127"):
         BrokersSource(bootstrap).topics()
 
 

@@ -8,6 +8,7 @@ from kcli.errors import KcliError
 from kcli.spark.cluster.brokers_source import BrokersSource
 from kcli.spark.reading import BatchMark
 from kcli.spark.split import TopicPartition
+from tests.spark.cluster.read_splits import IMPATIENT
 from tests.spark.cluster.scripted_broker import ScriptedBroker
 
 T_0 = TopicPartition("t", 0)
@@ -50,6 +51,6 @@ def test_a_broker_that_is_too_old_to_say_is_believed() -> None:
 def test_a_partition_that_cannot_be_asked_for_is_an_error() -> None:
     missing = TopicPartition("t", 7)
     with ScriptedBroker() as broker:
-        source = BrokersSource(broker.bootstrap, {"default.api.timeout.ms": "300", "retry.backoff.ms": "1"})
+        source = BrokersSource(broker.bootstrap, IMPATIENT)
         with pytest.raises(KcliError, match="cannot ask for the leader epochs of t-7"):
             source.divergences({missing: (BatchMark(69, 3),)})

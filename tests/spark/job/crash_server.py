@@ -24,7 +24,7 @@ class CrashingTarget(LocalTarget):
     """Dies before or after the file operation with a number; counts them otherwise."""
 
     def __init__(self, root: str, dies_at: int | None) -> None:
-        super().__init__(root, patience_seconds=5)
+        super().__init__(root)
         self.dies_at = dies_at
         self.steps = 0
 
@@ -88,7 +88,7 @@ class CrashServer:
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.close()
-        self._process.wait(10)
+        self._process.wait(60)
         self._process.stdout.close()
 
     def export(self, target: Path, **case: Any) -> int:

@@ -43,7 +43,8 @@ class FakeReader:
     poison: tuple[int, ...] = ()
     """Offsets whose chunk is damaged."""
     trouble: Path | None = None
-    """A directory: while it has a file `split-<start>`, the task of that split meets what the file says."""
+    """A directory: while it has a file `split-<start>`, the task of that split meets what the file says, and
+    while it has one `chunk-<start>`, whoever comes to that chunk waits."""
     seconds_per_chunk: float = 0.0
     chunk: int = CHUNK
     epochs: tuple[tuple[int, int], ...] = ((0, 0),)
@@ -55,6 +56,7 @@ class FakeReader:
         for start in range(split.start, split.end, self.chunk):
             end = min(start + self.chunk, split.end)
             self._meet_trouble(split)
+            self._wait_before(start)
             time.sleep(self.seconds_per_chunk)
             counters.bytes_read += (end - start) * 100
             if any(start <= offset < end for offset in self.poison):
@@ -102,6 +104,13 @@ class FakeReader:
         if kind == "die":
             os.kill(os.getpid(), signal.SIGKILL)
         raise KcliError(kind)
+
+    def _wait_before(self, chunk: int) -> None:
+        path = self.trouble / f"chunk-{chunk}" if self.trouble else None
+        if path is not None and path.exists():
+            from tests.support.waiting import eventually
+
+            eventually(lambda: not path.exists(), "somebody lets it go on")
 
 
 @dataclass

@@ -19,6 +19,7 @@ from kcli.spark.job.local_target import LocalTarget
 from kcli.spark.job.verification import verify_export
 from tests.spark.job.exporting import Watched, export, offsets_in, temporary_files
 from tests.spark.job.fake_source import FakeReader, FakeSource
+from tests.support.spark_exports import is_alive
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[3]
@@ -86,14 +87,13 @@ from pathlib import Path
 from kcli.spark.job.engine_local import LocalEngine
 from tests.spark.job.exporting import export
 from tests.spark.job.fake_source import FakeReader, FakeSource
-reader = FakeReader(seconds_per_chunk=float(sys.argv[2]))
+reader = FakeReader(trouble=Path(sys.argv[2]))
 export(FakeSource.of(600, 500, fake_reader=reader), Path(sys.argv[1]), engine=LocalEngine(2))
 """
 
 
-def started(target: Path, seconds_per_chunk: float) -> subprocess.Popen[bytes]:
-    program = [sys.executable, "-c", DRIVER, str(target), str(seconds_per_chunk)]
-    return subprocess.Popen(program, cwd=ROOT)
+def started(target: Path, trouble: Path) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", DRIVER, str(target), str(trouble)], cwd=ROOT)
 
 
 def workers_of(pid: int) -> list[int]:
@@ -102,38 +102,37 @@ def workers_of(pid: int) -> list[int]:
 
 
 def wait_until_writing(driver: subprocess.Popen[bytes], target: Path) -> None:
-    """Wait until data files are being written."""
+    """Wait until both workers are writing a data file."""
 
-    def is_writing() -> bool:
+    def are_writing() -> bool:
         assert driver.poll() is None
-        return any(target.glob("topic=orders/*/.*"))
+        return len(list(target.glob("topic=orders/*/.*"))) == 2
 
-    eventually(is_writing, "data files are being written")
+    eventually(are_writing, "data files are being written")
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="workers are found through /proc")
 @pytest.mark.parametrize("victim", ["driver", "worker"])
 def test_kill_9(victim: str, engine: LocalEngine, tmp_path: Path) -> None:
-    target = tmp_path / "lake"
-    driver = started(target, 0.05)
+    target, trouble = tmp_path / "lake", tmp_path / "trouble"
+    trouble.mkdir()
+    # The second chunk of the first two splits.
+    held = [trouble / "chunk-40", trouble / "chunk-140"]
+    for chunk in held:
+        chunk.touch()
+    driver = started(target, trouble)
     wait_until_writing(driver, target)
     workers = workers_of(driver.pid)
     assert len(workers) == 2
     os.kill(driver.pid if victim == "driver" else workers[0], signal.SIGKILL)
+    for chunk in held:
+        chunk.unlink()
     assert driver.wait(60) == (-signal.SIGKILL if victim == "driver" else 0)
     export(FakeSource.of(600, 500), target, engine=engine)
     assert offsets_in(target) == {("orders", 0): list(range(600)), ("orders", 1): list(range(500))}
     assert temporary_files(target) == []
     assert verify_export(LocalTarget(str(target))).problems == ()
-    eventually(lambda: not any(map(is_running, workers)), "the workers have ended")
-
-
-def is_running(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
+    eventually(lambda: not any(map(is_alive, workers)), "the workers have ended")
 
 
 def test_a_task_that_does_not_pickle_is_told(engine: LocalEngine, tmp_path: Path) -> None:

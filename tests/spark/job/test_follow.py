@@ -171,7 +171,7 @@ class Says(NoProgress):
     def advanced(self, rows, read_bytes): print("writing", flush=True)
     def finished(self, receipt): print("written", flush=True)
 
-source = FakeSource.of(*map(int, sys.argv[2].split(",")), fake_reader=FakeReader(seconds_per_chunk=0.1))
+source = FakeSource.of(300, fake_reader=FakeReader(trouble=Path(sys.argv[2])))
 try:
     follow_export(source, LocalTarget(sys.argv[1]), options(), LocalEngine(1), Says(), follow=FollowOptions())
 except Interrupted as error:
@@ -179,8 +179,8 @@ except Interrupted as error:
 """
 
 
-def started(target: Path, lengths: str) -> subprocess.Popen[str]:
-    program = [sys.executable, "-c", FOLLOWER, str(target), lengths]
+def started(target: Path, trouble: Path) -> subprocess.Popen[str]:
+    program = [sys.executable, "-c", FOLLOWER, str(target), str(trouble)]
     return subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
 
 
@@ -188,21 +188,25 @@ def started(target: Path, lengths: str) -> subprocess.Popen[str]:
 def test_the_first_signal_lets_the_plan_end_and_the_second_does_not(
     signals: tuple[signal.Signals, ...], tmp_path: Path
 ) -> None:
-    follower = started(tmp_path, "300")
+    target, held = tmp_path / "lake", tmp_path / "chunk-240"
+    held.touch()
+    follower = started(target, tmp_path)
     assert follower.stdout
     assert follower.stdout.readline() == "writing\n"
     for one in signals:
         os.kill(follower.pid, one)
+    if len(signals) == 1:
+        held.unlink()
     output = follower.communicate(timeout=60)[0]
     if len(signals) == 1:
         assert follower.returncode == 0
         assert output.count("written") == 3
-        assert offsets_in(tmp_path) == {P0: list(range(300))}
+        assert offsets_in(target) == {P0: list(range(300))}
     else:
         assert follower.returncode == 130
         assert output.count("written") < 3
-    World(FakeSource.of(300), ends_at=1).follow(tmp_path, FollowOptions())
-    assert offsets_in(tmp_path) == {P0: list(range(300))}
+    World(FakeSource.of(300), ends_at=1).follow(target, FollowOptions())
+    assert offsets_in(target) == {P0: list(range(300))}
 
 
 def test_an_overwriting_plan_that_was_begun_replaces_once(tmp_path: Path) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from kcli.spark.job.object_target import ObjectTarget
 from kcli.spark.job.process_identity import this_process
 from tests.spark.job.exporting import export, files_in, offsets_in
 from tests.spark.job.fake_source import FakeSource
+from tests.support.waiting import eventually
 
 NOW_MS = 1_777_593_600_000
 ME = f"{socket.gethostname()}, pid {os.getpid()}"
@@ -154,12 +155,11 @@ def test_who_was_taken_over_commits_nothing(tmp_path: Path) -> None:
 
 def test_a_lock_object_beats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kcli.spark.job.lock.HEARTBEAT_SECONDS", 0.01)
-    times = iter(range(NOW_MS, NOW_MS + 10_000))
+    times = itertools.count(NOW_MS)
+
+    def beats() -> bool:
+        text = (tmp_path / "_kcli/lock").read_text()
+        return bool(text) and json.loads(text)["heartbeat_ms"] > NOW_MS + 3
+
     with locked(store(tmp_path), lambda: next(times)):
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            text = (tmp_path / "_kcli/lock").read_text()
-            if text and json.loads(text)["heartbeat_ms"] > NOW_MS + 3:
-                break
-        else:
-            pytest.fail("it does not beat")
+        eventually(beats, "its beats")
