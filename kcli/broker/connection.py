@@ -56,7 +56,6 @@ class Connection:
     """A socket, and what is unfinished on it."""
 
     __slots__ = (
-        "_closing",
         "_context",
         "_engine",
         "_error",
@@ -74,6 +73,7 @@ class Connection:
         "active",
         "address",
         "idle_since",
+        "is_closing",
     )
 
     def __init__(
@@ -96,7 +96,7 @@ class Connection:
         self._in = Inbox(sock, buffers, max_request_bytes)
         self._out = Outbox(sock)
         self._unanswered = AnswerQueue(self._out, self._note_ended)
-        self._closing = False
+        self.is_closing = False
         self._reactor = reactor
         # The task, while it sleeps.
         self._task: trio.lowlevel.Task | None = None
@@ -129,7 +129,7 @@ class Connection:
         except (OSError, trio.ClosedResourceError, CloseConnection) as error:
             _log.debug("the connection from %s ended: %s", self.address, error)
         finally:
-            self._closing = True
+            self.is_closing = True
             if self._reactor is not None:
                 self._reactor.remove(self)
             self._socket.close()
@@ -141,9 +141,9 @@ class Connection:
 
     def close(self) -> None:
         """Make `run` end soon; what is unfinished is given up."""
-        if self._closing:
+        if self.is_closing:
             return
-        self._closing = True
+        self.is_closing = True
         self._wake()
         trio.lowlevel.notify_closing(self._socket)
 
@@ -211,13 +211,13 @@ class Connection:
         """Do what `on_readable` leaves to the task, until the client closes its side."""
         inbox = self._in
         turn_bytes, turn_ends = 0, perf_counter() + TURN_SECONDS
-        while not self._closing:
+        while not self.is_closing:
             if self._gate.is_closed:
                 await self._gate.passed()
             self._take_ended()
             await self._go_on()
             await self._out.send()
-            if self._closing or self._unanswered.has_ended:
+            if self.is_closing or self._unanswered.has_ended:
                 continue
             if self._unanswered.holds_back or not (self._more or self._hung_up):
                 await self._idle()
@@ -332,7 +332,7 @@ class Connection:
         while self._stop is not None:
             if self._stop[0] is not None or self._unanswered.holds_back:
                 await self._drain()
-            if self._closing:
+            if self.is_closing:
                 return
             (answer, view, position, end), self._stop = self._stop, None
             if answer is not None:
@@ -375,7 +375,7 @@ class Connection:
         """Return when everything that was asked is answered, or about to be by what is in `_stop`."""
         unanswered = self._unanswered
         unanswered.hold_back()
-        while unanswered.waiting and not self._closing:
+        while unanswered.waiting and not self.is_closing:
             if self._gate.is_closed:
                 await self._gate.passed()
             self._take_ended()

@@ -257,7 +257,7 @@ class SocketServer:
             self._quotas.give_back(connection.address)
 
     def _close_least_used(self, newest: Connection) -> None:
-        others = (connection for connection in self.connections if connection is not newest)
+        others = (each for each in self.connections if each is not newest and not each.is_closing)
         oldest = min(
             others, key=lambda connection: (connection.active, connection.idle_since), default=newest
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -43,6 +44,24 @@ async def test_too_many_connections_close_the_least_used(tmp_path: Path) -> None
             await third.ask(all_metadata(), 9)
             assert await second.is_closed()
             await first.ask(all_metadata(), 9)
+
+
+async def test_as_many_are_closed_as_there_are_too_many(tmp_path: Path) -> None:
+    async with running_node(tmp_path, {"max.connections": "2"}) as node:
+        with ExitStack() as stack:
+            clients = [
+                stack.enter_context(socket.create_connection(("127.0.0.1", node.port))) for _ in range(6)
+            ]
+            for client in clients:
+                client.setblocking(False)
+            await until(lambda: sum(map(has_ended, clients)) == 4)
+
+
+def has_ended(client: socket.socket) -> bool:
+    try:
+        return client.recv(1) == b""
+    except BlockingIOError:
+        return False
 
 
 async def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
