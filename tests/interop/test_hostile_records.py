@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from kcli.protocol.compression import Codec, compress
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.message_set import MessageSetBuilder
-from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kcli.protocol.record_batch import RecordBatch, iter_batches
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
+from tests.broker.records import fetch_request
 from tests.support.besieged_broker import BesiegedBroker
 from tests.support.hostile_frames import damaged, flipped
 from tests.support.hostile_records import (
@@ -51,7 +51,7 @@ pytestmark = pytest.mark.interop
 
 PEAK_BYTES = 640 * MEGABYTE
 """One batch is read at a time, of at most 128 MB, in a few copies."""
-ANSWER_SECONDS = 20.0
+ANSWER_SECONDS = 60.0
 PING_MS = 2000
 """Decompressors that do not let go of the interpreter hold up others for as long as 128 MB take them."""
 MILLIONS = 15_000_000
@@ -73,7 +73,8 @@ SPECIMEN_RECORDS = [(b"key", b"value"), (b"other", b""), (b"", b"x" * 100)]
 
 @pytest.fixture(scope="module")
 def besieged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BesiegedBroker]:
-    broker = KcliBroker(tmp_path_factory.mktemp("bombed")).start()
+    # Lies about timestamps make records old: what retention deletes is no client's doing.
+    broker = KcliBroker(tmp_path_factory.mktemp("bombed"), settings={"log.retention.ms": "-1"}).start()
     besieged = BesiegedBroker(broker, peak_bytes=PEAK_BYTES, answer_seconds=ANSWER_SECONDS)
     for name, configs in READ_TOPICS.items():
         besieged.create_topic(name, configs={**LARGE, **configs})
@@ -106,17 +107,18 @@ def produce(
 
 
 def fetch(besieged: BesiegedBroker, topic: str, offset: int, version: int) -> Any:
-    partition = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=50_000_000)
-    request = FetchRequest(
-        max_wait_ms=0,
-        min_bytes=1,
-        max_bytes=50_000_000,
-        topics=[FetchTopic(topic=topic, partitions=[partition])],
-    )
+    """Fetch on a connection of its own; the one row of the answer. Others are served meanwhile."""
     with Pinger(besieged.bootstrap) as pinger:
-        ((_, response),) = besieged.strike(request_frame(request, version))
+        row = fetch_quickly(besieged, topic, offset, version)
     assert pinger.longest_ms < PING_MS
     MEASURED.append((pinger.longest_ms, besieged.broker.process.peak_resident_bytes()))
+    return row
+
+
+def fetch_quickly(besieged: BesiegedBroker, topic: str, offset: int, version: int) -> Any:
+    """Fetch on a connection of its own; the one row of the answer."""
+    request = fetch_request(topic, offset, max_bytes=50_000_000)
+    ((_, response),) = besieged.strike(request_frame(request, version))
     ((row,),) = [each.partitions for each in response.responses]
     return row
 
@@ -233,7 +235,7 @@ def specimen(codec: Codec) -> bytes:
 
 def check_last_batch(besieged: BesiegedBroker, topic: str, row: PartitionProduceResponse) -> None:
     """What was taken must be readable, as whole batches of whole records."""
-    data = bytes(fetch(besieged, topic, row.base_offset, 12).records)
+    data = bytes(fetch_quickly(besieged, topic, row.base_offset, 12).records)
     for each in iter_batches(data):
         assert isinstance(each, RecordBatch)
         assert each.is_valid_crc()

@@ -14,22 +14,24 @@ import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.headers import decode_response
+from kcli.protocol.headers import decode_response, parse_request_header
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.messages.produce import ProduceRequest
 from kcli.protocol.record_batch_builder import RecordBatchBuilder
-from kcli.protocol.schema import message_info
+from kcli.protocol.schema import codec, message_info
 from tests.broker.records import fetch_request
 from tests.support.hostile_records import MEGABYTE, batch, now_ms, produce_request
 from tests.support.pinger import Pinger
 from tests.support.producing import create_topic
 from tests.support.raw_client import RawClient, request_frame
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,8 +52,9 @@ PARKED_BYTES = 16 * 1024
 FRAME_BYTES = 100 * MEGABYTE
 PING_MS = 500
 """What others may wait while one client sends a hundred megabytes of records. Measured: 15."""
-NAMES_PING_MS = 3000
-"""The same for as many names as a request may have, each of a kilobyte. Measured: 1200."""
+NAMES_DECODINGS = 20
+"""The same for as many names as a request may have, each of a kilobyte, by how long it takes to decode them
+here: the broker works on them all that time, whose length is the machine's. Measured: 6, 900 ms."""
 
 
 @pytest.fixture
@@ -168,7 +171,7 @@ def test_ten_thousand_connections(broker: KcliBroker, show: Callable[[str], None
             frame = request_frame(fetch_request("silent", max_wait_ms=60_000), 11)
             for connection in connections:
                 connection.sendall(frame)
-            wait_until_idle(broker)
+            wait_until_taken(broker)
             parked = (process.resident_bytes() - before) / count
             serve_a_newcomer(broker)
             wake(broker, connections)
@@ -189,14 +192,19 @@ def serve_a_newcomer(broker: KcliBroker) -> None:
     assert time.monotonic() - started < NEWCOMER_SECONDS
 
 
-def wait_until_idle(broker: KcliBroker) -> None:
-    """Return when a newcomer's answers show that nothing else is left to do."""
+def wait_until_taken(broker: KcliBroker) -> None:
+    """Return when the broker has read all that was sent to it, and answers what comes after it."""
+    eventually(lambda: unread_bytes(broker.port) == 0, "everything is read")
     with RawClient(broker.bootstrap) as client:
-        quick = 0
-        while quick < 20:
-            started = time.perf_counter()
-            client.ask(ApiVersionsRequest(), 0)
-            quick = quick + 1 if time.perf_counter() - started < 0.005 else 0
+        client.ask(ApiVersionsRequest(), 0)
+
+
+def unread_bytes(port: int) -> int:
+    """How much waits to be read in the sockets of a server on the loopback interface."""
+    server = f"0100007F:{port:04X}"
+    rows = (line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:])
+    established = (row[4] for row in rows if (row[1], row[3]) == (server, "01"))
+    return sum(int(queues.partition(":")[2], 16) for queues in established)
 
 
 def wake(broker: KcliBroker, connections: list[socket.socket]) -> None:
@@ -226,7 +234,7 @@ def test_waiting_consumers_do_not_delay_a_producer(broker: KcliBroker, show: Cal
     with many_files(), open_connections(broker.bootstrap, CONSUMERS) as consumers:
         for consumer in consumers:
             consumer.sendall(frame)
-        wait_until_idle(broker)
+        wait_until_taken(broker)
         p50, p99 = latencies(broker, "busy", 2000)
         show(f"{CONSUMERS} waiting consumers: a producer waits {p50:.2f} ms (p50), {p99:.2f} ms (p99)")
         assert p99 < PRODUCER_P99_MS
@@ -285,8 +293,16 @@ def test_a_hundred_megabytes_delay_nobody(broker: KcliBroker, show: Callable[[st
         + ", ".join(f"{name} {wait:.0f} ms" for name, wait in waits.items())
         + f"; memory peaked at {broker.process.peak_resident_bytes() // MEGABYTE} MB"
     )
-    assert waits.pop("names") < NAMES_PING_MS
+    assert name == "names", "which come last"
+    assert waits.pop("names") < NAMES_DECODINGS * decoding_ms(frame)
     assert max(waits.values()) < PING_MS
+
+
+def decoding_ms(frame: bytes) -> float:
+    """How long this process takes to decode a request for metadata."""
+    started = time.perf_counter()
+    codec(MetadataRequest, 9).decode(frame[4:], parse_request_header(frame[4:])[1])
+    return (time.perf_counter() - started) * 1000
 
 
 def test_the_limit_of_a_request(new_kcli_broker: Callable[..., KcliBroker]) -> None:
@@ -315,10 +331,9 @@ def test_a_client_that_never_reads(broker: KcliBroker, show: Callable[[str], Non
     asked += request_frame(MetadataRequest(topics=None), 9) * 20
     before = broker.process.peak_resident_bytes()
     with ExitStack() as stack:
-        silent = [
-            stack.enter_context(RawClient(broker.bootstrap, timeout=0.1, receive_buffer=4096))
-            for _ in range(50)
-        ]
+        silent = [stack.enter_context(RawClient(broker.bootstrap, receive_buffer=4096)) for _ in range(50)]
+        for client in silent:
+            client.socket.settimeout(0.1)
         with ThreadPoolExecutor(10) as threads:
             list(threads.map(lambda client: send_until_full(client, asked * 50), silent))
         with Pinger(broker.bootstrap) as pinger:
