@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import difflib
 import shutil
-import time
 from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer, Message, Producer
 
 from kcli.cli import main
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.copies import copy_running
 from tests.support.kcli_broker import KcliBroker
 from tests.support.log_files import PAIRS, batch_of, formats, quorum, segment, write_internal_topics
-from tests.support.producing import create_topic, delete_topic, produce
+from tests.support.producing import DEADLINE_SECONDS, create_topic, delete_topic, produce
 from tests.support.records import Shape, generate
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -130,21 +131,34 @@ def write_topics(bootstrap: str) -> None:
     create_topic(bootstrap, "deleted")
     delete_topic(bootstrap, "deleted")
     for protocol in ("classic", "consumer"):
-        consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": f"group-{protocol}",
-                "group.protocol": protocol,
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-            }
-        )
-        consumer.subscribe(["codecs"])
-        deadline = time.monotonic() + 30
-        while not (message := consumer.poll(0.2)) or message.error():
-            assert time.monotonic() < deadline
-        consumer.commit(message=message, asynchronous=False)
-        consumer.close()
+        commit_as_member(bootstrap, protocol)
+
+
+def commit_as_member(bootstrap: str, protocol: str) -> None:
+    """Join a group of its own, read something, commit, and leave."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": f"group-{protocol}",
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe(["codecs"])
+    received: list[Message] = []
+    eventually(lambda: receive(consumer, received), f"the group {protocol} receives a record")
+    consumer.commit(message=received[0], asynchronous=False)
+    consumer.close()
+
+
+def receive(consumer: Consumer, received: list[Message]) -> bool:
+    """Wait a moment for a record, and keep it."""
+    message = consumer.poll(0.2)
+    if message is None or message.error():
+        return False
+    received.append(message)
+    return True
 
 
 def write_transactions(bootstrap: str) -> None:
@@ -152,16 +166,16 @@ def write_transactions(bootstrap: str) -> None:
     create_topic(bootstrap, "transactions", 1, SMALL_SEGMENTS)
     for number in range(3):
         producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": f"id-{number}"})
-        producer.init_transactions(30)
+        producer.init_transactions(DEADLINE_SECONDS)
         for is_committed in (True, False):
             producer.begin_transaction()
             for value in range(20):
                 producer.produce("transactions", f"{number} {value}".encode(), b"key")
-            producer.flush(30)
+            producer.flush(DEADLINE_SECONDS)
             if is_committed:
-                producer.commit_transaction(30)
+                producer.commit_transaction(DEADLINE_SECONDS)
             elif number:
-                producer.abort_transaction(30)
+                producer.abort_transaction(DEADLINE_SECONDS)
 
 
 class Written(NamedTuple):
@@ -184,8 +198,9 @@ def written(
         write_topics(broker.bootstrap)
         if is_apache:
             write_transactions(broker.bootstrap)
-        copy = directory / "copy"
-        shutil.copytree(broker.node_directory, copy, ignore=shutil.ignore_patterns(".lock"))
+        deleted = broker.node_directory / "deleted-0"
+        eventually(lambda: not deleted.exists(), "the deleted topic is on its way out")
+        copy = copy_running(broker.node_directory, directory / "copy")
         # The broker writes its metadata log all the time: no index may know of more than its log holds.
         for log in copy.rglob("*.log"):
             shutil.copyfile(broker.node_directory / log.relative_to(copy), log)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.apache_kafka import ApacheKafka
+from tests.support.copies import copy_running
 from tests.support.producing import create_topic, delete_topic, end_offsets, produce, read_partition
 from tests.support.records import Shape, TestRecord, generate
 
@@ -178,7 +178,7 @@ def test_kcli_serves_a_topic_that_apache_kafka_wrote(
     broker = new_kcli_broker(arguments=["--adopt"])
     if not running:
         apache_kafka.stop()
-    shutil.copytree(apache_kafka.data / f"{topic}-0", broker.node_directory / f"{topic}-0")
+    copy_running(apache_kafka.data / f"{topic}-0", broker.node_directory / f"{topic}-0")
     if not running:
         apache_kafka.start()
     delete_topic(apache_kafka.bootstrap, topic)
