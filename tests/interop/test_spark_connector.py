@@ -14,8 +14,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.support.producing import create_topic
+from tests.support.producing import create_topic, end_offsets
 from tests.support.toolchain import INTEROP, java_libraries, need
+from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from tests.support.apache_kafka import ApacheKafka
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.interop
 
 ROOT = Path(__file__).parent.parent.parent
-TIMEOUT_SECONDS = 170
+TIMEOUT_SECONDS = 400
+ANSWER_SECONDS = 120
 PARTITIONS = 3
 START_MS = 1_700_000_000_000
 STEP_MS = 1000
@@ -44,10 +46,10 @@ def topic(apache_kafka: ApacheKafka) -> str:
     create_topic(apache_kafka.bootstrap, f"{name}-cut", 1, KEPT)
     for number in range(50):
         plain.produce(f"{name}-cut", f"value {number}", timestamp=START_MS)
-    plain.flush()
+    assert plain.flush(ANSWER_SECONDS) == 0
     admin = AdminClient({"bootstrap.servers": apache_kafka.bootstrap})
     cut = TopicPartition(f"{name}-cut", 0, 20)
-    admin.delete_records([cut])[cut].result(30)
+    admin.delete_records([cut])[cut].result(ANSWER_SECONDS)
     for number, commit in enumerate((True, False)):
         producer = Producer(
             {"bootstrap.servers": apache_kafka.bootstrap, "transactional.id": f"{name}-{number}"}
@@ -58,8 +60,11 @@ def topic(apache_kafka: ApacheKafka) -> str:
         if commit:
             producer.commit_transaction()
         else:
-            producer.flush()
+            assert producer.flush(ANSWER_SECONDS) == 0
             producer.abort_transaction()
+    # Who ends a transaction is answered before its markers are written: they end each partition.
+    whole = dict.fromkeys(range(PARTITIONS), (0, 3 * 40 + 2))
+    eventually(lambda: end_offsets(apache_kafka.bootstrap, name) == whole, "the markers")
     return name
 
 

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.interop
 FEW = 20_000
 RECORDS = int(os.environ.get("KCLI_SPARK_RECORDS", str(FEW)))
 LINES = 600_000
-TIMEOUT_SECONDS = 60 + RECORDS / 10_000
+TIMEOUT_SECONDS = 180 + RECORDS / 10_000
 CREATED, APPENDED = "packages", "packages-appended"
 """The first keeps the time that a record was given, the second has the time of the broker."""
 CONFIG = {"retention.ms": "-1", "segment.bytes": str(max(1 << 20, RECORDS * 12))}

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
+from kcli.spark.logs.log_dirs_source import LogDirsSource
+from kcli.spark.split import TopicPartition
 from tests.interop.test_truncation import (
     SETTINGS,
     TOPIC,
@@ -17,6 +20,7 @@ from tests.interop.test_truncation import (
     produce,
 )
 from tests.spark.job.exporting import offsets_in
+from tests.support.copies import copy_running
 from tests.support.kcli_cluster import KcliCluster
 from tests.support.spark_exports import ExportProcess
 from tests.support.waiting import eventually
@@ -27,10 +31,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.interop
 
+OFTEN = {"replica.high.watermark.checkpoint.interval.ms": "100"}
+"""A directory is read up to the high watermark that is written down there."""
+
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[KcliCluster]:
-    running = KcliCluster(tmp_path, settings=SETTINGS)
+    running = KcliCluster(tmp_path, settings={**SETTINGS, **OFTEN})
     running.broker.start()
     yield running
     assert running.broker.stop() == 0
@@ -69,14 +76,14 @@ def test_an_unclean_election_is_found_by_the_next_export(cluster: KcliCluster, t
     backup = tmp_path / "backup"
     from_broker = Lake(tmp_path / "lake", "-b", cluster.bootstrap)
     from_directory = Lake(tmp_path / "lake-2", "--log-dir", str(backup))
-    copy_log(cluster, 2, backup)
+    copy_log(cluster, 2, backup, end=4)
     for lake in (from_broker, from_directory):
         lake.export()
         assert lake.offsets() == [0, 1, 2, 3]
 
     lose_what_node_2_has_alone(cluster)
     produce(cluster, *["new"] * 6)
-    copy_log(cluster, 3, backup)
+    copy_log(cluster, 3, backup, end=8)
 
     for lake in (Lake(from_broker.target, "-b", cluster.bootstrap), from_directory):
         failure = lake.refused()
@@ -94,8 +101,15 @@ def test_an_unclean_election_is_found_by_the_next_export(cluster: KcliCluster, t
         assert (produced["gaps"], lake.offsets()) == ([], list(range(8)))
 
 
-def copy_log(cluster: KcliCluster, node_id: int, destination: Path) -> None:
-    """Take a copy of a node's log directory while it runs."""
-    shutil.rmtree(destination, ignore_errors=True)
+def copy_log(cluster: KcliCluster, node_id: int, destination: Path, *, end: int) -> None:
+    """Take a copy of a node's log directory while it runs, once that says so itself where the log ends."""
     node = cluster.broker.data / f"node-{node_id}"
-    shutil.copytree(node, destination, ignore=shutil.ignore_patterns(".lock", "__*"))
+    partition = TopicPartition(TOPIC, 0)
+
+    def is_whole() -> bool:
+        shutil.rmtree(destination, ignore_errors=True)
+        copy_running(node, destination)
+        latest = LogDirsSource([str(destination)]).latest([partition], read_committed=False)
+        return "replication-offset-checkpoint" in os.listdir(destination) and latest[partition] == end
+
+    eventually(is_whole, f"a copy of the log up to offset {end}")

@@ -15,7 +15,7 @@ import pyarrow as pa
 from kafka import KafkaConsumer, TopicPartition
 
 RECORDS = 20_000
-TIMEOUT_MS = 30_000
+TIMEOUT_MS = 120_000
 
 SCHEMA = pa.schema(
     [

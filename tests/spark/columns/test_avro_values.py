@@ -157,6 +157,13 @@ class Registry(BaseHTTPRequestHandler):
         pass
 
 
+@pytest.fixture(autouse=True)
+def by_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is asked of this machine goes through no proxy that its user has."""
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.setenv(name, "127.0.0.1")
+
+
 @pytest.fixture
 def registry() -> Iterator[str]:
     Registry.answers = {}

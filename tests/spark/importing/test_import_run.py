@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from kcli.errors import KcliError
 from kcli.spark.importing.import_plan import PartitionPlan
 from kcli.spark.importing.import_run import ImportRun, row_before
 from kcli.spark.importing.partition_rows import PartitionRows
+from kcli.spark.importing.stored_file import StoredFile
 from tests.support.running_cluster import running_cluster
 from tests.support.stored_rows import StoredRow, stored_row, write_rows
 
@@ -28,23 +30,25 @@ CONFIG = ProducerConfig(batch_size=500, max_request_size=2**31 - 1)
 
 
 class Count:
-    """What was told of delivered records; `scope` is cancelled after so many."""
+    """What was told of delivered records; `scope` is cancelled after so many, and `is_enough` set."""
 
     def __init__(self, stop_after: int = 2**31) -> None:
         self.rows = 0
         self.scope = trio.CancelScope()
         self.stop_after = stop_after
+        self.is_enough = threading.Event()
 
     def advance(self, rows: int, size_bytes: int) -> None:
         self.rows += rows
         if self.rows >= self.stop_after:
             self.scope.cancel()
+            self.is_enough.set()
 
 
 @asynccontextmanager
 async def target(directory: Path, partitions: int, **configs: str) -> AsyncIterator[Client]:
-    """Run a cluster with the topic `copy`."""
-    named = {name.replace("_", "."): value for name, value in configs.items()}
+    """Run a cluster with the topic `copy`, which keeps records that look old."""
+    named = {"retention.ms": "-1", **{name.replace("_", "."): value for name, value in configs.items()}}
     async with (
         running_cluster(directory) as cluster,
         connect(",".join(cluster.bootstrap_servers), ClientConfig()) as client,
@@ -84,13 +88,21 @@ async def written(client: Client, partition: int) -> list[Written]:
     ]
 
 
-def stored(directory: Path, partition: int, rows: list[StoredRow]) -> PartitionRows:
-    """Write rows to Parquet files of a hundred."""
+def stored(
+    directory: Path, partition: int, rows: list[StoredRow], *, half_way: Callable[[], object] = int
+) -> PartitionRows:
+    """Write rows to Parquet files of a hundred; `half_way` is called before one in the middle is read."""
     files = [
         write_rows(directory / f"{partition}-{first}.parquet", rows[first : first + 100], partition=partition)
         for first in range(0, len(rows), 100)
     ]
-    return PartitionRows(files, lambda file: pq.ParquetFile(file.path))
+
+    def opened(file: StoredFile) -> pq.ParquetFile:
+        if file == files[len(files) // 2]:
+            half_way()
+        return pq.ParquetFile(file.path)
+
+    return PartitionRows(files, opened)
 
 
 async def run(
@@ -122,9 +134,11 @@ async def test_records_arrive_with_everything_they_had(tmp_path: Path) -> None:
 
 async def test_an_interrupted_import_goes_on_behind_what_arrived(tmp_path: Path) -> None:
     part = [stored_row(offset) for offset in range(1000)]
-    rows = {0: stored(tmp_path, 0, part)}
+    count = Count(stop_after=120)
+    # Whoever reads faster than records arrive would have sent them all by then.
+    rows = {0: stored(tmp_path, 0, part, half_way=lambda: count.is_enough.wait(60))}
     async with target(tmp_path / "data", 1) as client:
-        await run(client, rows, [PartitionPlan(0, 0, 1000)], Count(stop_after=120))
+        await run(client, rows, [PartitionPlan(0, 0, 1000)], count)
         done = len(await written(client, 0))
         assert 120 <= done < 1000
         plan = PartitionPlan(0, 0, 1000, done)
