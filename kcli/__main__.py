@@ -29,10 +29,25 @@ def write_any_text() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
+def are_text(arguments: list[str]) -> bool:
+    """Tell whether all arguments are text; say on stderr which is not."""
+    for number, argument in enumerate(arguments, 1):
+        if not argument.isprintable():
+            try:
+                argument.encode()
+            except UnicodeEncodeError:
+                shown = os.fsencode(argument).decode(errors="backslashreplace")
+                print(f"error: argument {number} is not UTF-8: {shown}", file=sys.stderr, flush=True)
+                return False
+    return True
+
+
 def main() -> int:
     """Run kcli with the arguments of the process and return its exit code."""
     open_standard_files()
     write_any_text()
+    if not are_text(sys.argv[1:]):
+        return 2
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     gc.set_threshold(YOUNG_OBJECTS, 20, 100)
     if sys.argv[1:2] in (["dump-log"], ["verify-index"]) or sys.argv[1:3] == ["broker", "start"]:

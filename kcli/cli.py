@@ -217,6 +217,11 @@ def usage_hint(error: Exception, arguments: Sequence[str]) -> str:
     dashed = [word for word in arguments if word.startswith("--")]
     words = (word.removeprefix("--") for word in (*dashed, *arguments))
     verb = next((word for word in words if word in verbs), None)
+    if unknown := re.match(r"No such command '(.*?)'", error.format_message()):  # type: ignore[attr-defined]
+        from kcli.commands.kafka_words import hint_for
+
+        if hint := hint_for(context.command_path, unknown[1]):
+            return hint
     if option is None or verb is None:
         return f"{context.command_path} --help"
     if option == f"--{verb}":
