@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 TURN_BYTES = 1024 * 1024
 """How much of files is sent before other connections have their turn."""
+REST_PARTS, REST_BYTES = 8, 16 * 1024
+"""So little goes with the turn before it: behind the 1 MiB that most clients ask for come three bytes."""
 JOINED_BYTES = 256 * 1024
 SENDFILE_FROM = 16 * 1024
 """From this size on `sendfile` is cheaper than reading and sending."""
@@ -94,7 +96,7 @@ class Outbox:
         parts = self.parts
         turn_bytes = 0
         while parts:
-            if turn_bytes >= TURN_BYTES:
+            if turn_bytes >= TURN_BYTES and not self._ends_soon():
                 self._is_full = False
                 return False
             first = parts[0]
@@ -109,6 +111,11 @@ class Outbox:
         self._has_files = False
         self.size_bytes = 0
         return True
+
+    def _ends_soon(self) -> bool:
+        """Whether so little is left that a turn of its own would cost more than sending it."""
+        parts = self.parts
+        return len(parts) <= REST_PARTS and sum(map(len, parts)) - self._file_sent <= REST_BYTES
 
     def _send_file(self, part: FileSlice) -> int:
         """Send some of the first part; return how much. Raises `BlockingIOError`."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kcli.broker.outbox import SENDFILE_FROM, TURN_BYTES, Outbox
+from kcli.broker.outbox import REST_BYTES, REST_PARTS, SENDFILE_FROM, TURN_BYTES, Outbox
 from kcli.broker.request_context import CloseConnection
 from kcli.storage.file_records import FileRecords
 
@@ -100,6 +100,38 @@ async def test_a_turn_ends_after_a_megabyte(tmp_path: Path) -> None:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(outbox.send)
             assert await receive(other, 3 * TURN_BYTES) == bytes(3 * TURN_BYTES)
+
+
+class RoomySocket:
+    """A socket that takes whatever it is given."""
+
+    def fileno(self) -> int:
+        return -1
+
+    def send(self, data: bytes) -> int:
+        return len(data)
+
+
+@pytest.mark.parametrize(
+    ("behind", "in_one_turn"),
+    [
+        ([b"\x00"] * 3, True),
+        ([bytes(REST_BYTES)], True),
+        ([bytes(REST_BYTES + 1)], False),
+        ([b"\x00"] * (REST_PARTS + 1), False),
+    ],
+    ids=["the end of a fetch", "a little", "a byte more", "many parts"],
+)
+def test_what_little_is_behind_a_megabyte_goes_with_it(
+    behind: list[bytes], in_one_turn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sendfile", lambda _to, _file, _position, count: count)
+    file = records(tmp_path / "log", bytes(TURN_BYTES))
+    outbox = Outbox(RoomySocket())  # type: ignore[arg-type]
+    outbox.add([b"head", file.slice(0, TURN_BYTES), *behind])
+    assert outbox.send_now() is in_one_turn
+    assert outbox.parts == ([] if in_one_turn else behind)
+    assert outbox.send_now()
 
 
 @pytest.mark.parametrize("size", [100, SENDFILE_FROM])
