@@ -85,6 +85,7 @@ class Cluster:
         self._engine, self._buffers = RequestEngine(APIS), ReceiveBuffers()
         self._closes_cleanly = False
         self._fatal: Exception | None = None
+        self._watch = NodeWatch(self)
         self.feeds = MetadataFeeds(hears=self._hears, failed=self._node_failed)
         self.office = ControllerOffice(
             MetadataCopies(wall_ms=wall_ms, report=_log.warning),
@@ -220,7 +221,7 @@ class Cluster:
         for node in nodes:
             await node.broker.accept()
         self.office.observe(ClusterEvents(self.feeds.latest).follow)
-        await self._nursery.start(NodeWatch(self).run)
+        await self._nursery.start(self._watch.run)
 
     def new_node(self, config: BrokerConfig) -> Node:
         """Add a node, which is dead until it is started."""
@@ -277,7 +278,7 @@ class Cluster:
         """Register a node with the controller, which may still have to be elected."""
         with trio.move_on_after(CONTROLLER_SECONDS):
             while True:
-                self.office.tick(monotonic_ms())
+                self._watch.look(monotonic_ms())
                 try:
                     return broker.register(with_process=False)
                 except KafkaError as error:

@@ -1,7 +1,8 @@
 """Heartbeats: a node tells the controller that it is alive, and learns whether it is fenced (KIP-631).
 
 A beat that does not reach the controller is only logged: the next one may. A node that was fenced need not do
-anything about it: the first beat after it has caught up unfences it.
+anything about it: the first beat after it has caught up unfences it. One that stops says so with every beat
+(class `BrokerLifecycleManager`): any other would bring it back when it has just been let go.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Heartbeats:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def beat(self, *, want_shutdown: bool = False) -> HeartbeatAnswer | None:
+    def beat(self) -> HeartbeatAnswer | None:
         """Send one heartbeat; return what the controller answers, None if it does not."""
         broker = self._broker
         try:
@@ -37,7 +38,7 @@ class Heartbeats:
                 node_id=broker.node_id,
                 epoch=broker.epoch,
                 applied_offset=broker.image.offset,
-                want_shutdown=want_shutdown,
+                want_shutdown=broker.state is NodeState.STOPPING,
                 offline_dirs=[each.directory_id for each in broker.log_manager.directories.offline],
                 now_ms=monotonic_ms(),
             )
@@ -60,7 +61,7 @@ class Heartbeats:
         """
         seconds = SHUTDOWN_RETRY_SECONDS
         while self._broker.state is NodeState.STOPPING:
-            answer = self.beat(want_shutdown=True)
+            answer = self.beat()
             if answer is None:
                 return False
             if answer.should_shut_down:

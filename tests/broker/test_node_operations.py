@@ -42,6 +42,19 @@ async def test_a_node_that_stops_hands_over_first_and_leads_again_after_its_star
         await until(cluster, lambda image: all(len(each.isr) == 3 for each in image.topics["t"].partitions))
 
 
+async def test_a_node_that_was_let_go_is_not_brought_back_by_its_last_beats(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
+        broker = cluster.nodes[2].broker
+        broker.state = NodeState.STOPPING
+        assert await broker.heartbeats.until_relieved()
+        assert fenced(cluster.feeds.latest) == [2]
+        answer = broker.heartbeats.beat()  # as its own task does until it ends
+        assert answer is not None
+        assert answer.should_shut_down
+        assert fenced(cluster.feeds.latest) == [2]
+        broker.state = NodeState.RUNNING
+
+
 async def test_the_office_moves_before_its_node_stops(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=3, **QUICK) as cluster:
         assert cluster.office.holder == 1

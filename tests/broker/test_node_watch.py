@@ -8,6 +8,7 @@ import pytest
 
 from kcli.broker.node_watch import NodeWatch
 from kcli.broker.timer import monotonic_ms
+from tests.broker.operated_nodes import do
 from tests.support.running_cluster import running_cluster
 
 if TYPE_CHECKING:
@@ -31,6 +32,19 @@ async def test_nobody_is_fenced_for_what_held_up_the_whole_process(
         clock.now_ms += 10_000  # nobody was heard meanwhile: there was nobody to hear
         watch.look(clock.now_ms)
         assert [broker.fenced for broker in cluster.feeds.latest.brokers.values()] == [False, False]
+
+
+async def test_nobody_is_fenced_for_what_held_up_the_process_when_a_node_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_cluster(tmp_path, nodes=2, broker_heartbeat_interval_ms="60000") as cluster:
+        await do(cluster, "kill", 2)
+        clock = Clock(monkeypatch)
+        monkeypatch.setattr("kcli.broker.cluster.monotonic_ms", lambda: clock.now_ms)
+        fenced: list[int] = []
+        cluster.office.observe(lambda image, _: fenced.append(1) if image.brokers[1].fenced else None)
+        await do(cluster, "start", 2)
+        assert fenced == []
 
 
 async def test_a_node_that_is_silent_while_the_others_work_is_fenced(
