@@ -40,7 +40,7 @@ def server(data_dir: Path) -> ControlServer:
     return ControlServer(None, data_dir, operations=operations)  # type: ignore[arg-type]
 
 
-async def asked(data_dir: Path, operation: str, timeout_seconds: float = 10, **arguments: object) -> Any:
+async def asked(data_dir: Path, operation: str, timeout_seconds: float = 60, **arguments: object) -> Any:
     call = partial(ask, data_dir, operation, timeout_seconds=timeout_seconds, **arguments)
     return await trio.to_thread.run_sync(call)
 

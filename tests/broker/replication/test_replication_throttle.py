@@ -17,6 +17,7 @@ from tests.support.running_cluster import running_cluster
 from tests.support.waiting import until
 
 NAME = "leader.replication.throttled.replicas"
+RATE = "leader.replication.throttled.rate"
 
 
 @pytest.mark.parametrize(
@@ -83,13 +84,14 @@ async def test_a_throttled_follower_copies_slowly_and_one_in_sync_is_not_held_up
         for _ in range(10):
             append(leader, b"x" * 1000)
         await until(lambda: leader.log.high_watermark == 10)
-        changes = [
-            ((2, "t"), [ConfigChange(NAME, ConfigOperation.SET, "*")]),
-            ((4, ""), [ConfigChange("leader.replication.throttled.rate", ConfigOperation.SET, "100000")]),
-        ]
-        defaults = TopicDefaults(1, 1, broker.config.topic_defaults)
-        errors = broker.controller.incremental_alter_configs(changes, defaults=defaults)
-        assert errors == [None, None]
+
+        def change(of: tuple[int, str], name: str, value: str) -> None:
+            defaults = TopicDefaults(1, 1, broker.config.topic_defaults)
+            changes = [(of, [ConfigChange(name, ConfigOperation.SET, value)])]
+            assert broker.controller.incremental_alter_configs(changes, defaults=defaults) == [None]
+
+        change((2, "t"), NAME, "*")
+        change((4, ""), RATE, "1")
         throttle = node(cluster, leader.node_id).replica_manager.leader_throttle
         throttle.record(40_000, leader.host.clock_ms())
         throttle.record(100_000, leader.host.clock_ms())
@@ -99,5 +101,6 @@ async def test_a_throttled_follower_copies_slowly_and_one_in_sync_is_not_held_up
         others = {1, 2, 3} - {slow, leader.node_id}
         await until(lambda: all(replicas_of(cluster)[each].log.log_end_offset == 11 for each in others))
         assert replicas_of(cluster)[slow].log.log_end_offset == 0
+        change((4, ""), RATE, "100000")
         await until(lambda: leader.isr == {1, 2, 3})
         assert leader.host.clock_ms() - began_ms >= 300
