@@ -41,12 +41,14 @@ def import_quietly(name: str) -> Any:
 def read_with_kafka_python(bootstrap: str, topic: str, group: str) -> list[bytes]:
     kafka = import_quietly("kafka")
     consumer = kafka.KafkaConsumer(
-        topic,
         bootstrap_servers=bootstrap,
         group_id=group,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
+    # A leader whose metadata come while it assigns assigns nothing, and takes that for all there is.
+    eventually(lambda: bool(consumer.partitions_for_topic(topic)), f"{topic} is known")
+    consumer.subscribe([topic])
     values: list[bytes] = []
 
     def is_at_its_end() -> bool:

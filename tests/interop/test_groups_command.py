@@ -88,9 +88,7 @@ def test_the_command_is_a_member_like_any_other(
     crew = members.enlist("Java", "librdkafka")
     commands: list[Command] = []
     with SteadyLoad(group_broker.bootstrap, name, PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
-        for member in crew:
-            member.join()
-        members.settle(PARTITIONS, SETTLE_SECONDS)
+        group_tool.join_in_turn(name, PARTITIONS, *crew)
         for _ in range(2):
             errors = tmp_path / f"command-{len(commands)}.log"
             command = Command(group_broker.bootstrap, name, name, assignor=assignor, errors=errors)
@@ -108,6 +106,7 @@ def test_the_command_is_a_member_like_any_other(
             command.wait_for_more(100)
             assert command.child.stop(number) == INTERRUPTED, command.child.errors
             members.settle(PARTITIONS, SETTLE_SECONDS)
+            group_tool.rest(name, members)
         ends = load.stop()
         eventually(lambda: group_tool.offsets(name) == ends, "everything is committed")
     consumed = Ledger(members.events).consumed()

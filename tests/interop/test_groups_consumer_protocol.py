@@ -24,7 +24,7 @@ pytestmark = pytest.mark.interop
 PARTITIONS = 12
 RECORDS_PER_SECOND = 600
 SETTLE_SECONDS = 60
-SESSION_SECONDS, HEARTBEAT_MS = 3, 200
+SESSION_SECONDS, HEARTBEAT_MS = 3, 500
 """The others learn that a member is gone when their next heartbeat is due."""
 
 
@@ -47,9 +47,7 @@ def test_three_members_join_leave_and_are_killed(
     members.common(bootstrap=group_broker.bootstrap, topic="modern", group="modern", assignor="consumer")
     java, rdkafka, franz, ours = members.enlist("Java", "librdkafka", "franz-go", "kcli")
     with SteadyLoad(group_broker.bootstrap, "modern", PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
-        for member in (java, rdkafka, franz, ours):
-            member.join()
-            members.settle(PARTITIONS, SETTLE_SECONDS)
+        group_tool.join_in_turn("modern", PARTITIONS, java, rdkafka, franz, ours)
         # All partitions may be read before the last one has moved to where it is to be.
         members.wait_until(
             lambda: sorted(len(member.owned) for member in members.inside) == [3, 3, 3, 3],
@@ -62,16 +60,13 @@ def test_three_members_join_leave_and_are_killed(
         for member in (java, ours):
             member.leave()
             members.settle(PARTITIONS, SETTLE_SECONDS)
-            member.join()
-            members.settle(PARTITIONS, SETTLE_SECONDS)
+            group_tool.join_in_turn("modern", PARTITIONS, member)
         slowest = 0.0
         for member in (rdkafka, java, ours):
             killed = member.kill()
             moved = members.settle(PARTITIONS, SETTLE_SECONDS, f"the partitions of {member.name} moved")
             slowest = max(slowest, moved - killed)
-            (successor,) = members.enlist(member.program.kind)
-            successor.join()
-            members.settle(PARTITIONS, SETTLE_SECONDS)
+            group_tool.join_in_turn("modern", PARTITIONS, *members.enlist(member.program.kind))
         ends = load.stop()
         members.consume_up_to(ends, SETTLE_SECONDS)
     ledger = Ledger(members.events)
@@ -111,8 +106,7 @@ def test_a_live_group_changes_to_the_new_protocol_and_back(
             for number, member in enumerate(crew):
                 member.leave()
                 members.settle(PARTITIONS, SETTLE_SECONDS, f"{member.name} left")
-                member.join(assignor=protocol)
-                members.settle(PARTITIONS, SETTLE_SECONDS, f"{member.name} joined as {protocol}")
+                group_tool.join_in_turn(name, PARTITIONS, member, assignor=protocol)
                 last = number == len(crew) - 1
                 expected = "Classic" if last and protocol == assignor else type_when_begun
                 found = group_tool.type(name)
@@ -141,9 +135,7 @@ def test_groups_of_the_new_protocol_are_as_before(
     members.common(bootstrap=broker.bootstrap, topic="modern", group="modern", assignor="consumer")
     crew = members.enlist("Java", "librdkafka", "kcli")
     with SteadyLoad(broker.bootstrap, "modern", PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
-        for member in crew:
-            member.join()
-        members.settle(PARTITIONS, SETTLE_SECONDS)
+        tool.join_in_turn("modern", PARTITIONS, *crew)
         # An owner for every partition may be a step on the way to an even share.
         stable = DescribedState("uniform", "Stable", len(crew))
         first(lambda: tool.state("modern"), lambda state: state == stable, "the group is stable")

@@ -33,7 +33,7 @@ def test_a_new_group_has_its_first_record_at_once(
     command = [sys.executable, "-m", "tests.benchmarks.mock_cluster"]
     mock = ChildProcess(command, stderr=tmp_path / "mock.log")
     try:
-        line = mock.wait_for_line(lambda line: line.startswith("ready:"), timeout=30, what="ready line")
+        line = mock.wait_for_line(lambda line: line.startswith("ready:"), timeout=60, what="ready line")
         brokers = {"broker": group_broker.bootstrap, "mock": line.split()[1]}
         create_topic(brokers["broker"], "first", 1)
         for bootstrap in brokers.values():

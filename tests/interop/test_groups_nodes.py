@@ -70,9 +70,8 @@ def test_a_group_outlives_its_coordinators(
     bootstrap = cluster.bootstrap
     members.common(bootstrap=bootstrap, topic="orders", group="group", assignor=assignor)
     with SteadyLoad(bootstrap, "orders", PARTITIONS, per_second=RECORDS_PER_SECOND) as load:
-        for member in members.enlist("librdkafka", "Java", "kcli"):
-            member.join()
-        members.settle(PARTITIONS, SETTLE_SECONDS)
+        crew = members.enlist("librdkafka", "Java", "kcli")
+        GroupTool(kafka_tool, bootstrap).join_in_turn("group", PARTITIONS, *crew)
         nodes = []
         for _ in range(2):
             node = coordinator(cluster, "group")

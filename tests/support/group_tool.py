@@ -7,14 +7,14 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.support.waiting import first
+from tests.support.waiting import PATIENCE_SECONDS, first
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.apache_kafka import KafkaTools
-    from tests.support.group_members import Members
+    from tests.support.group_members import Member, Members
 
 _RECORD = re.compile(r"\| offset: (?P<offset>\d+) .*? key: (?P<key>\{.*?\})(?: payload: (?P<payload>.*))?$")
 
@@ -92,6 +92,24 @@ class GroupTool:
             f"the broker and the members of {group} agree",
         )
         return described
+
+    def rest(self, group: str, members: Members) -> None:
+        """Wait until the group is stable and its members know what they have."""
+        first(lambda: self.state(group).state, lambda state: state == "Stable", f"{group} is stable")
+        self.agreed(group, members)
+
+    def join_in_turn(self, group: str, partitions: int, *crew: Member, **options: str | int) -> None:
+        """Let members join, each when the group is at rest.
+
+        In the new protocol librdkafka keeps what is taken from it before it has said that it has it.
+        """
+        members = crew[0].members
+        if members.inside:
+            self.rest(group, members)
+        for member in crew:
+            member.join(group=group, **options)
+            members.settle(partitions, PATIENCE_SECONDS, f"{member.name} has joined {options}")
+            self.rest(group, members)
 
     def type(self, group: str) -> str:
         """`Classic` or `Consumer`; nothing of a group that is not listed."""

@@ -21,6 +21,7 @@ from tests.support.member_program import (
     Reporter,
     serve,
 )
+from tests.support.waiting import first
 
 ASSIGNORS = {"range": RangePartitionAssignor, "cooperative-sticky": CooperativeStickyAssignor}
 
@@ -47,6 +48,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             partition_assignment_strategy=[ASSIGNORS[options.assignor]],
             **settings,
         )
+        # A leader whose metadata come while it assigns assigns nothing, and takes that for all there is.
+        first(lambda: self.consumer.partitions_for_topic(options.topic), bool, f"{options.topic} is known")
         self.consumer.subscribe([options.topic], listener=self)
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
