@@ -145,18 +145,18 @@ async def wait_for_topic(client: Client, producer: Producer, topic: str) -> None
     from kcli.protocol.error_codes import ErrorCode
 
     missing = (await client.metadata((topic,))).errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    with trio.move_on_after(CREATION_SECONDS):
-        partitions = (await producer.partitions_for(topic)).partitions
-        if missing:
-            made = counted(len(partitions), "partition")
-            note(f"note: topic `{topic}` is new: the broker made it with {made}")
-        return
-    if topic not in {listing.name for listing in await admin.list_topics(client)}:
+    with trio.move_on_after(CREATION_SECONDS) as waiting:
+        await producer.partitions_for(topic)
+    if waiting.cancelled_caught and topic not in {each.name for each in await admin.list_topics(client)}:
         raise KcliError(
             f"topic `{topic}` does not exist, and the broker does not create it",
             hint=f"kcli topics create {topic}",
         )
-    await producer.partitions_for(topic)
+    # What is there may be known late; what is known already costs no request.
+    partitions = (await producer.partitions_for(topic)).partitions
+    if missing:
+        made = counted(len(partitions), "partition")
+        note(f"note: topic `{topic}` is new: the broker made it with {made}")
 
 
 class LineSender:

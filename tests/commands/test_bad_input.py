@@ -15,6 +15,7 @@ import pytest
 from kcli.commands.kafka_words import SCRIPTS
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
+from tests.support.ports import free_port
 
 Kcli = Callable[..., Finished]
 
@@ -35,8 +36,7 @@ def check(finished: Finished, exit_code: int, *parts: str) -> None:
 
 @pytest.mark.parametrize("command", ["topics list", "produce t", "consume t", "cluster id"])
 def test_a_broker_that_does_not_run(command: str, kcli: Kcli) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed_soon:
-        address = f"127.0.0.1:{closed_soon.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     check(
         kcli(*command.split(), "-b", address),
         1,
@@ -246,6 +246,7 @@ def test_a_topic_that_the_broker_does_not_create(tmp_path: Path, kcli: Kcli) -> 
         ("kafka-features describe", "kcli has no such command; Kafka's own tool speaks to a kcli broker"),
         ("metadata-quorum describe", "kcli has no such command; Kafka's own tool speaks to a kcli broker"),
         ("no-such-command", "kcli --help"),
+        ("no-such-command storage", "kcli --help"),
         ("cluster no-such-verb", "kcli cluster --help"),
     ],
 )

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
 import subprocess
-import sys
-import termios
-from array import array
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
+import trio
 
+from kcli.client import admin
+from kcli.commands.line_producer import wait_for_topic
+from kcli.protocol.error_codes import ErrorCode
+from tests.commands.pipes import next_line, start, unread_bytes
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
-from tests.support.waiting import PATIENCE_SECONDS
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 Kcli = Callable[..., Finished]
 
@@ -54,6 +56,32 @@ def test_a_topic_that_the_broker_makes_is_told_of_once(broker: KcliBroker, kcli:
         Finished(0, "", "note: topic `misspelt` is new: the broker made it with 1 partition\n"),
         Finished(0, "", ""),
     ]
+
+
+class LateTopic:
+    """A client, a producer and a topic that is there after five seconds."""
+
+    errors: ClassVar = {"late": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+    partitions = (0, 1)
+
+    async def metadata(self, topics: Sequence[str]) -> LateTopic:
+        return self
+
+    async def partitions_for(self, topic: str) -> LateTopic:
+        await trio.sleep(5 - trio.current_time())
+        return self
+
+
+async def test_a_topic_that_the_broker_takes_long_to_make_is_told_of_too(
+    autojump_clock: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def listed(client: object) -> list[admin.TopicListing]:
+        return [admin.TopicListing("late", bytes(16), False, 2)]
+
+    monkeypatch.setattr(admin, "list_topics", listed)
+    late: Any = LateTopic()
+    await wait_for_topic(late, late, "late")
+    assert capsys.readouterr().err == "note: topic `late` is new: the broker made it with 2 partitions\n"
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
@@ -191,16 +219,10 @@ def test_the_noop_formatter_counts(topic: str, kcli: Kcli) -> None:
     assert finished == Finished(0, "", "Processed a total of 2 messages\n")
 
 
-def start(*arguments: str, **streams: int) -> subprocess.Popen[bytes]:
-    """Start kcli as a process of its own, its output unbuffered by nobody but itself."""
-    return subprocess.Popen([sys.executable, "-m", "kcli", *arguments], stderr=subprocess.PIPE, **streams)
-
-
 def test_ctrl_c_while_consuming(topic: str, kcli: Kcli) -> None:
     kcli("produce", topic, input=b"a\n")
-    process = start("consume", topic, "--from-beginning", stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"a\n"
+    process = start("consume", topic, "--from-beginning")
+    assert next_line(process) == b"a\n"
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out, err) == (130, b"", b"Processed a total of 1 messages\n")
@@ -210,27 +232,20 @@ def test_ctrl_c_while_consuming(topic: str, kcli: Kcli) -> None:
 def test_an_interrupt_while_producing_delivers_what_was_read(
     number: signal.Signals, topic: str, kcli: Kcli
 ) -> None:
-    process = start("produce", topic, "-X", "linger.ms=60000", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    process = start("produce", topic, "-X", "linger.ms=60000", stdin=subprocess.PIPE)
     assert process.stdin is not None
     os.write(process.stdin.fileno(), b"first\nsecond\nunfinished")
-    wait_until_read(process.stdin.fileno())
+    pipe = process.stdin.fileno()
+    eventually(lambda: not unread_bytes(pipe), "all is read")
     process.send_signal(number)
     assert process.wait(timeout=PATIENCE_SECONDS) == 130
     assert process.communicate() == (b"", b"error: interrupted: 2 records were delivered\n")
     assert consumed(kcli, topic) == ["first", "second"]
 
 
-def wait_until_read(descriptor: int) -> None:
-    """Wait until the other end of a pipe has taken everything out of it."""
-    unread = array("i", [1])
-    while unread[0]:
-        fcntl.ioctl(descriptor, termios.FIONREAD, unread)
-        os.sched_yield()
-
-
 def test_a_reader_that_goes_away_ends_consuming_quietly(topic: str, kcli: Kcli) -> None:
     kcli("produce", topic, input=b"".join(b"%08d\n" % number for number in range(50_000)))
-    process = start("consume", topic, "--from-beginning", stdout=subprocess.PIPE)
+    process = start("consume", topic, "--from-beginning")
     assert process.stdout is not None
     process.stdout.readline()
     process.stdout.close()
