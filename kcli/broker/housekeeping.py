@@ -4,6 +4,7 @@
 |---|---|
 | flush what `flush.ms`, `flush.messages` or a roll asks for | every tick |
 | delete files and directories whose delay has passed | every tick |
+| look whether the directories are still there | `replica.high.watermark.checkpoint.interval.ms` |
 | write the high watermarks | `replica.high.watermark.checkpoint.interval.ms` |
 | write the recovery points | `log.flush.offset.checkpoint.interval.ms` |
 | write the log starts | `log.flush.start.offset.checkpoint.interval.ms` |
@@ -36,6 +37,7 @@ from kcli.storage.log_upkeep import (
     flush_plans,
     plan_deletions,
 )
+from kcli.storage.presence import commit_presence, plan_presence
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -84,6 +86,12 @@ class Housekeeping:
         return [
             Job("flush", interval_ms=0, due_ms=0, run=self._flush),
             Job("file deletion", interval_ms=0, due_ms=0, run=self._delete_files),
+            Job(
+                "presence",
+                interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
+                due_ms=config.replica_high_watermark_checkpoint_interval_ms,
+                run=self._look_for_directories,
+            ),
             self._checkpoint_job(
                 "high watermark checkpoint",
                 config.replica_high_watermark_checkpoint_interval_ms,
@@ -147,6 +155,11 @@ class Housekeeping:
             except KafkaError as error:
                 # Its directory is offline now; the plans of the others are still to be run.
                 _log.error("%s", error.message)
+
+    async def _look_for_directories(self) -> None:
+        plan = plan_presence(self._log_manager)
+        await trio.to_thread.run_sync(plan.run)
+        commit_presence(self._log_manager, plan)
 
     async def _delete_files(self) -> None:
         plan = plan_deletions(self._log_manager, self._wall_ms())

@@ -87,7 +87,7 @@ class LogDirectory:
     that its checkpoints may be written anew.
     """
 
-    __slots__ = ("_lock", "directory_id", "is_loaded", "is_online", "path", "was_clean")
+    __slots__ = ("_directory", "_lock", "directory_id", "is_loaded", "is_online", "path", "was_clean")
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -96,6 +96,7 @@ class LogDirectory:
         self.is_loaded = False
         self.was_clean = False
         self._lock: int | None = None
+        self._directory: int | None = None
 
     def __repr__(self) -> str:
         return f"LogDirectory({self.path!r}, is_online={self.is_online})"
@@ -109,6 +110,8 @@ class LogDirectory:
         os.listdir(self.path)
         self._acquire_lock()
         try:
+            # Held open, so that no other directory gets its number.
+            self._directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
             self._identify(cluster_id, node_id, now_ms, new_id)
         except BaseException:
             self.release()
@@ -153,11 +156,21 @@ class LogDirectory:
         disk.write_fully(descriptor, f"{os.getpid()}\n".encode())
         self._lock = descriptor
 
+    def is_in_place(self) -> bool:
+        """True if the path still leads to the directory that was opened."""
+        if self._directory is None:
+            return True  # Nothing was opened that could be lost.
+        try:
+            return os.path.samestat(os.stat(self.path), os.fstat(self._directory))
+        except OSError:
+            return False
+
     def release(self) -> None:
         """Give up the lock."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        for descriptor in (self._lock, self._directory):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._lock = self._directory = None
 
     def clean_epoch(self) -> int | None:
         """Return the broker epoch in which all logs here were closed properly, None if they were not.

@@ -14,6 +14,8 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage import disk
 from kcli.storage.checkpoints import REPLICATION_OFFSET_CHECKPOINT
 from kcli.storage.flush_plan import plan_flush
+from kcli.storage.presence import commit_presence, plan_presence
+from tests.storage.log_harness import NOW_MS
 from tests.storage.node_logs import NodeLogs, fill
 
 
@@ -111,3 +113,52 @@ def test_checkpoints_of_a_full_disk_take_it_offline(node: NodeLogs, monkeypatch:
     monkeypatch.setattr(disk, "pwrite", no_space)
     node.manager.checkpoint(REPLICATION_OFFSET_CHECKPOINT)
     assert node.manager.directories.offline
+
+
+def look(logs: NodeLogs) -> None:
+    """Do what housekeeping does from time to time."""
+    plan = plan_presence(logs.manager)
+    plan.run()
+    commit_presence(logs.manager, plan)
+
+
+@pytest.mark.parametrize("is_there_again", [False, True])
+def test_a_directory_that_is_removed_or_replaced_goes_offline(pair: NodeLogs, is_there_again: bool) -> None:
+    for partition in range(2):
+        fill(pair.create(partition=partition), 1)
+    look(pair)
+    assert pair.failed == []
+    lost, kept = (pair.log(partition=number) for number in range(2))
+    os.rename(lost.parent_directory, f"{lost.parent_directory}.old")
+    if is_there_again:
+        shutil.copytree(f"{lost.parent_directory}.old", lost.parent_directory)
+    look(pair)
+    assert [directory.path for directory in pair.failed] == [lost.parent_directory]
+    assert "was removed or replaced" in pair.reports[-1]
+    with pytest.raises(KafkaError) as refused:
+        pair.manager.get("orders", 0)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    fill(kept, 1)
+    look(pair)
+    assert len(pair.failed) == 1
+
+
+def test_a_replica_whose_directory_is_removed_takes_the_log_directory_offline(pair: NodeLogs) -> None:
+    lost = pair.create(partition=0)
+    pair.create(partition=1)
+    shutil.rmtree(lost.directory)
+    look(pair)
+    assert [directory.path for directory in pair.failed] == [lost.parent_directory]
+    assert f"cannot find orders-0 in `{lost.parent_directory}`: No such file" in pair.reports[-1]
+
+
+def test_a_replica_that_is_deleted_or_renamed_while_it_is_looked_for_is_not_missed(pair: NodeLogs) -> None:
+    pair.create(partition=0)
+    moved = pair.create(partition=1)
+    plan = plan_presence(pair.manager)
+    pair.manager.delete("orders", 0, now_ms=NOW_MS)
+    moved.rename_directory("orders-1.somewhere-else")
+    plan.run()
+    assert len(plan.missing) == 2
+    commit_presence(pair.manager, plan)
+    assert pair.failed == []
