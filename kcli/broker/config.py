@@ -164,11 +164,11 @@ class BrokerConfig(BrokerSettings):
     def _topic_default(self, row: TopicConfig) -> object:
         for synonym in row.synonyms:
             value = self._values[synonym.name]
-            if value is not None and synonym.factor != 1:
-                # Any negative number of hours or minutes means for ever.
+            if value is not None and row.name == "retention.ms":
+                # Any negative time means for ever, in each unit (`KafkaConfig.logRetentionTimeMillis`).
                 return max(value * synonym.factor, -1)
             if value is not None:
-                return value
+                return value if synonym.factor == 1 else value * synonym.factor
         return row.definition.default
 
     def _check(self) -> None:

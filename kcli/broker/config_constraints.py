@@ -45,6 +45,9 @@ _ORDERS = (
     _Order(f"{_GROUP}.min.session.timeout.ms", f"{_GROUP}.session.timeout.ms"),
     _Order(f"{_GROUP}.session.timeout.ms", f"{_GROUP}.max.session.timeout.ms"),
     _Order(f"{_GROUP}.heartbeat.interval.ms", f"{_GROUP}.session.timeout.ms", is_strict=True),
+    _Order(f"{_GROUP}.min.assignment.interval.ms", f"{_GROUP}.max.assignment.interval.ms"),
+    _Order(f"{_GROUP}.min.assignment.interval.ms", f"{_GROUP}.assignment.interval.ms"),
+    _Order(f"{_GROUP}.assignment.interval.ms", f"{_GROUP}.max.assignment.interval.ms"),
 )
 
 

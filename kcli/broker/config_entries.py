@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.broker_configs import BROKER_CONFIGS, broker_synonyms
 from kcli.broker.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
-from kcli.broker.coordinator.group_config import of_group
-from kcli.broker.group_configs import GROUP_CONFIGS, group_config_value
+from kcli.broker.coordinator.group_config import of_group, value_of
+from kcli.broker.group_configs import GROUP_CONFIGS, acts, broker_synonym
 from kcli.broker.group_settings import group_config
 from kcli.broker.topic_configs import TOPIC_CONFIGS
-from kcli.protocol.config_kinds import ConfigSource
+from kcli.protocol.config_kinds import ConfigSource, ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kcli.broker.config import BrokerConfig
+    from kcli.broker.coordinator.group_config import GroupConfig
     from kcli.broker.topic_config import TopicConfig
 
 
@@ -101,14 +102,33 @@ def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
 def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
     """Return every configuration of a group, by name, as this broker sees it."""
     effective = of_group(group_config(config), overrides)
-    entries = []
-    for name, row in sorted(GROUP_CONFIGS.items()):
-        value = row.to_text(group_config_value(name, effective))
-        synonyms: tuple[ConfigSynonym, ...] = ()
-        if name in overrides:
-            synonyms = (ConfigSynonym(name, value, ConfigSource.DYNAMIC_GROUP_CONFIG),)
-        entries.append(ConfigEntry(row, value, _first_source(synonyms), synonyms=synonyms))
-    return entries
+    return [
+        _group_entry(config, row, overrides, effective=effective) for _, row in sorted(GROUP_CONFIGS.items())
+    ]
+
+
+def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
+    """Return the levels of loggers, by name, as entries."""
+    source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
+    return [
+        ConfigEntry(ConfigDefinition(name, ConfigType.UNKNOWN, None, ""), level, source)
+        for name, level in levels.items()
+    ]
+
+
+def _group_entry(
+    config: BrokerConfig, row: ConfigDefinition[Any], overrides: Mapping[str, str], *, effective: GroupConfig
+) -> ConfigEntry:
+    default = broker_synonym(row.name)
+    if acts(row.name):
+        value = row.to_text(value_of(effective, row.name))
+        synonyms = list(_synonyms(config, default))
+    else:
+        value = overrides.get(row.name, row.default_text)
+        synonyms = [ConfigSynonym(default, row.default_text, ConfigSource.DEFAULT_CONFIG)]
+    if row.name in overrides:
+        synonyms.insert(0, ConfigSynonym(row.name, value, ConfigSource.DYNAMIC_GROUP_CONFIG))
+    return ConfigEntry(row, value, _first_source(synonyms), synonyms=tuple(synonyms))
 
 
 def _topic_entry(config: BrokerConfig, row: TopicConfig, overrides: Mapping[str, str]) -> ConfigEntry:

@@ -83,6 +83,18 @@ class GroupSettings:
         "How long after an assignment the next one of a group is computed at the earliest.",
         check=at_least(0),
     )
+    group_consumer_min_assignment_interval_ms = integer(
+        "group.consumer.min.assignment.interval.ms",
+        0,
+        "Shortest interval between assignments a group may be given.",
+        check=at_least(0),
+    )
+    group_consumer_max_assignment_interval_ms = integer(
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+        "Longest interval between assignments a group may be given.",
+        check=at_least(0),
+    )
     group_consumer_migration_policy = string(
         "group.consumer.migration.policy",
         "bidirectional",
@@ -163,6 +175,8 @@ def group_config(settings: GroupSettings) -> GroupConfig:
         consumer_max_size=settings.group_consumer_max_size,
         consumer_assignors=settings.group_consumer_assignors,
         consumer_assignment_interval_ms=settings.group_consumer_assignment_interval_ms,
+        consumer_min_assignment_interval_ms=settings.group_consumer_min_assignment_interval_ms,
+        consumer_max_assignment_interval_ms=settings.group_consumer_max_assignment_interval_ms,
         migration_policy=settings.group_consumer_migration_policy.lower(),
         regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
     )

@@ -27,7 +27,6 @@ _OF_KAFKA_4_3 = """
     delegation.token.expiry.time.ms delegation.token.max.lifetime.ms delegation.token.secret.key
     delete.records.purgatory.purge.interval.requests early.start.listeners
     fetch.purgatory.purge.interval.requests follower.fetch.last.tiered.offset.enable
-    group.consumer.max.assignment.interval.ms group.consumer.min.assignment.interval.ms
     group.coordinator.append.linger.ms
     group.coordinator.background.threads group.coordinator.cached.buffer.max.bytes
     group.coordinator.rebalance.protocols group.coordinator.threads
@@ -149,7 +148,8 @@ _OF_OLDER_RELEASES = """
 INERT_CONFIGS: frozenset[str] = frozenset((_OF_KAFKA_4_3 + _OF_OLDER_RELEASES).split())
 
 _PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
-
+_OF_OTHER_GROUPS = ("share.", "streams.")
+"""How the configurations of groups begin that kcli does not have."""
 
 _ACCEPTED_ONLY: frozenset[str] = frozenset(
     [
@@ -167,7 +167,7 @@ _ACCEPTED_ONLY: frozenset[str] = frozenset(
 
 def warning(name: str, value: str) -> str | None:
     """Return what to say of a configuration that does not do what it promises, None if it does."""
-    if is_inert(name) or name in _ACCEPTED_ONLY:
+    if is_inert(name) or name in _ACCEPTED_ONLY or name.startswith(_OF_OTHER_GROUPS):
         return f"`{name}` has no effect in kcli"
     if name in {"cleanup.policy", "log.cleanup.policy"} and "compact" in value:
         return f"`{name}={value}`: kcli does not compact logs yet, all versions of a key stay"

@@ -52,10 +52,12 @@ def topic_row(
     check: Check | None = None,
     others: tuple[Synonym, ...] = (),
     has_broker_default: bool = True,
+    negative_is_for_ever: bool = False,
 ) -> TopicConfig:
     """Build a row. `broker` is the name of the main synonym, which has the same type and check.
 
-    When `others` give the value in another unit, the main synonym has no default of its own.
+    When `others` give the value in another unit, the main synonym has no default of its own. With
+    `negative_is_for_ever` it may be any number, and each below zero stands for -1.
     """
     definition = ConfigDefinition(name, type, default, doc, check=check)
     if broker is None:
@@ -65,7 +67,7 @@ def topic_row(
         type,
         default if has_broker_default and not others else None,
         f"The default of the topic configuration `{name}`: {doc[0].lower()}{doc[1:]}",
-        check=check,
+        check=None if negative_is_for_ever else check,
         mode=UpdateMode.CLUSTER_WIDE,
     )
     return TopicConfig(definition, (Synonym(main), *others))

@@ -127,6 +127,7 @@ _FLUSH_AND_DELETE = (
         "How long records are kept before their segment may be deleted, in milliseconds; -1 is for ever.",
         broker="log.retention.ms",
         check=at_least(-1),
+        negative_is_for_ever=True,
         others=(
             other_unit("log.retention.minutes", None, _MINUTE_MS, "`log.retention.ms` in minutes."),
             other_unit("log.retention.hours", 168, _HOUR_MS, "`log.retention.ms` in hours."),

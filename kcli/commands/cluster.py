@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
 from kcli.commands.runner import command
-from kcli.errors import KcliError
+from kcli.errors import KcliError, MissingArgument, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.admin import ClusterDescription
 
 app = typer.Typer(
     name="cluster",
@@ -165,26 +168,52 @@ async def nodes(
 
 @command(app, "unregister", example="kcli cluster unregister 4")
 async def unregister(
-    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker's id", show_default=False)],
+    broker: Annotated[
+        int | None, typer.Argument(metavar="ID", min=0, help="The broker's id", show_default=False)
+    ] = None,
+    broker_option: Annotated[int | None, typer.Option("--id", "-i", min=0, metavar="ID", hidden=True)] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also a broker that runs: it is lost until its next start")
+    ] = False,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Unregistered:
     """Have the cluster forget a broker that will not come back.
 
-    Move its replicas first, with `kcli reassign-partitions generate --drain`. A broker that still runs
-    leads nothing and is told to nobody until it is started again.
+    Move its replicas first, with `kcli reassign-partitions generate --drain`. A broker that still runs is
+    refused: it would lead nothing and be told to nobody until it is started again.
     """
     from kcli.client import admin
     from kcli.commands.session import failure, open_client
     from kcli.protocol.error_codes import KafkaError
 
+    given = [each for each in (broker, broker_option) if each is not None]
+    if not given:
+        raise MissingArgument("ID")
+    if len(given) > 1:
+        raise UsageError("one broker at a time: its id, or `--id`")
+    [node_id] = given
     async with open_client(bootstrap_server, command_config, command_property) as client:
+        if not force:
+            refuse_if_running(node_id, await admin.describe_cluster(client))
         try:
-            await admin.unregister_broker(client, broker)
+            await admin.unregister_broker(client, node_id)
         except KafkaError as error:
-            raise failure(f"cannot unregister broker {broker}", error) from error
-    return Unregistered(broker)
+            raise failure(f"cannot unregister broker {node_id}", error) from error
+    return Unregistered(node_id)
+
+
+def refuse_if_running(node_id: int, cluster: ClusterDescription) -> None:
+    """Raise for a broker that serves clients; Kafka's own tool takes even the only one from them."""
+    running = [node.node_id for node in cluster.nodes if not node.is_fenced]
+    if node_id not in running:
+        return
+    what = "the only broker that runs" if running == [node_id] else "running"
+    raise KcliError(
+        f"cannot unregister broker {node_id}: it is {what}",
+        hint="stop it first; with `--force` it is lost to clients until it is started again",
+    )
 
 
 @command(app, "api-versions", example="kcli cluster api-versions")

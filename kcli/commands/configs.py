@@ -94,7 +94,9 @@ class Configs(NamedTuple):
         """Return the lines of Kafka's `kafka-configs`."""
         scope = "All" if self.is_all else "Dynamic"
         for kind, name, rows in self.entities:
-            if name:
+            if kind == "client-metrics" and not rows:
+                yield f"The client-metric '{name}' doesn't exist and doesn't have dynamic config."
+            elif name:
                 yield f"{scope} configs for {kind.removesuffix('s')} {name} are:"
             else:
                 yield f"Default configs for {kind} in the cluster are:"

@@ -81,6 +81,17 @@ def refusal(**properties: str) -> str | None:
             "`log.retention.hours` (0) must be at least 1, or -1 to keep records for ever",
         ),
         ({"log_retention_hours": "0", "log_retention_minutes": "-7"}, None),
+        ({"log_retention_ms": "-5"}, None),
+        (
+            {"group_consumer_assignment_interval_ms": "15001"},
+            "`group.consumer.assignment.interval.ms` (15001) must not be above "
+            "`group.consumer.max.assignment.interval.ms` (15000)",
+        ),
+        (
+            {"group_consumer_min_assignment_interval_ms": "1"},
+            "`group.consumer.min.assignment.interval.ms` (1) must not be above "
+            "`group.consumer.assignment.interval.ms` (0)",
+        ),
         (
             {"max_connections_per_ip": "0"},
             "`max.connections.per.ip` (0) lets nobody connect without `max.connections.per.ip.overrides`",

@@ -50,6 +50,12 @@ def entry_of(
                 ],
             ),
         ),
+        (
+            config(log_retention_ms="-5"),
+            {},
+            "retention.ms",
+            ("-1", STATIC, [("log.retention.ms", "-5", STATIC), ("log.retention.hours", "168", BUILT_IN)]),
+        ),
         (config(), {"retention.ms": " 7 "}, "retention.ms", ("7", TOPIC, [("retention.ms", "7", TOPIC)])),
         (
             config(),

@@ -159,6 +159,44 @@ def test_configs_of_groups_are_the_original_text(
     )
 
 
+def test_levels_of_loggers_are_the_original_text(
+    run: Callable[..., list[str]], original: Callable[..., list[str]]
+) -> None:
+    entity = ("--entity-type", "broker-loggers", "--entity-name", "1")
+    before = run("configs", "describe", *entity)
+    assert before == original("kafka-configs", "--describe", *entity)
+    (level,) = [line.split()[0].removeprefix("root=") for line in before if line.startswith("  root=")]
+    done = ["Completed updating config for broker-logger 1."]
+    try:
+        assert original("kafka-configs", "--alter", *entity, "--add-config", "root=FATAL") == done
+        assert "  root=FATAL sensitive=false synonyms={}" in run("configs", "describe", *entity)
+    finally:
+        assert run("configs", "alter", *entity, "--add", f"root={level}") == done
+    assert original("kafka-configs", "--describe", *entity) == before
+
+
+def test_a_subscription_to_metrics_that_does_not_exist_is_the_original_text(
+    run: Callable[..., list[str]], original: Callable[..., list[str]]
+) -> None:
+    entity = ("--entity-type", "client-metrics", "--entity-name", "nobody")
+    assert run("configs", "describe", *entity) == original("kafka-configs", "--describe", *entity)
+
+
+def test_configs_without_effect_of_groups_are_checked_and_shown(
+    run: Callable[..., list[str]], original: Callable[..., list[str]]
+) -> None:
+    entity = ("--entity-type", "groups", "--entity-name", "shared")
+    values = (
+        "consumer.assignment.interval.ms=500,share.session.timeout.ms=50000,streams.num.standby.replicas=1"
+    )
+    original("kafka-configs", "--alter", *entity, "--add-config", values)
+    described = run("configs", "describe", *entity)
+    assert described == original("kafka-configs", "--describe", *entity)
+    assert [line.split()[0] for line in described[1:]] == values.split(",")
+    names = ",".join(pair.partition("=")[0] for pair in values.split(","))
+    original("kafka-configs", "--alter", *entity, "--delete-config", names)
+
+
 @pytest.mark.parametrize("broker", ["apache_kafka"], indirect=True)
 def test_configs_that_only_apache_kafka_has_are_the_original_text(
     run: Callable[..., list[str]], original: Callable[..., list[str]]

@@ -130,8 +130,14 @@ def _check_resource(image: MetadataImage, resource: ConfigResource) -> None:
         case ConfigResourceType.GROUP:
             if not name:
                 raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no configuration in common")
+        case ConfigResourceType.CLIENT_METRICS:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "metrics of clients are not collected here")
+        case ConfigResourceType.BROKER_LOGGER:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, "the levels of loggers cannot be replaced as a whole, only changed"
+            )
         case _:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"resources of type {type} have no configuration")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {type}")
 
 
 def values_after(

@@ -102,7 +102,12 @@ class GroupKeeper:
     ) -> GroupUpdate:
         """Begin an event's work on a group."""
         return GroupUpdate(
-            group, now, image=self.image(), config=self.config, hashes=self.hashes, records=records
+            group,
+            now,
+            image=self.image(),
+            config=self.config_of(group.group_id),
+            hashes=self.hashes,
+            records=records,
         )
 
     def after_conversion(self, now: Now, opened: Opened, error: KafkaError | None) -> list[Effect]:

@@ -1,7 +1,9 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
 
 * Topics, brokers and groups have configurations; the broker of an empty name is the default of all brokers.
-  Other types (loggers, client metrics) are INVALID_REQUEST: there is nothing of that kind here.
+* The loggers of a broker have levels, which a broker tells and changes for itself alone (`loggers`).
+* There are no subscriptions to clients' metrics: each is described as empty, and to make one is
+  INVALID_REQUEST. Other types of resources do not exist, which is the same error.
 * A group need not exist to be configured; one of an empty name is INVALID_REQUEST.
 * A broker answers for itself only; another's id is INVALID_REQUEST, as in Kafka. The controller's node takes
   changes for any node that is registered, which tools send it when they are given `--bootstrap-controller`.
@@ -22,11 +24,13 @@ from kcli.broker.config_entries import (
     broker_entries,
     default_broker_entries,
     group_entries,
+    logger_entries,
     topic_entries,
 )
 from kcli.broker.controller.configuration_control import ConfigChange, values_after
 from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.topics import topic_defaults
+from kcli.broker.loggers import alter_loggers, logger_levels
 from kcli.broker.reconfiguration import check_reconfiguration
 from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType, ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -111,6 +115,9 @@ def incremental_alter_configs(
     """Set, delete, append to and subtract from single values; each resource changes as a whole or not."""
     broker = context.broker
     errors, accepted = _accept(request.resources, broker)
+    for resource in [each for each in accepted if each.resource_type == ConfigResourceType.BROKER_LOGGER]:
+        accepted.remove(resource)
+        errors[_key(resource)] = _refusal_of_loggers(resource, broker, validate_only=request.validate_only)
     outcomes = broker.controller.incremental_alter_configs(
         [(_key(resource), _changes(resource)) for resource in accepted],
         defaults=topic_defaults(broker.config),
@@ -204,13 +211,30 @@ def _entries(resource: DescribeConfigsResource, broker: Broker) -> list[ConfigEn
         case ConfigResourceType.BROKER:
             _check_is_this_broker(name, broker)
             return broker_entries(broker.config)
+        case ConfigResourceType.BROKER_LOGGER:
+            _check_is_this_broker(name, broker)
+            return logger_entries(logger_levels())
+        case ConfigResourceType.CLIENT_METRICS if not name:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "a subscription to metrics of clients has a name")
+        case ConfigResourceType.CLIENT_METRICS:
+            return []
         case ConfigResourceType.GROUP if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no configuration in common")
         case ConfigResourceType.GROUP:
             return group_entries(broker.config, broker.image.config(ConfigResourceType.GROUP, name))
-    raise KafkaError(
-        ErrorCode.INVALID_REQUEST, f"resources of type {resource.resource_type} have no configuration"
-    )
+    raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {resource.resource_type}")
+
+
+def _refusal_of_loggers(
+    resource: incremental.AlterConfigsResource, broker: Broker, *, validate_only: bool
+) -> KafkaError | None:
+    """Change the levels of loggers; return why not, if they are not changed."""
+    try:
+        _check_is_this_broker(resource.resource_name, broker)
+        alter_loggers(_changes(resource), validate_only=validate_only)
+    except KafkaError as error:
+        return error.detached()
+    return None
 
 
 def _is_this_broker(name: str, broker: Broker) -> bool:

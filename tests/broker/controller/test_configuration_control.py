@@ -102,11 +102,31 @@ def test_operations(before: dict[str, str], changes: list[ConfigChange], expecte
         (GROUP, ConfigChange("consumer.session.timeout.ms", SET, "60001"), ErrorCode.INVALID_CONFIG),
         (GROUP, ConfigChange("consumer.heartbeat.interval.ms", SET, "4999"), ErrorCode.INVALID_CONFIG),
         (GROUP, ConfigChange("consumer.heartbeat.interval.ms", SET, "15001"), ErrorCode.INVALID_CONFIG),
+        (GROUP, ConfigChange("consumer.assignment.interval.ms", SET, "-1"), ErrorCode.INVALID_CONFIG),
+        (GROUP, ConfigChange("consumer.assignment.interval.ms", SET, "15001"), ErrorCode.INVALID_CONFIG),
+        (GROUP, ConfigChange("share.session.timeout.ms", SET, "1"), ErrorCode.INVALID_CONFIG),
+        (GROUP, ConfigChange("share.auto.offset.reset", SET, "sometimes"), ErrorCode.INVALID_CONFIG),
+        (GROUP, ConfigChange("streams.num.standby.replicas", SET, "9"), ErrorCode.INVALID_CONFIG),
+        (TOPIC, ConfigChange("retention.ms", SET, "-5"), ErrorCode.INVALID_CONFIG),
+        ((16, "laptops"), ConfigChange("interval.ms", SET, "60000"), ErrorCode.INVALID_REQUEST),
         ((99, "g"), ConfigChange("a", SET, "b"), ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_refusals(resource: ConfigResource, change: ConfigChange, code: ErrorCode) -> None:
     assert outcome(image_with(TOPIC), resource, change) is code
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("consumer.assignment.interval.ms", "5"),
+        ("share.auto.offset.reset", "by_duration:PT1H"),
+        ("share.isolation.level", "read_committed"),
+        ("streams.session.timeout.ms", "46000"),
+    ],
+)
+def test_configurations_of_groups(name: str, value: str) -> None:
+    assert outcome(image_with(GROUP), GROUP, ConfigChange(name, SET, value)) == {name: value}
 
 
 @pytest.mark.parametrize("resource", [BROKER, DEFAULT_BROKER])

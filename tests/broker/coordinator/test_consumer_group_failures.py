@@ -91,6 +91,16 @@ def test_targets_are_not_computed_more_often_than_the_interval_says() -> None:
     assert world.beat("b", 1).response.member_epoch == 2
 
 
+def test_a_group_may_have_an_interval_of_its_own_between_targets() -> None:
+    world = VirtualConsumers()
+    world.configure_group("g", consumer_assignment_interval_ms="1000")
+    world.enter("a")
+    world.advance(999)
+    assert world.enter("b").response.member_epoch == 1
+    world.advance(1)
+    assert world.beat("b", 1).response.member_epoch == 2
+
+
 # --- failures and restarts ---------------------------------------------------------------------------
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +18,7 @@ from kcli.broker.handlers.configs import (
     incremental_alter_configs,
     list_config_resources,
 )
+from kcli.broker.loggers import logger_levels
 from kcli.broker.request_context import RequestContext
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
@@ -30,7 +32,10 @@ from kcli.protocol.messages.list_config_resources import ListConfigResourcesRequ
 from kcli.protocol.schema import codec
 from tests.support.metadata import running_controller
 
-TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 
 
@@ -168,20 +173,105 @@ def test_a_broker_and_the_default_of_brokers() -> None:
 def test_a_group_has_its_own_pace() -> None:
     node = Node()
     session, interval = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
-    assert [(each.name, each.value, each.config_source) for each in node.describe(GROUP, "g").configs] == [
+    described = [(each.name, each.value, each.config_source) for each in node.describe(GROUP, "g").configs]
+    assert described[:3] == [
+        ("consumer.assignment.interval.ms", "0", 5),
         (interval, "5000", 5),
         (session, "45000", 5),
     ]
+    assert {name.partition(".")[0] for name, _, _ in described[3:]} == {"share", "streams"}
     assert node.alter(GROUP, "g", (session, SET, "50000")) == 0
     (own,) = node.describe(GROUP, "g", session, include_synonyms=True).configs
     assert (own.value, own.config_source, own.read_only) == ("50000", 8, False)
-    assert [(each.name, each.value, each.source) for each in own.synonyms] == [(session, "50000", 8)]
+    assert [(each.name, each.value, each.source) for each in own.synonyms] == [
+        (session, "50000", 8),
+        (f"group.{session}", "45000", 5),
+    ]
     request = ListConfigResourcesRequest(resource_types=[GROUP])
     (listed,) = list_config_resources(request, node.context(1)).config_resources
     assert (listed.resource_type, listed.resource_name) == (GROUP, "g")
     assert of_group(GroupConfig(), node.image.config(GROUP, "g")).consumer_session_timeout_ms == 50_000
     assert node.replace(GROUP, "g") == 0
-    assert [each.value for each in node.describe(GROUP, "g").configs] == ["5000", "45000"]
+    assert [each.value for each in node.describe(GROUP, "g").configs][1:3] == ["5000", "45000"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "synonyms"),
+    [
+        (
+            "share.session.timeout.ms",
+            "50000",
+            [("share.session.timeout.ms", "50000", 8), ("group.share.session.timeout.ms", "45000", 5)],
+        ),
+        (
+            "share.isolation.level",
+            "read_committed",
+            [
+                ("share.isolation.level", "read_committed", 8),
+                ("share.isolation.level", "read_uncommitted", 5),
+            ],
+        ),
+    ],
+)
+def test_what_groups_may_have_without_effect_is_shown_as_in_kafka(
+    name: str, value: str, synonyms: list[tuple[str, str, int]]
+) -> None:
+    node = Node()
+    assert node.alter(GROUP, "g", (name, SET, value)) == 0
+    (own,) = node.describe(GROUP, "g", name, include_synonyms=True).configs
+    assert (own.value, own.config_source) == (value, 8)
+    assert [(each.name, each.value, each.source) for each in own.synonyms] == synonyms
+
+
+@pytest.fixture
+def levels() -> Iterator[None]:
+    """Loggers as they were, afterwards."""
+    loggers = [logging.getLogger(name) for name in (None, "kcli.broker.broker")]
+    before = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, before, strict=True):
+        logger.setLevel(level)
+
+
+@pytest.mark.usefixtures("levels")
+def test_loggers_have_levels() -> None:
+    node, name = Node(), "kcli.broker.broker"
+    assert node.alter(LOGGER, "1", ("root", SET, "WARN")) == 0
+    assert node.alter(LOGGER, "1", (name, SET, "TRACE")) == 0
+    (told,) = node.describe(LOGGER, "1", name, include_synonyms=True).configs
+    assert (told.value, told.config_source, told.read_only, told.synonyms) == ("TRACE", 6, False, [])
+    assert logging.getLogger(name).isEnabledFor(5)
+    assert node.alter(LOGGER, "1", (name, SET, "FATAL"), validate_only=True) == 0
+    assert node.alter(LOGGER, "1", (name, DELETE, None)) == 0
+    values = {each.name: each.value for each in node.describe(LOGGER, "1").configs}
+    assert (values[name], values["root"]) == ("WARN", "WARN")
+    assert {each.partition(".")[0] for each in values} == {"kcli", "root"}
+
+
+@pytest.mark.usefixtures("levels")
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (("root", SET, "LOUD"), ErrorCode.INVALID_CONFIG),
+        (("root", SET, "debug"), ErrorCode.INVALID_CONFIG),
+        (("no.such.logger", SET, "DEBUG"), ErrorCode.INVALID_CONFIG),
+        (("root", DELETE, None), ErrorCode.INVALID_REQUEST),
+        (("root", APPEND, "DEBUG"), ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_levels_that_cannot_be(change: tuple[str, int, str | None], code: ErrorCode) -> None:
+    node, before = Node(), logger_levels()
+    assert node.alter(LOGGER, "1", change, ("kcli.broker.broker", SET, "TRACE")) == code
+    assert logger_levels() == before
+    assert node.replace(LOGGER, "1") == ErrorCode.INVALID_REQUEST
+
+
+def test_there_are_no_subscriptions_to_metrics_of_clients() -> None:
+    node = Node()
+    result = node.describe(METRICS, "laptops")
+    assert (result.error_code, result.configs) == (0, [])
+    assert node.alter(METRICS, "laptops", ("interval.ms", SET, "60000")) == ErrorCode.INVALID_REQUEST
+    assert node.replace(METRICS, "laptops") == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -193,7 +283,9 @@ def test_a_group_has_its_own_pace() -> None:
         (BROKER, "2", ErrorCode.INVALID_REQUEST),
         (BROKER, "x", ErrorCode.INVALID_REQUEST),
         (BROKER, "-1", ErrorCode.INVALID_REQUEST),
-        (LOGGER, "1", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "2", ErrorCode.INVALID_REQUEST),
+        (LOGGER, "", ErrorCode.INVALID_REQUEST),
+        (METRICS, "", ErrorCode.INVALID_REQUEST),
         (GROUP, "", ErrorCode.INVALID_REQUEST),
         (99, "x", ErrorCode.INVALID_REQUEST),
     ],

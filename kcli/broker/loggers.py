@@ -1,0 +1,77 @@
+"""The loggers of the process as the configuration of a broker (KIP-412): which there are, and their levels.
+
+Kafka's names of levels stand for Python's: FATAL is CRITICAL, WARN is WARNING, TRACE lies below DEBUG. A
+change holds until the process ends, and for all of its nodes: they share their loggers (class
+`LoggingController`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from kcli.protocol.config_kinds import ConfigOperation
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    from kcli.broker.controller.configuration_control import ConfigChange
+
+ROOT = "root"
+_OURS = "kcli"
+_LEVELS = {
+    "FATAL": logging.CRITICAL,
+    "ERROR": logging.ERROR,
+    "WARN": logging.WARNING,
+    "INFO": logging.INFO,
+    "DEBUG": logging.DEBUG,
+    "TRACE": logging.DEBUG // 2,
+}
+
+
+def logger_levels() -> dict[str, str]:
+    """Return the level that counts for each logger of kcli, and for the root of all, by name."""
+    known = [
+        logger for logger in logging.root.manager.loggerDict.values() if isinstance(logger, logging.Logger)
+    ]
+    ours = sorted(each.name for each in known if each.name.partition(".")[0] == _OURS)
+    return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (*ours, ROOT)}
+
+
+def alter_loggers(changes: Sequence[ConfigChange], *, validate_only: bool) -> None:
+    """Give loggers other levels, all that are named or none. Raises `KafkaError`.
+
+    A logger whose level is deleted has that of the one above it.
+    """
+    known = logger_levels()
+    for change in changes:
+        _check(change, known)
+    if validate_only:
+        return
+    for change in changes:
+        is_set = change.operation == ConfigOperation.SET
+        _logger(change.name).setLevel(_LEVELS[change.value or ""] if is_set else logging.NOTSET)
+
+
+def _check(change: ConfigChange, known: Collection[str]) -> None:
+    if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is no list")
+    if change.name not in known:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no logger `{change.name}`")
+    if change.operation == ConfigOperation.DELETE and change.name == ROOT:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"the level of the logger `{ROOT}` cannot be deleted")
+    if change.operation == ConfigOperation.SET and change.value not in _LEVELS:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"`{change.value}` is no level for `{change.name}`: it must be one of {', '.join(_LEVELS)}",
+        )
+
+
+def _logger(name: str) -> logging.Logger:
+    return logging.getLogger(None if name == ROOT else name)
+
+
+def _level_name(level: int) -> str:
+    """Return the highest of Kafka's levels that is not above a number."""
+    return next((name for name, number in _LEVELS.items() if number <= level), "TRACE")
