@@ -175,17 +175,28 @@ def test_delete_offsets(groups: FakeGroups, transcript: Transcript) -> None:
     assert groups.groups["billing"].offsets == {}
 
 
+def test_members(groups: FakeGroups, transcript: Transcript) -> None:
+    transcript(
+        "consumer_groups_members",
+        "consumer-groups members audit",
+        "consumer-groups members billing",
+        "consumer-groups members billing -o json",
+        "consumer-groups members nothing",
+    )
+
+
 def test_remove_members(groups: FakeGroups, transcript: Transcript) -> None:
     transcript(
         "consumer_groups_remove_members",
         "consumer-groups remove-members audit --group-instance-id audit-1 --member-id ghost --reason moved",
         "consumer-groups remove-members modern --all-members -o json",
+        "consumer-groups remove-members billing --all-members",
         "consumer-groups remove-members nothing --all-members",
         "consumer-groups remove-members audit",
         "consumer-groups remove-members audit --all-members --member-id two-id",
     )
     assert [each.client_id for each in groups.groups["audit"].description.members] == ["two"]
-    assert groups.reasons == ["moved", ""]
+    assert groups.reasons == ["moved", "", ""]
 
 
 async def no_history(

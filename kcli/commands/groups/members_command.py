@@ -16,7 +16,7 @@ from kcli.commands.groups.options import (
     one_group,
 )
 from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
-from kcli.commands.output import Table
+from kcli.commands.output import OutputFormat, Table, chosen_format, note
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
 
@@ -75,11 +75,18 @@ class RemovedMembers(NamedTuple):
             yield f"Removed member {member.group_instance_id or member.member_id} from group {self.group}."
 
 
+def tell_of_no_members(group: str, output: OutputFormat | None) -> None:
+    """Say on stderr, as Kafka's tool does, that nobody is in a group; JSON has it in its fields."""
+    if chosen_format(output) is not OutputFormat.JSON:
+        note(f"Consumer group '{group}' has no active members.")
+
+
 @command(app, "members", example="kcli consumer-groups members billing")
 async def members(
     group: GroupArgument = None,
     group_option: GroupOption = None,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    output: OutputFormat | None = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     command_property: Property = None,
@@ -93,6 +100,8 @@ async def members(
         found = await describe(client, [name], timeout_ms=timeout_ms)
     if found.failures:
         raise found.failures[0]
+    if not found.groups[0].members:
+        tell_of_no_members(name, output)
     return ShortMembers(members_of(found.groups[0]))
 
 
@@ -120,6 +129,7 @@ async def remove_members(
         str, typer.Option(metavar="TEXT", help="What the broker's log shall say", show_default=False)
     ] = "",
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    output: OutputFormat | None = None,
     bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
     command_config: CommandConfig = None,
     command_property: Property = None,
@@ -148,6 +158,8 @@ async def remove_members(
             if error.code == ErrorCode.GROUP_ID_NOT_FOUND:
                 raise refusal(name, error) from error
             raise failure(f"cannot remove members of consumer group `{name}`", error) from error
+    if not results:
+        tell_of_no_members(name, output)
     removed, failures = [], []
     for member, refused in results.items():
         if refused is None:
