@@ -35,8 +35,9 @@ class SegmentFile:
         status = os.fstat(self.descriptor)
         if not stat.S_ISREG(status.st_mode):
             self.close()
-            code = errno.EISDIR if stat.S_ISDIR(status.st_mode) else errno.EINVAL
-            raise OSError(code, os.strerror(code), path)
+            if stat.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            raise OSError(errno.EINVAL, "not a regular file", path)
         self._seen = status.st_size, status.st_mtime_ns
         self.end = status.st_size if end is None else min(end, status.st_size)
         if hasattr(os, "posix_fadvise"):

@@ -144,13 +144,16 @@ def test_bad_input_is_told_in_one_line(case: str, directory: Path, kcli: Run) ->
     assert finished.out == ""
 
 
-def test_what_cannot_be_read_ends_with_one(directory: Path, kcli: Run) -> None:
+@pytest.mark.parametrize(("make", "why"), [(os.mkdir, "Is a directory"), (os.mkfifo, "not a regular file")])
+def test_what_cannot_be_read_ends_with_one(
+    make: Callable[[Path], None], why: str, directory: Path, kcli: Run
+) -> None:
     log = directory / "orders-0" / f"{0:020d}.log"
     log.unlink()
-    log.mkdir()
+    make(log)
     finished = kcli("verify-index", "orders-0")
     assert finished.exit_code == 1
-    assert finished.err.startswith(f"error: cannot read `orders-0/{0:020d}.log`: ")
+    assert finished.err.startswith(f"error: cannot read `orders-0/{0:020d}.log`: {why}\n")
 
 
 def test_topics_and_identities_are_held_against_each_other(directory: Path, kcli: Run) -> None:
