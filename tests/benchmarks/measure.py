@@ -23,18 +23,30 @@ def alternate(
 ) -> dict[str, float]:
     """Measure every subject once a round, one after another; return the medians of `rounds` rounds.
 
-    Every round begins with another one, for what runs after an idle moment is slower. `warm_up` rounds
-    before them do not count: just-in-time compilers and caches get their chance.
+    `warm_up` rounds before them do not count: just-in-time compilers and caches get their chance.
+    """
+    found = alternate_rounds(subjects, rounds=rounds, warm_up=warm_up)
+    return {name: median(values) for name, values in found.items()}
+
+
+def alternate_rounds(
+    subjects: Mapping[str, Callable[[], float]], *, rounds: int = ROUNDS, warm_up: int = 1
+) -> dict[str, list[float]]:
+    """Do the same and return what every round found.
+
+    Rounds begin with each in turn, for what runs after an idle moment is slower, and every other round goes
+    the other way round, for what runs before may leave the machine faster or slower.
     """
     results: dict[str, list[float]] = {name: [] for name in subjects}
     names = list(subjects)
     for number in range(-warm_up, rounds):
-        first = number % len(names)
-        for name in names[first:] + names[:first]:
+        first = number // 2 % len(names)
+        order = names[first:] + names[:first]
+        for name in order if number % 2 == 0 else reversed(order):
             value = subjects[name]()
             if number >= 0:
                 results[name].append(value)
-    return {name: median(values) for name, values in results.items()}
+    return results
 
 
 def child_cpu_seconds(arguments: Sequence[str]) -> float:
