@@ -242,8 +242,9 @@ def fill(broker: KcliBroker, topic: str, partition: int) -> KafkaError:
         except KafkaException as refused:
             error = refused.args[0]
             assert isinstance(error, KafkaError)
-            # A slow moment is no refusal. Once the disk has failed nobody answers for its partitions.
-            if error.code() != KafkaError._MSG_TIMED_OUT or "No space left" in broker.messages():
+            # A slow moment is no refusal. Once a directory has failed nobody answers for its partitions.
+            has_failed = re.search("No space left|directory is offline", broker.messages())
+            if error.code() != KafkaError._MSG_TIMED_OUT or has_failed:
                 return error
     raise AssertionError("20 MB went onto a disk of 6 MB")
 
@@ -300,6 +301,31 @@ def test_a_directory_that_fails_is_told_of_while_its_node_goes_on(
     assert errors.pop(str(failing)) == "org.apache.kafka.common.errors.KafkaStorageException"
     assert set(errors.values()) == {None}
     assert set(errors) >= {f"{large}/node-1", f"{large}/node-2"}
+
+
+def test_directories_that_are_taken_away_are_offline_and_without_the_last_the_broker_ends(
+    new_kcli_broker: Callable[..., KcliBroker],
+) -> None:
+    root = new_kcli_broker().directory
+    first, second = root / "first", root / "second"
+    broker = new_kcli_broker(
+        {"log.dirs": f"{first},{second}", "replica.high.watermark.checkpoint.interval.ms": "500"}
+    ).start()
+    create_topic(broker.bootstrap, "spread", 2)
+    lost = next(n for n in (0, 1) if (second / f"spread-{n}").is_dir())
+    second.rename(root / "elsewhere")
+    second.mkdir()
+    gone = re.compile(f"`{re.escape(str(second))}.*; the directory is offline")
+    eventually(lambda: gone.search(broker.messages()), "the directory that is another one is noticed")
+    kept = generate(1, 1 - lost, 10, Shape())
+    produce(broker.bootstrap, "spread", kept)
+    assert len(read_partition(broker.bootstrap, "spread", 1 - lost)) == 10
+    assert fill(broker, "spread", lost).code() in (KafkaError.KAFKA_STORAGE_ERROR, KafkaError._MSG_TIMED_OUT)
+    first.rename(root / "elsewhere, too")
+    assert broker.process.process.wait(timeout=60) == 1
+    assert re.search(f"`{re.escape(str(first))}.*; the directory is offline", broker.messages())
+    assert "every log directory has failed" in broker.messages()
+    assert "Traceback" not in broker.messages()
 
 
 def test_a_full_only_disk_ends_the_broker_with_a_clear_line(
