@@ -42,6 +42,14 @@ def are_text(arguments: list[str]) -> bool:
     return True
 
 
+def drop_unread_errors() -> None:
+    """Point stderr at nothing if nobody reads it: the interpreter's flush at exit would change the code."""
+    try:
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+
+
 def main() -> int:
     """Run kcli with the arguments of the process and return its exit code."""
     open_standard_files()
@@ -62,7 +70,9 @@ def main() -> int:
 
     # trio takes interrupts over from Python's own handler only.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return main()
+    code = main()
+    drop_unread_errors()
+    return code
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import inspect
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from itertools import pairwise
 from typing import Annotated, Any, get_origin
 
@@ -110,12 +111,13 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, 
     if not failures:
         return
     exit_code, shown = judge(failures)
-    if verbose:
-        print_tracebacks(failures)
-    for error in shown:
-        if isinstance(error, MissingArgument):
-            error.hint = f"{path} --help"
-        print_error(error)
+    with suppress(BrokenPipeError):  # nobody reads the errors
+        if verbose:
+            print_tracebacks(failures)
+        for error in shown:
+            if isinstance(error, MissingArgument):
+                error.hint = f"{path} --help"
+            print_error(error)
     raise typer.Exit(exit_code)
 
 

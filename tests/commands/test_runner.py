@@ -222,12 +222,21 @@ def test_help_that_cannot_be_written_is_an_error_of_one_line() -> None:
     assert process.stderr == b"error: cannot write the output: no space left on the device\n"
 
 
-def test_an_error_that_nobody_reads_keeps_its_exit_code() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    ("line", "exit_code"), [("nothing", 2), ("topics list -b 127.0.0.1:1", 1), ("dump-log nowhere.log", 1)]
+)
+def test_an_error_that_nobody_reads_keeps_its_exit_code(line: str, exit_code: int, unbuffered: str) -> None:
     read, write = os.pipe()
     os.close(read)
-    process = subprocess.run([sys.executable, "-m", "kcli", "nothing"], stderr=write, check=False)
+    process = subprocess.run(
+        [sys.executable, "-m", "kcli", *line.split()],
+        stderr=write,
+        check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+    )
     os.close(write)
-    assert process.returncode == 2
+    assert process.returncode == exit_code
 
 
 @pytest.mark.parametrize(
