@@ -65,7 +65,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     },
     "kcli.spark": (
         ("kcli.errors", "kcli.properties", "kcli.protocol", "kcli.storage", "kcli.client", "kcli.spark"),
-        {"pyarrow", "numpy", "numba", "isal", "fastavro", "trio"},
+        {"pyarrow", "numpy", "numba", "isal", "zstandard", "fastavro", "trio"},
     ),
     "kcli.spark.job": (
         (

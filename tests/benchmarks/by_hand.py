@@ -134,8 +134,10 @@ def recompress(log: Path) -> int:
 def main() -> None:
     """Export the file that the command line names."""
     from kcli.spark.columns.decode import decoder_named
+    from kcli.spark.job.task_memory import keep_freed_memory
 
     decoder_named("")
+    keep_freed_memory()
     log, *parquet = map(Path, sys.argv[1:])
     begun, begun_cpu = time.perf_counter(), time.process_time()
     rows = write(log, parquet[0]) if parquet else recompress(log)

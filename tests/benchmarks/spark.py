@@ -3,8 +3,10 @@
 The topic has two partitions, a segment each, in the directory of a kcli broker, which serves what the others
 read from the files. Everybody writes Parquet with zstd at level 1 and the columns of Spark's Kafka source;
 the connector otherwise as Spark does by default. Sessions are warm: starting Java and the session
-is in no figure. The CPU time is that of the driver, the JVM and every Python worker; the broker's, which
-shares the cores, is not in it. By hand is a process for each partition, without plan, receipts or fsync.
+is in no figure. There are two, as users have them: the JVM of `kcli spark-export` only schedules, that of the
+connector and of the Spark writer handles rows and has Spark's defaults. The CPU time is that of the driver,
+the JVM and every Python worker; the broker's, which shares the cores, is not in it. By hand is a process for
+each partition, without plan, receipts or fsync.
 Codecs alone are what of that nobody can do without.
 
 Everything lies in memory (`KCLI_SPARK_DIRECTORY`, /dev/shm where there is one). `KCLI_SPARK_MB` is the size
@@ -77,11 +79,26 @@ MOST_WORKER_MB = 400.0
 LEAST_SPEED_TIMES_ONE_CORE = 1.3
 
 
+ROWS_IN_JVM = (CONNECTOR, SPARK_WRITER)
+
+
+class Session(NamedTuple):
+    """A kind of session: its cores, and whether no row comes to its JVM."""
+
+    cores: int = 2
+    only_schedules: bool = True
+
+
 class Subject(NamedTuple):
     """A way to export, and how many cores its session has."""
 
     way: str
     cores: int = 2
+
+    @property
+    def session(self) -> Session:
+        """The session that it takes."""
+        return Session(self.cores, only_schedules=self.way not in ROWS_IN_JVM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +161,8 @@ class Bench:
         stack.callback(self._broker.close)
         self._broker.start()
         self.sessions = {
-            cores: stack.enter_context(closing(SparkProcess(cores, directory / f"spark-{cores}.log")))
-            for cores in (1, 2)
+            session: stack.enter_context(closing(_started(session, directory)))
+            for session in (Session(1), Session(2), Session(2, only_schedules=False))
         }
 
     def compare(self, *subjects: Subject, rounds: int) -> dict[Subject, Median]:
@@ -185,12 +202,18 @@ class Bench:
         else:
             request = {"way": subject.way, "topic": topic.name, "bootstrap": self._broker.bootstrap}
             request |= {"log_dir": str(self._broker.node_directory), "target": str(target)}
-            taken = self.sessions[subject.cores].run(request)
+            taken = self.sessions[subject.session].run(request)
         rows = sum(pq.read_metadata(path).num_rows for path in target.rglob("*.parquet"))
         shutil.rmtree(target)
         if rows != topic.rows:
             raise RuntimeError(f"{subject.way}: {rows} rows of {topic.rows} records")
         return taken
+
+
+def _started(session: Session, directory: Path) -> SparkProcess:
+    rows = "" if session.only_schedules else "-rows"
+    log = directory / f"spark-{session.cores}{rows}.log"
+    return SparkProcess(session.cores, log, only_schedules=session.only_schedules)
 
 
 def run() -> Iterator[Table]:
@@ -215,7 +238,7 @@ def _case(value_bytes: int, codec: Codec) -> Iterator[Table]:
 def _ways(bench: Bench, what: str) -> Table:
     found = bench.compare(*(Subject(way) for way in MAIN_WAYS), rounds=ROUNDS)
     table = Table(f"spark-export, {what}", _head("connector"))
-    base = bench.sessions[2].base_bytes
+    base = bench.sessions[Session()].base_bytes
     connector = found[Subject(CONNECTOR)]
     for subject, one in found.items():
         _add(table, subject.way, one, connector, base)
@@ -241,7 +264,7 @@ def _writers(bench: Bench, what: str) -> Table:
     arrow, spark = Subject(DIRECTORY), Subject(SPARK_WRITER)
     found = bench.compare(arrow, spark, rounds=SIDE_ROUNDS)
     table = Table(f"writers from a directory, {what}", _head("spark writer"))
-    base = bench.sessions[2].base_bytes
+    base = bench.sessions[Session()].base_bytes
     for subject, one in found.items():
         _add(table, "arrow writer" if subject == arrow else subject.way, one, found[spark], base)
     part = found[arrow].cpu_seconds / found[spark].cpu_seconds
@@ -255,7 +278,7 @@ def _cores(bench: Bench, what: str) -> Table:
     found = bench.compare(*subjects, rounds=SIDE_ROUNDS)
     table = Table(f"one core and two, {what}", _head("local[1]"))
     for subject, one in found.items():
-        base = bench.sessions[subject.cores].base_bytes
+        base = bench.sessions[subject.session].base_bytes
         alone = found[Subject(subject.way, 1)]
         _add(table, f"{subject.way}, local[{subject.cores}]", one, alone, base)
     for way in (DIRECTORY, BROKER):

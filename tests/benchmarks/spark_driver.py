@@ -1,9 +1,10 @@
 """One warm Spark session that exports a topic in whichever way a line of its input says.
 
-    python -m tests.benchmarks.spark_driver MASTER JARS
+    python -m tests.benchmarks.spark_driver MASTER JARS [only-schedules]
 
 A line is {"way": …, "topic": …, "log_dir": …, "bootstrap": …, "target": …}; the answer is the seconds that it
-took, or with the way `base` how much memory a worker has that did nothing but load its libraries.
+took, or with the way `base` how much memory a worker has that did nothing but load its libraries. A session
+that only schedules is as `kcli spark-export` opens one for its own writer; any other has Spark's defaults.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 COMPRESSION = "zstd"
 LEVEL = 1
 """The codec and level of an export, for everybody."""
+
+ONLY_SCHEDULES = "only-schedules"
 
 
 class Driver:
@@ -109,8 +112,11 @@ def loaded_bytes(_: int) -> int:
 
 def main() -> None:
     """Answer line by line."""
-    master, jars = sys.argv[1:]
-    with open_session(SessionSettings(master=master, conf={"spark.jars": jars})) as session:
+    master, jars, *only_schedules = sys.argv[1:]
+    settings = SessionSettings(
+        master=master, conf={"spark.jars": jars}, only_schedules=only_schedules == [ONLY_SCHEDULES]
+    )
+    with open_session(settings) as session:
         driver = Driver(session)
         print("ready", flush=True)
         for line in sys.stdin:

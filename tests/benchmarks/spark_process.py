@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from tests.benchmarks.process_tree import ProcessTree
+from tests.benchmarks.spark_driver import ONLY_SCHEDULES
 from tests.support.toolchain import java_libraries
 
 if TYPE_CHECKING:
@@ -32,16 +33,17 @@ class Taken:
 class SparkProcess:
     """Runs `spark_driver.py` with so many cores; what it and Spark print goes to a file."""
 
-    def __init__(self, cores: int, log: Path) -> None:
+    def __init__(self, cores: int, log: Path, *, only_schedules: bool) -> None:
         # The class path needs no second logger.
         jars = [
             path for path in (java_libraries() / "spark-connector").glob("*.jar") if "slf4j" not in path.name
         ]
         command = [sys.executable, "-m", "tests.benchmarks.spark_driver", f"local[{cores}, 4]"]
+        arguments = [",".join(map(str, sorted(jars))), *([ONLY_SCHEDULES] if only_schedules else [])]
         self._log = log
         with log.open("ab") as output:
             self._process = subprocess.Popen(
-                [*command, ",".join(map(str, sorted(jars)))],
+                [*command, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,

@@ -5,5 +5,5 @@
     formats    what keys and values mean: text, numbers, JSON, Avro                   formats
     predicates which rows are wanted                                                  predicates
 
-Third-party: pyarrow and numpy; numba, isal and fastavro where they are installed.
+Third-party: pyarrow and numpy; numba, isal, zstandard and fastavro where they are installed.
 """

@@ -17,6 +17,11 @@ try:
 except ImportError:
     import zlib as fast_zlib
 
+try:
+    import zstandard
+except ImportError:
+    zstandard = None
+
 _ERRORS = (zlib.error, fast_zlib.error)
 _MEMBER = b"\x1f\x8b"
 
@@ -26,6 +31,31 @@ def decompress(codec: Codec, data: Buffer, max_bytes: int) -> Buffer:
     if codec is Codec.GZIP:
         return _decompress_gzip(data, max_bytes)
     return decompress_plainly(codec, data, max_bytes)
+
+
+class PlainFrames:
+    """zstd frames that stand alone and declare how large their content is: one decompressor for all of them.
+
+    Setting up another for each, and taking its output in pieces, costs a tenth more. Of one thread only.
+    """
+
+    __slots__ = ("_decompressor",)
+
+    def __init__(self) -> None:
+        self._decompressor = zstandard and zstandard.ZstdDecompressor()
+
+    def content(self, data: Buffer, max_bytes: int) -> bytes | None:
+        """Return what is in a frame, None where it is not as plain as that, or something is wrong with it."""
+        if self._decompressor is None:
+            return None
+        try:
+            if not 0 < zstandard.frame_content_size(data) <= max_bytes:
+                return None
+            content: bytes = self._decompressor.decompress(data, allow_extra_data=False)
+        except zstandard.ZstdError:
+            # What it is, is told by the library that takes frames of every kind.
+            return None
+        return content
 
 
 def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.compression import Codec
 from kcli.protocol.zstd_frames import decompress_zstd_into
-from kcli.spark.columns.decompress import decompress
+from kcli.spark.columns.decompress import PlainFrames, decompress
 
 if TYPE_CHECKING:
     from kcli.protocol.record import Buffer
@@ -28,11 +28,12 @@ class Place(NamedTuple):
 class Unpacked:
     """What is in it stays until `clear`; views of it hold as long."""
 
-    __slots__ = ("_end", "_view")
+    __slots__ = ("_end", "_plain_frames", "_view")
 
     def __init__(self) -> None:
         self._view = memoryview(bytearray())
         self._end = 0
+        self._plain_frames = PlainFrames()
 
     @property
     def view(self) -> memoryview:
@@ -48,6 +49,9 @@ class Unpacked:
         if codec is Codec.NONE:
             return self._copy(data)
         if codec is Codec.ZSTD:
+            content = self._plain_frames.content(data, max_bytes)
+            if content is not None:
+                return self._copy(content)
             if self._end >= len(self._view):
                 self._make_room(1)
             begin = self._end

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from kcli.errors import KcliError
 from kcli.spark.job.receipts import publish, read_receipt, write_receipt
 from kcli.spark.job.state_paths import commit_path, receipts_path
+from kcli.spark.job.task_memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -62,6 +63,7 @@ def write_split(task: SplitTask, report: Callable[[int, int], None] | None = Non
     import pyarrow as pa
 
     pa.set_cpu_count(1)
+    keep_freed_memory()
     with _collecting_seldom(), task.target.while_writing(receipts_path(task.plan)):
         done = read_receipt(task.target, task.plan, task.index) if task.target.renames else None
         if done is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -54,3 +55,33 @@ def test_every_truncated_zstd_frame_is_damage() -> None:
     for size in range(1, len(data)):
         with pytest.raises(CorruptRecord):
             Unpacked().add(Codec.ZSTD, data[:size], LIMIT)
+
+
+def test_zstd_frames_of_every_kind_are_unpacked_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = bytes(range(256)) * 20
+    streamed = zstandard.ZstdCompressor().compressobj()
+    plain = compress(Codec.ZSTD, content)
+    frames = {
+        "declares its size": plain,
+        "does not": streamed.compress(content) + streamed.flush(),
+        "two": plain + plain,
+        "with one of no meaning behind it": plain + b"\x50\x2a\x4d\x18\x02\x00\x00\x00no",
+        "empty": compress(Codec.ZSTD, b""),
+        "with what is none behind it": plain + b"none",
+        "of a larger size than it has": plain[:5] + bytes([plain[5] + 1]) + plain[6:],
+    }
+    fast = {name: unpacked(data) for name, data in frames.items()}
+    monkeypatch.setattr("kcli.spark.columns.decompress.zstandard", None)
+    assert fast == {name: unpacked(data) for name, data in frames.items()}
+    assert [name for name, found in fast.items() if found is None] == list(frames)[-2:]
+    assert fast["two"] == content * 2
+
+
+def unpacked(data: bytes) -> bytes | None:
+    """What `Unpacked` makes of compressed data, None if it is damaged."""
+    into = Unpacked()
+    try:
+        begin, end = into.add(Codec.ZSTD, data, LIMIT)
+    except CorruptRecord:
+        return None
+    return bytes(into.view[begin:end])

@@ -79,3 +79,32 @@ def test_memory_above_base_is_bounded(record_bytes: int, rows: int, layout: str,
     assert done.returncode == 0, done.stderr
     print(done.stdout)
     assert json.loads(done.stdout)["above_base"] < LIMIT_BYTES
+
+
+def test_freed_memory_is_used_again_without_new_pages() -> None:
+    program = """
+import json, resource
+from kcli.spark.job.task_memory import keep_freed_memory
+
+
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    blocks = [bytearray(4 * 1024 * 1024) for _ in range(16)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+is_kept = keep_freed_memory()
+faults()
+print(json.dumps([is_kept, faults()]))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[3],
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    is_kept, faults = json.loads(done.stdout)
+    # Sixteen blocks are 16,384 pages; only glibc can be told to keep them.
+    assert faults < 1000 or not is_kept
