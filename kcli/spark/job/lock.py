@@ -99,8 +99,7 @@ def _locked_file(path: str, uri: str) -> int | None:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Who had it before may have removed the file in the meantime.
-            if os.path.exists(path) and os.path.samestat(os.fstat(descriptor), os.stat(path)):
+            if _is_at(path, descriptor):
                 return descriptor
             os.close(descriptor)
         except BlockingIOError:
@@ -112,6 +111,14 @@ def _locked_file(path: str, uri: str) -> int | None:
             if error.errno in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):
                 return None
             raise
+
+
+def _is_at(path: str, descriptor: int) -> bool:
+    """Whether the file is still there: who had it before may have removed it in the meantime."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(path))
+    except FileNotFoundError:
+        return False
 
 
 # --- a lock that says it is alive ------------------------------------------------------------------------
