@@ -29,17 +29,16 @@ def write_any_text() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def are_text(arguments: list[str]) -> bool:
-    """Tell whether all arguments are text; say on stderr which is not."""
+def refuse_bytes(arguments: list[str]) -> bool:
+    """Say on stderr which argument is not text, if one is not; return whether that is so."""
     for number, argument in enumerate(arguments, 1):
-        if not argument.isprintable():
-            try:
-                argument.encode()
-            except UnicodeEncodeError:
-                shown = os.fsencode(argument).decode(errors="backslashreplace")
-                print(f"error: argument {number} is not UTF-8: {shown}", file=sys.stderr, flush=True)
-                return False
-    return True
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            shown = os.fsencode(argument).decode(errors="backslashreplace")
+            print(f"error: argument {number} is not UTF-8: {shown}", file=sys.stderr, flush=True)
+            return True
+    return False
 
 
 def drop_unread_errors() -> None:
@@ -54,7 +53,7 @@ def main() -> int:
     """Run kcli with the arguments of the process and return its exit code."""
     open_standard_files()
     write_any_text()
-    if not are_text(sys.argv[1:]):
+    if refuse_bytes(sys.argv[1:]):
         return 2
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     gc.set_threshold(YOUNG_OBJECTS, 20, 100)

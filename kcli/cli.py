@@ -209,19 +209,19 @@ def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
 
 
 def usage_hint(error: Exception, arguments: Sequence[str]) -> str:
-    """Return what may help: the verb that Kafka's tools have as an option, else where the help is."""
+    """Return what may help: what Kafka's word or option is called here, else where the help is."""
     context: typer.Context | None = getattr(error, "ctx", None)
     if context is None:  # a value is missing at the end of the line
         return f"kcli {arguments[0]} --help"
-    option, verbs = getattr(error, "option_name", None), getattr(context.command, "commands", ())
-    dashed = [word for word in arguments if word.startswith("--")]
-    words = (word.removeprefix("--") for word in (*dashed, *arguments))
-    verb = next((word for word in words if word in verbs), None)
     if unknown := re.match(r"No such command '(.*?)'", error.format_message()):  # type: ignore[attr-defined]
         from kcli.commands.kafka_words import hint_for
 
         if hint := hint_for(context.command_path, unknown[1]):
             return hint
+    option, verbs = getattr(error, "option_name", None), getattr(context.command, "commands", ())
+    dashed = [word for word in arguments if word.startswith("--")]
+    words = (word.removeprefix("--") for word in (*dashed, *arguments))
+    verb = next((word for word in words if word in verbs), None)
     if option is None or verb is None:
         return f"{context.command_path} --help"
     if option == f"--{verb}":
