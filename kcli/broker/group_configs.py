@@ -92,6 +92,11 @@ _WITHOUT_EFFECT = (
     _inert("streams.session.timeout.ms", 45_000, 45_000, 60_000),
 )
 
+_OF_GROUPS_ALONE = frozenset(
+    {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
+)
+"""Those that a broker has no default for."""
+
 GROUP_CONFIGS: Mapping[str, ConfigDefinition[Any]] = {row.name: row for row in (*_ACTING, *_WITHOUT_EFFECT)}
 
 
@@ -102,8 +107,7 @@ def acts(name: str) -> bool:
 
 def broker_synonym(name: str) -> str:
     """Return the name under which the default of a group's configuration is found."""
-    of_groups_alone = {"share.auto.offset.reset", "share.isolation.level", "share.renew.acknowledge.enable"}
-    return name if name in of_groups_alone else f"group.{name}"
+    return name if name in _OF_GROUPS_ALONE else f"group.{name}"
 
 
 def check_group_configs(values: Mapping[str, str], broker: GroupConfig) -> None:

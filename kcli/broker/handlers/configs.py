@@ -1,7 +1,7 @@
 """DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources.
 
 * Topics, brokers and groups have configurations; the broker of an empty name is the default of all brokers.
-* The loggers of a broker have levels, which a broker tells and changes for itself alone (`loggers`).
+* The loggers of a broker have levels (`loggers`); they are changed one by one, in the process that is asked.
 * There are no subscriptions to clients' metrics: each is described as empty, and to make one is
   INVALID_REQUEST. Other types of resources do not exist, which is the same error.
 * A group need not exist to be configured; one of an empty name is INVALID_REQUEST.
@@ -117,7 +117,7 @@ def incremental_alter_configs(
     errors, accepted = _accept(request.resources, broker)
     for resource in [each for each in accepted if each.resource_type == ConfigResourceType.BROKER_LOGGER]:
         accepted.remove(resource)
-        errors[_key(resource)] = _refusal_of_loggers(resource, broker, validate_only=request.validate_only)
+        errors[_key(resource)] = _alter_loggers(resource, broker, validate_only=request.validate_only)
     outcomes = broker.controller.incremental_alter_configs(
         [(_key(resource), _changes(resource)) for resource in accepted],
         defaults=topic_defaults(broker.config),
@@ -225,10 +225,10 @@ def _entries(resource: DescribeConfigsResource, broker: Broker) -> list[ConfigEn
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {resource.resource_type}")
 
 
-def _refusal_of_loggers(
+def _alter_loggers(
     resource: incremental.AlterConfigsResource, broker: Broker, *, validate_only: bool
 ) -> KafkaError | None:
-    """Change the levels of loggers; return why not, if they are not changed."""
+    """Change the levels of this broker's loggers; return what is wrong if that cannot be."""
     try:
         _check_is_this_broker(resource.resource_name, broker)
         alter_loggers(_changes(resource), validate_only=validate_only)
