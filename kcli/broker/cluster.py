@@ -278,6 +278,7 @@ class Cluster:
         """Register a node with the controller, which may still have to be elected."""
         with trio.move_on_after(CONTROLLER_SECONDS):
             while True:
+                # Not the office itself: a process that was held up must take nobody for silent.
                 self._watch.look(monotonic_ms())
                 try:
                     return broker.register(with_process=False)

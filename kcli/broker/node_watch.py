@@ -46,7 +46,7 @@ class NodeWatch:
         return min(TICK_SECONDS, (end_ms - now_ms) / 1000)
 
     def look(self, now_ms: int) -> None:
-        """Do what is due."""
+        """Do what is due; the task's turn, and whoever waits for a controller, which elects one."""
         cluster = self._cluster
         if now_ms - self._last_ms > LATE_MS:
             for node_id in cluster.present():

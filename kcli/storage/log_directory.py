@@ -166,7 +166,7 @@ class LogDirectory:
             return False
 
     def release(self) -> None:
-        """Give up the lock."""
+        """Give up the lock, and the directory that was held open."""
         for descriptor in (self._lock, self._directory):
             if descriptor is not None:
                 os.close(descriptor)

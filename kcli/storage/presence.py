@@ -40,7 +40,7 @@ def plan_presence(manager: LogManager) -> PresencePlan:
     for directory in manager.directories.online:
         if not directory.is_in_place():
             manager.directories.fail(directory, f"log directory `{directory.path}` was removed or replaced")
-    return PresencePlan([(log, log.directory) for log in (*manager, *manager.future.logs.values())])
+    return PresencePlan([(log, log.directory) for log in _all_logs(manager)])
 
 
 def commit_presence(manager: LogManager, plan: PresencePlan) -> None:
@@ -49,6 +49,10 @@ def commit_presence(manager: LogManager, plan: PresencePlan) -> None:
     One that was deleted or renamed in the meantime is not: that is looked at again, in the logs' own thread.
     """
     for log in plan.missing:
-        logs = (*manager, *manager.future.logs.values())
-        if log.failure is None and log in logs and not os.path.isdir(log.directory):
+        # Anew for each: the first that fails takes the others of its directory with it.
+        if log.failure is None and log in _all_logs(manager) and not os.path.isdir(log.directory):
             log.failed("find", FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+
+
+def _all_logs(manager: LogManager) -> tuple[UnifiedLog, ...]:
+    return (*manager, *manager.future.logs.values())

@@ -32,6 +32,8 @@ LOOK_TIMEOUT_MS = 5_000
 """How long a broker may take to tell sizes: what has ended is told by others."""
 
 SETTLE_SECONDS = 5.0
+"""How long a broker may take to hear of the end that the controller tells of."""
+
 SETTLE_LOOK_SECONDS = 0.1
 
 Seen = TypeVar("Seen")
