@@ -32,10 +32,10 @@ _LEVELS = {
 
 def logger_levels() -> dict[str, str]:
     """Return the level that counts for each logger of kcli, and for the root of all, by name."""
-    known = [
-        logger for logger in logging.root.manager.loggerDict.values() if isinstance(logger, logging.Logger)
-    ]
-    ours = sorted(each.name for each in known if each.name.partition(".")[0] == _OURS)
+    # All at once: another thread may make a logger meanwhile.
+    known = list(logging.root.manager.loggerDict.values())
+    loggers = (each for each in known if isinstance(each, logging.Logger))
+    ours = sorted(each.name for each in loggers if each.name.partition(".")[0] == _OURS)
     return {name: _level_name(_logger(name).getEffectiveLevel()) for name in (*ours, ROOT)}
 
 
