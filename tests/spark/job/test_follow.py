@@ -179,9 +179,10 @@ except Interrupted as error:
 """
 
 
-def started(target: Path, trouble: Path) -> subprocess.Popen[str]:
+def started(target: Path, trouble: Path) -> subprocess.Popen[bytes]:
     program = [sys.executable, "-c", FOLLOWER, str(target), str(trouble)]
-    return subprocess.Popen(program, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[3])
+    # Without a buffer: what a line's reader took of the next ones `communicate` would not see.
+    return subprocess.Popen(program, stdout=subprocess.PIPE, bufsize=0, cwd=Path(__file__).parents[3])
 
 
 @pytest.mark.parametrize("signals", [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal.SIGTERM)])
@@ -192,7 +193,7 @@ def test_the_first_signal_lets_the_plan_end_and_the_second_does_not(
     held.touch()
     follower = started(target, tmp_path)
     assert follower.stdout
-    assert follower.stdout.readline() == "writing\n"
+    assert follower.stdout.readline() == b"writing\n"
     for one in signals:
         os.kill(follower.pid, one)
     if len(signals) == 1:
@@ -200,11 +201,11 @@ def test_the_first_signal_lets_the_plan_end_and_the_second_does_not(
     output = follower.communicate(timeout=60)[0]
     if len(signals) == 1:
         assert follower.returncode == 0
-        assert output.count("written") == 3
+        assert output.count(b"written") == 3
         assert offsets_in(target) == {P0: list(range(300))}
     else:
         assert follower.returncode == 130
-        assert output.count("written") < 3
+        assert output.count(b"written") < 3
     World(FakeSource.of(300), ends_at=1).follow(target, FollowOptions())
     assert offsets_in(target) == {P0: list(range(300))}
 
