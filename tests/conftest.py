@@ -20,6 +20,8 @@ import hypothesis
 import pytest
 import trio.testing
 
+from tests.support.seeds import sow, sow_workers
+
 GOLDEN = Path(__file__).parent / "golden"
 
 LANES_DIRECTORY = pytest.StashKey[tempfile.TemporaryDirectory[str]]()
@@ -65,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # Commands print what they print without them, whether a test runs them here or as processes.
     for name in SET_BY_USERS:
         os.environ.pop(name, None)
+    sow_workers()
     # A shell that runs tests in the background has them ignore Ctrl-C, and whatever they start as well.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -83,6 +86,16 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    sow(item.nodeid)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_call(item: pytest.Item) -> None:
+    sow(item.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)

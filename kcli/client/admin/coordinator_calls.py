@@ -70,13 +70,24 @@ async def ask_coordinators_once(
         async with trio.open_nursery() as nursery:
             for coordinator, group in groups.items():
                 nursery.start_soon(ask_one, coordinator, group)
+    for coordinator, group in groups.items():
+        for group_id in group:
+            if group_id not in results:
+                results[group_id] = _unanswered(client, coordinator, group_id)
     for group_id in group_ids:
-        if group_id not in results:
-            results[group_id] = KafkaError(
-                ErrorCode.REQUEST_TIMED_OUT, f"the coordinator of group `{group_id}` did not answer in time"
-            )
         forget_if_moved(client, group_id, results[group_id])
     return results
+
+
+def _unanswered(client: Client, coordinator: Node, group_id: str) -> KafkaError:
+    """Return why a coordinator gave no answer in time: that it cannot be reached, where that is known."""
+    known = client.cluster.nodes.get(coordinator.node_id)
+    error = client.links.get(coordinator.node_id).last_error if known else None
+    if error is not None:
+        return _with_code(error)
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT, f"the coordinator of group `{group_id}` did not answer in time"
+    )
 
 
 def _with_code(error: KcliError) -> KafkaError:
