@@ -1,7 +1,7 @@
 """What a test leaves to chance is the same in every run; `KCLI_TEST_SEED=N` asks for other chances.
 
-The code under test draws jitter and random choices, and trio the order in which it goes on with tasks. A failure
-that one draw in a thousand brings is found by running with many seeds, not by whoever runs the suite once.
+The code under test draws jitter and random choices, and trio the order in which it goes on with tasks. A
+failure that one draw in a thousand brings is found by running with many seeds, not by running the suite once.
 """
 
 from __future__ import annotations
