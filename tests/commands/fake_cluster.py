@@ -52,6 +52,7 @@ class FakeCluster:
         self.refused: dict[admin.TopicPartition, KafkaError] = {}
         self.looks_left: int | None = None
         self.down: set[int] = set()
+        self.more_nodes: tuple[admin.ClusterNode, ...] = ()
 
     def add(self, name: str, *assignments: list[int], **configs: str) -> FakeTopic:
         """Add a topic whose id is all its number."""
@@ -264,9 +265,10 @@ class FakeCluster:
         nodes = (
             admin.ClusterNode(1, "one.example", 9092, "a"),
             admin.ClusterNode(2, "two.example", 9092),
+            *self.more_nodes,
             admin.ClusterNode(3, "three.example", 9092, is_fenced=True),
         )
-        return admin.ClusterDescription("4L6g3nShT-eMCtK--X86sw", 2, nodes if include_fenced else nodes[:2])
+        return admin.ClusterDescription("4L6g3nShT-eMCtK--X86sw", 2, nodes if include_fenced else nodes[:-1])
 
     async def unregister_broker(self, client: object, broker_id: int) -> None:
         if broker_id not in (1, 2, 3):

@@ -62,6 +62,22 @@ def test_a_plan_is_proposed(moves: FakeCluster, transcript: Transcript) -> None:
     }
 
 
+def test_partitions_of_a_topic_keep_their_different_numbers_of_replicas(
+    moves: FakeCluster, transcript: Transcript
+) -> None:
+    moves.more_nodes = tuple(admin.ClusterNode(node_id, "more.example", 9092) for node_id in (4, 5))
+    moves.add("uneven", [1, 2], [4, 5, 1])
+    spread = "--strategy spread --start-index 0 --shift 0 --disable-rack-aware"
+    transcript(
+        "reassign_generate_uneven",
+        "reassign-partitions generate --drain 5 --disable-rack-aware",
+        "reassign-partitions generate uneven --drain 4,5 --disable-rack-aware",
+        "reassign-partitions generate uneven --broker-list 1,2,4 --disable-rack-aware",
+        f"reassign-partitions generate uneven --broker-list 1,2 {spread}",
+        f"reassign-partitions generate uneven --broker-list 1,2 --replication-factor 2 {spread}",
+    )
+
+
 def test_plans_that_cannot_be_proposed(moves: FakeCluster, transcript: Transcript) -> None:
     Path("there.json").touch()
     transcript(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from kcli.commands.reassignment.cluster import Brokers
     from kcli.commands.reassignment.plan import Assignment
     from kcli.commands.reassignment.strategy import Goal
+    from kcli.protocol.topic_partition import TopicPartition
 
 
 class Strategy(StrEnum):
@@ -139,7 +140,7 @@ async def _propose(client: Client, wish: Wish, seed: tuple[int | None, int | Non
     brokers = await read_brokers(client)
     brokers.need(wish.given or ())
     current = await _replicas(client, wish, brokers)
-    goal = _goal(current, brokers, wish)
+    goal = _goal(current, brokers, wish, _factors(current, wish, is_spread=seed is not None))
     goal.check()
     proposed = minimal(current, goal) if seed is None else _spread(current, goal, *seed)
     now = {partition: current[partition] for partition in proposed}
@@ -199,16 +200,41 @@ async def _replicas(client: Client, wish: Wish, brokers: Brokers) -> Assignment:
     return current
 
 
-def _goal(current: Assignment, brokers: Brokers, wish: Wish) -> Goal:
+def _factors(current: Assignment, wish: Wish, *, is_spread: bool) -> dict[TopicPartition, int]:
+    """Return how many replicas each partition shall have: its own number, or what was asked for.
+
+    A spread gives a whole topic the number of its first partition, as Kafka's tool does, and says so where
+    that is another.
+    """
+    from kcli.commands.output import note
+
+    factors: dict[TopicPartition, int] = {}
+    first: dict[str, int] = {}
+    for partition, replicas in sorted(current.items()):
+        own = len(replicas)
+        as_first = first.setdefault(partition.topic, own)
+        factors[partition] = wish.factor or (as_first if is_spread else own)
+    if wish.factor is None:
+        changed = [
+            f"{partition} from {len(current[partition])} to {factor}"
+            for partition, factor in factors.items()
+            if factor != len(current[partition])
+        ]
+        if changed:
+            note(
+                "warning: a spread gives all partitions of a topic as many replicas as the first one has "
+                f"(`--strategy minimal` does not): {', '.join(changed)}"
+            )
+    return factors
+
+
+def _goal(current: Assignment, brokers: Brokers, wish: Wish, factors: Mapping[TopicPartition, int]) -> Goal:
     from kcli.assignors.replica_placer import Candidate
     from kcli.commands.reassignment.strategy import Goal
 
     possible = brokers.racks if wish.given is None else wish.given
     chosen = [broker for broker in possible if broker not in wish.drained]
     held = {broker for replicas in current.values() for broker in replicas}
-    factors: dict[str, int] = {}
-    for partition, replicas in sorted(current.items()):
-        factors.setdefault(partition.topic, len(replicas) if wish.factor is None else wish.factor)
     return Goal(
         [Candidate(broker, None if wish.without_racks else brokers.racks[broker]) for broker in chosen],
         factors,

@@ -25,11 +25,11 @@ class Goal:
     """What a plan has to reach.
 
     `candidates` are the brokers that may get replicas, `leaving` those that give up theirs, `factors` the
-    number of replicas of each topic; `is_level` asks for candidates that hold equally many.
+    number of replicas of each partition; `is_level` asks for candidates that hold equally many.
     """
 
     candidates: Sequence[Candidate]
-    factors: Mapping[str, int]
+    factors: Mapping[TopicPartition, int]
     leaving: frozenset[int] = frozenset()
     is_level: bool = False
 
@@ -42,11 +42,11 @@ class Goal:
                 f"not all brokers have a rack: {without}",
                 hint="`--disable-rack-aware` places without racks",
             )
-        for topic, factor in sorted(self.factors.items()):
+        for partition, factor in sorted(self.factors.items(), key=lambda each: (each[0].topic, -each[1])):
             if factor > len(self.candidates):
                 count = len(self.candidates)
                 raise KcliError(
-                    f"topic `{topic}` needs {factor} brokers for its replicas, "
+                    f"topic `{partition.topic}` needs {factor} brokers for its replicas, "
                     f"but there {'is' if count == 1 else 'are'} {count}: "
                     f"{ids(sorted(candidate.node_id for candidate in self.candidates))}"
                 )
@@ -55,16 +55,19 @@ class Goal:
 def spread(
     current: Assignment, goal: Goal, *, start_index: int, shift: int
 ) -> dict[TopicPartition, tuple[int, ...]]:
-    """Return new replicas for every partition, as if the topics were created on the candidates."""
+    """Return new replicas for every partition, as if the topics were created on the candidates.
+
+    A topic has one number of replicas then: that of its first partition.
+    """
     topics: dict[str, list[TopicPartition]] = defaultdict(list)
     for partition in sorted(current):
         topics[partition.topic].append(partition)
     proposed: dict[TopicPartition, tuple[int, ...]] = {}
-    for topic, partitions in topics.items():
+    for partitions in topics.values():
         placed = place_replicas(
             goal.candidates,
             partitions=len(partitions),
-            replication_factor=goal.factors[topic],
+            replication_factor=goal.factors[partitions[0]],
             start_index=start_index,
             shift=shift,
         )
@@ -97,6 +100,7 @@ class _Placement:
         self._goal = goal
         self._racks = {candidate.node_id: candidate.rack for candidate in goal.candidates}
         self._candidates = sorted(self._racks)
+        self._topics = sorted({partition.topic for partition in current})
         self._rack_count = len({rack for rack in self._racks.values() if rack is not None})
         self.replicas = {
             partition: [broker for broker in current[partition] if broker not in goal.leaving]
@@ -120,7 +124,7 @@ class _Placement:
     def shrink(self, partition: TopicPartition) -> None:
         """Drop replicas that are too many: one whose rack has another, or the fullest; never the leader."""
         brokers = self.replicas[partition]
-        while len(brokers) > self._goal.factors[partition.topic]:
+        while len(brokers) > self._goal.factors[partition]:
             racks = Counter(map(self._racks.get, brokers))
             dropped = max(
                 brokers[1:],
@@ -136,7 +140,7 @@ class _Placement:
     def fill(self, partition: TopicPartition) -> None:
         """Add the replicas that are missing."""
         brokers = self.replicas[partition]
-        while len(brokers) < self._goal.factors[partition.topic]:
+        while len(brokers) < self._goal.factors[partition]:
             used = self._used_racks(brokers)
             added = min(
                 (broker for broker in self._candidates if broker not in brokers),
@@ -163,7 +167,7 @@ class _Placement:
     def level_topics(self) -> bool:
         """Move replicas until no broker has two more of a topic than another, if racks allow; tell if any."""
         has_moved = False
-        for topic in self._goal.factors:
+        for topic in self._topics:
             load = partial(self._held, topic)
             while any(self._move_one(self._on[topic, pair[0]], *pair) for pair in self._pairs(load)):
                 has_moved = True
@@ -180,7 +184,7 @@ class _Placement:
 
     def _more_often(self, source: int, target: int) -> Iterator[TopicPartition]:
         """Yield the partitions on a broker of topics that it has more of than another."""
-        for topic in self._goal.factors:
+        for topic in self._topics:
             if self._held(topic, source) > self._held(topic, target):
                 yield from self._on[topic, source]
 

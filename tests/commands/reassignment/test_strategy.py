@@ -29,9 +29,9 @@ def goal_for(
     level: bool = False,
     racks: str = "",
 ) -> Goal:
-    """A goal for all topics: their factors are those of now unless one is given."""
+    """A goal for all partitions: their factors are those of now unless one is given."""
     rack_of = dict(zip(brokers, racks, strict=True)) if racks else {}
-    factors = {partition.topic: factor or len(replicas) for partition, replicas in current.items()}
+    factors = {partition: factor or len(replicas) for partition, replicas in current.items()}
     return Goal(
         [Candidate(int(broker), rack_of.get(broker)) for broker in brokers],
         factors,
@@ -74,6 +74,12 @@ def shown(planned: Assignment) -> dict[int, str]:
             {"brokers": "123", "factor": 1},
             {0: "1", 1: "2", 2: "3"},
             id="the leader stays when there are too many",
+        ),
+        pytest.param(
+            ("12", "341"),
+            {"brokers": "123", "leaving": "4"},
+            {1: "312"},
+            id="partitions of one topic keep their different numbers of replicas",
         ),
         pytest.param(
             ("12",),
@@ -122,10 +128,13 @@ def test_a_spread_keeps_the_number_of_partitions_and_of_replicas() -> None:
     ("goal", "complaint"),
     [
         (
-            Goal([Candidate(1)], {"foo": 2}),
+            Goal([Candidate(1)], {TopicPartition("foo", 0): 1, TopicPartition("foo", 1): 2}),
             "topic `foo` needs 2 brokers for its replicas, but there is 1: 1",
         ),
-        (Goal([Candidate(1, "a"), Candidate(2)], {"foo": 2}), "not all brokers have a rack: 2"),
+        (
+            Goal([Candidate(1, "a"), Candidate(2)], {TopicPartition("foo", 0): 2}),
+            "not all brokers have a rack: 2",
+        ),
     ],
 )
 def test_a_goal_that_cannot_be_reached(goal: Goal, complaint: str) -> None:
@@ -146,12 +155,13 @@ def situations(draw: st.DrawFn) -> tuple[Assignment, Goal]:
         if broker not in leaving
     ]
     current: dict[TopicPartition, tuple[int, ...]] = {}
-    factors = {}
+    factors: dict[TopicPartition, int] = {}
     for name in "abc"[: draw(st.integers(1, 3))]:
-        factors[name] = draw(st.integers(1, len(candidates)))
         width = draw(st.integers(1, len(brokers)))
         for index in range(draw(st.integers(1, 8))):
-            current[TopicPartition(name, index)] = tuple(draw(st.permutations(brokers))[:width])
+            partition = TopicPartition(name, index)
+            current[partition] = tuple(draw(st.permutations(brokers))[:width])
+            factors[partition] = draw(st.integers(1, len(candidates)))
     return current, Goal(candidates, factors, leaving, is_level=draw(st.booleans()))
 
 
@@ -163,7 +173,7 @@ def test_every_minimal_plan_reaches_its_goal_and_keeps_what_may_stay(
     planned = {**current, **minimal(current, goal)}
     allowed = {candidate.node_id for candidate in goal.candidates}
     for partition, brokers in planned.items():
-        assert len(brokers) == len(set(brokers)) == goal.factors[partition.topic]
+        assert len(brokers) == len(set(brokers)) == goal.factors[partition]
         assert set(brokers) <= allowed
         staying = set(current[partition]) - goal.leaving
         if not goal.is_level:
@@ -184,7 +194,7 @@ def test_a_level_plan_puts_replicas_into_as_many_racks_as_there_are(
     for partition, brokers in {**current, **minimal(current, level)}.items():
         if None not in racks.values():
             used = {racks[broker] for broker in brokers}
-            assert len(used) == min(goal.factors[partition.topic], len(set(racks.values())))
+            assert len(used) == min(goal.factors[partition], len(set(racks.values())))
 
 
 @given(situations())
