@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -77,7 +77,10 @@ Timeout = Annotated[
 
 
 class BrokerStatus(NamedTuple):
-    """Whether a broker serves a data directory, and where."""
+    """Whether a broker serves a data directory, and where.
+
+    `running` is about the process: its nodes can all be down. `bootstrap_servers` are then where they were.
+    """
 
     running: bool
     data_dir: str
@@ -93,7 +96,8 @@ class BrokerStatus(NamedTuple):
             return [f"not running: {self.data_dir}"]
         where = f"{self.bootstrap_servers} cluster {self.cluster_id} data {self.data_dir} pid {self.pid}"
         is_plain = len(self.nodes) < 2 and all(node.state == "running" for node in self.nodes)
-        return [f"running: {where}", *(() if is_plain else (node.line() for node in self.nodes))]
+        state = "running" if any(node.state != "dead" for node in self.nodes) else "running without a node"
+        return [f"{state}: {where}", *(() if is_plain else (node.line() for node in self.nodes))]
 
 
 @command(app, "start", example="kcli broker start --port 9092 --override num.partitions=3")
@@ -169,7 +173,10 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
 
 @command(app, "status", example="kcli broker status -o json")
 def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
-    """Tell whether a broker serves a data directory, and what its nodes do; exit 3 if none does."""
+    """Tell whether a broker serves a data directory, and what its nodes do; exit 3 if none does.
+
+    The addresses are those of the nodes that run. Where none does, which is exit 3 too, they are those of all.
+    """
     from kcli.broker.pid_file import PidFile
 
     directory = str(data_dir.absolute())
@@ -178,6 +185,13 @@ def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
         return BrokerStatus(False, directory, failures=(ChecksFailed(f"no broker runs in `{data_dir}`"),))
     nodes = broker_node.nodes_of(data_dir).nodes
     # What the process wrote when it was ready does not know of nodes that came and went since.
-    alive = [node.address() for node in nodes if node.host is not None and node.state != "dead"]
-    bootstrap = ",".join(alive) or running.bootstrap_servers
-    return BrokerStatus(True, directory, running.pid, bootstrap, running.cluster_id, nodes)
+    alive = [node for node in nodes if node.state != "dead"]
+    bootstrap = ",".join(node.address() for node in alive or nodes if node.host is not None)
+    failures = () if alive else (_no_node(data_dir, nodes),)
+    return BrokerStatus(True, directory, running.pid, bootstrap, running.cluster_id, nodes, failures)
+
+
+def _no_node(data_dir: Path, nodes: Sequence[broker_node.NodeRow]) -> KcliError:
+    """Return the error of a process that serves nothing."""
+    hint = f"`kcli broker node start {nodes[0].node}` starts one" if nodes else None
+    return ChecksFailed(f"no node of the broker in `{data_dir}` runs", hint=hint)

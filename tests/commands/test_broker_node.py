@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from kcli.broker.pid_file import PidFile, RunningBroker
 from kcli.commands import broker_node
 from kcli.errors import KcliError
 from tests.support.kcli_broker import KcliBroker
@@ -85,6 +86,42 @@ def test_what_it_says(transcript: Transcript) -> None:
         "broker node stop 9",
         "broker node stop two",
     )
+
+
+STOPPED = [row(node, state="dead", ended_by="stopped", fenced=True) for node in (2, 3, 4)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "where", "error"),
+    [
+        pytest.param(ROWS, "running: localhost:9092,localhost:9093", "", id="where nodes run"),
+        pytest.param(
+            STOPPED,
+            "running without a node: localhost:9093,localhost:9094,localhost:9095",
+            "error: no node of the broker in `{data}` runs\nhint: `kcli broker node start 2` starts one\n",
+            id="where nodes were",
+        ),
+    ],
+)
+def test_a_status_tells_what_is_true_now(
+    rows: list[dict[str, Any]],
+    where: str,
+    error: str,
+    tmp_path: Path,
+    kcli: Callable[..., Finished],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broker_node, "ask", lambda *_, **__: rows)
+    pid_file = PidFile(tmp_path)
+    pid_file.write(RunningBroker(4711, "localhost:9092,localhost:9093,localhost:9094", "4L6g3nShT", 0))
+    try:
+        status = kcli("broker", "status", "--data-dir", str(tmp_path))
+    finally:
+        pid_file.remove()
+    first, *nodes = status.out.splitlines()
+    assert first == f"{where} cluster 4L6g3nShT data {tmp_path} pid 4711"
+    assert [line.split(":")[0] for line in nodes] == [f"node {each['node']}" for each in rows]
+    assert (status.exit_code, status.err) == (3 if error else 0, error.format(data=tmp_path))
 
 
 def test_where_no_broker_runs_every_command_says_so(tmp_path: Path, kcli: Callable[..., Finished]) -> None:
