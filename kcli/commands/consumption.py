@@ -209,6 +209,7 @@ async def print_records(
     from kcli.commands.groups.reading import CLOSE_SECONDS
     from kcli.commands.interrupts import interruptible
     from kcli.commands.output import note
+    from kcli.commands.output_reader import ending_with_reader
     from kcli.commands.record_printer import RecordPrinter
 
     printer = None
@@ -217,7 +218,7 @@ async def print_records(
     def warn(line: str) -> None:
         note(f"warning: {line}")
 
-    async with interruptible() as scope:
+    async with interruptible() as scope, ending_with_reader():
         with scope:
             async with Consumer(
                 client, config, note=tell, warn=warn, close_seconds=CLOSE_SECONDS

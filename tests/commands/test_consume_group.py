@@ -209,6 +209,27 @@ def test_a_reader_that_goes_away_leaves_the_rest_to_others(topic: str, kcli: Kcl
     assert left == lines[-len(left) :]
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_reader_that_goes_away_ends_the_wait_for_more_as_an_interrupt_does(
+    protocol: str, topic: str, kcli: Kcli
+) -> None:
+    send(kcli, topic, "a", "b")
+    # What was read is not committed by chance before the reader goes.
+    seldom = ("-X", "auto.commit.interval.ms=3600000", "-X", f"group.protocol={protocol}")
+    process = start("consume", topic, "--group", topic, "--from-beginning", *seldom)
+    assert [next_line(process) for _ in range(2)] == [b"a\n", b"b\n"]
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.wait(timeout=PATIENCE_SECONDS) == 0
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    described = kcli("consumer-groups", "describe", topic, "--state", "-o", "json")
+    assert json.loads(described.out)["groups"][0]["state"] == "Empty"
+    send(kcli, topic, "c")
+    assert rest(kcli, topic) == ["c"]
+
+
 def test_a_pattern_picks_up_new_topics(topic: str, kcli: Kcli) -> None:
     age = ("-X", "metadata.max.age.ms=200")
     process = start("consume", "--include", f"{topic}.*", "--group", topic, "--from-beginning", *age)

@@ -253,3 +253,15 @@ def test_a_reader_that_goes_away_ends_consuming_quietly(topic: str, kcli: Kcli) 
     assert process.stderr.read() == b""
     assert process.wait(timeout=PATIENCE_SECONDS) == 0
     process.stderr.close()
+
+
+def test_a_reader_that_goes_away_ends_the_wait_for_more(topic: str, kcli: Kcli) -> None:
+    kcli("produce", topic, input=b"a\nb\n")
+    process = start("consume", topic, "--from-beginning")
+    assert {next_line(process), next_line(process)} == {b"a\n", b"b\n"}
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.wait(timeout=PATIENCE_SECONDS) == 0
+    assert process.stderr.read() == b""
+    process.stderr.close()

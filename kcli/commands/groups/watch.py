@@ -21,6 +21,7 @@ from kcli.commands.output import (
     print_result,
     rich_table,
 )
+from kcli.commands.output_reader import ending_with_reader
 from kcli.errors import Interrupted, KcliError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ async def watch(
 
     An error of the first look ends it, those of later ones are shown and may pass.
     """
-    async with interruptible() as scope:
+    async with interruptible() as scope, ending_with_reader():
         with scope:
             if chosen_format(output) is OutputFormat.TABLE and sys.stdout.isatty():
                 await watch_in_place(take, seconds, time_text)

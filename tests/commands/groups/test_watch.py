@@ -120,7 +120,7 @@ async def describe_live(*_, **__):
 session.open_client = open_client
 description.describe_live = describe_live
 from kcli.cli import main
-sys.exit(main(["consumer-groups", "describe", "billing", "--state", "--watch", "0.1"]))
+sys.exit(main(["consumer-groups", "describe", "billing", "--state", "--watch", sys.argv[1]]))
 """
 
 
@@ -128,7 +128,7 @@ sys.exit(main(["consumer-groups", "describe", "billing", "--state", "--watch", "
 def test_an_interrupt_ends_it_quietly(on_terminal: bool) -> None:
     reader, writer = pty.openpty() if on_terminal else os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM, "0.1"],
         cwd=ROOT,
         stdout=writer,
         stderr=subprocess.PIPE,
@@ -149,3 +149,20 @@ def test_an_interrupt_ends_it_quietly(on_terminal: bool) -> None:
         process.wait()
         os.close(reader)
     assert (process.returncode, errors) == (130, b"")
+
+
+def test_a_reader_that_goes_away_ends_it_before_the_next_look() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, "3600"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        for line in iter(process.stdout.readline, b""):
+            if b"billing" in line:
+                break
+        process.stdout.close()
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, errors) == (0, b"")
