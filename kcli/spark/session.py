@@ -16,10 +16,13 @@ import sys
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kcli.errors import KcliError, UsageError
 from kcli.spark.java import find_java, home_for_spark
+from kcli.spark.jvm_launches import jvm_launches, py4j_silenced
+from kcli.spark.made_whole import made_whole
 from kcli.spark.session_log import SessionLog
 
 if TYPE_CHECKING:
@@ -110,17 +113,14 @@ def open_session(
         yield existing
         return
     log = SessionLog()
-    with _handlers_kept():
-        session = _start(settings, environment, log)
     try:
-        yield session
-    except BaseException as error:
-        stop(session)
+        with py4j_silenced(), made_whole(partial(_start, settings, environment, log), stop) as session:
+            yield session
+    except (KcliError, KeyboardInterrupt) as error:
         # It stays where somebody is told to look at it, and where nobody knows what was wrong.
-        if isinstance(error, KcliError) and str(log.path) not in (error.hint or ""):
+        if str(log.path) not in (getattr(error, "hint", None) or ""):
             log.remove()
         raise
-    stop(session)
     log.remove()
 
 
@@ -176,33 +176,45 @@ def _existing_session(settings: SessionSettings, environment: Mapping[str, str])
 
 def _start(settings: SessionSettings, environment: MutableMapping[str, str], log: SessionLog) -> OpenSession:
     from py4j.protocol import Py4JError
-    from pyspark import SparkConf, SparkContext
+    from pyspark import SparkConf, SparkContext, java_gateway
     from pyspark.errors import PySparkException
-    from pyspark.java_gateway import launch_gateway
     from pyspark.sql import SparkSession
 
     values = spark_conf(settings, cores=core_count())
+    _prepare(environment, values)
+    conf = SparkConf(loadDefaults=False)
+    for name, value in values.items():
+        conf.set(name, value)
+    with jvm_launches(java_gateway) as launches:
+        try:
+            with log.opened() as output:
+                # In a process group of its own: the terminal's Ctrl-C is ours, the workers do not see it.
+                popen = {"stdout": output, "stderr": output, "process_group": 0}
+                gateway = java_gateway.launch_gateway(conf, popen_kwargs=popen)
+            with _handlers_kept():
+                context = SparkContext(gateway=gateway, conf=conf)
+            context.setLogLevel("WARN")
+            _silence_query_errors()
+            return OpenSession(SparkSession(context), is_ours=True, log=log)
+        except (PySparkException, Py4JError, OSError) as error:
+            _end_jvm()
+            launches.kill()
+            raise log.failure("Spark did not start", error) from error
+        except BaseException:
+            # Ctrl-C for the second time.
+            _forget_jvm()
+            launches.kill()
+            raise
+
+
+def _prepare(environment: MutableMapping[str, str], values: Mapping[str, str]) -> None:
+    """Set what a JVM and its workers are started with."""
     environment["JAVA_HOME"] = str(home_for_spark(find_java(environment)))
     # Otherwise the workers run whatever `python3` of the PATH is; planning runs in this one's kind.
     environment.setdefault("PYSPARK_PYTHON", values.get("spark.pyspark.python", sys.executable))
     environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if values["spark.master"].startswith("local"):
         environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    conf = SparkConf(loadDefaults=False)
-    for name, value in values.items():
-        conf.set(name, value)
-    try:
-        with log.opened() as output:
-            # In a process group of its own: the terminal's Ctrl-C is ours, the workers do not see it.
-            popen = {"stdout": output, "stderr": output, "process_group": 0}
-            gateway = launch_gateway(conf, popen_kwargs=popen)
-        context = SparkContext(gateway=gateway, conf=conf)
-        context.setLogLevel("WARN")
-        _silence_query_errors()
-        return OpenSession(SparkSession(context), is_ours=True, log=log)
-    except (PySparkException, Py4JError, OSError) as error:
-        _end_jvm()
-        raise log.failure("Spark did not start", error) from error
 
 
 def _silence_query_errors() -> None:
@@ -225,14 +237,20 @@ def stop(session: OpenSession) -> None:
     _end_jvm()
 
 
-def _end_jvm() -> None:
-    """End the JVM that this process started, so that the next session has a configuration of its own."""
+def _forget_jvm() -> Any:  # noqa: ANN401  # py4j has no types
+    """Return pyspark's gateway, None without one; the next session makes its own."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    return gateway
+
+
+def _end_jvm() -> None:
+    """End the JVM that this process started, so that the next session has a configuration of its own."""
+    gateway = _forget_jvm()
     if gateway is None:
         return
-    SparkContext._gateway = SparkContext._jvm = None
     process = getattr(gateway, "proc", None)
     gateway.shutdown()
     if process is not None:

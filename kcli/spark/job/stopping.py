@@ -29,6 +29,11 @@ class StopRequest:
         """Wait so long, or until it is asked for; return whether it was."""
         return self._event.wait(seconds)
 
+    def obey(self) -> None:
+        """Raise `KeyboardInterrupt` if it was asked for."""
+        if self._event.is_set():
+            raise KeyboardInterrupt
+
 
 @contextmanager
 def stop_requests() -> Iterator[StopRequest]:
@@ -54,7 +59,9 @@ def _handled(handler: Callable[..., Any], signals: tuple[signal.Signals, ...] = 
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's alone
         return
-    before = {one: signal.signal(one, handler) for one in signals}
+    # Who starts programs in the background may have them ignore Ctrl-C.
+    heard = [one for one in signals if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, handler) for one in heard}
     try:
         yield
     finally:
