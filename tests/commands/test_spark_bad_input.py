@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 
 from tests.conftest import Finished
@@ -277,6 +278,34 @@ def test_what_cannot_be_imported(
 ) -> None:
     words = [str(out.parent / word) if word in ("out", "none") else word for word in arguments]
     refused(live("spark-import", *words), exit_code, message.format(out=out))
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+def replace_by_one_row(path: Path) -> None:
+    pyarrow.parquet.write_table(pyarrow.table({"value": [b"one"]}), path)
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (Path.unlink, "missing"),
+        (cut, "Parquet magic bytes not found in footer"),
+        (replace_by_one_row, "1 rows instead of 10"),
+    ],
+)
+def test_an_export_with_a_bad_file_is_refused_before_its_topic_is_made(
+    harm: Callable[[Path], None], message: str, live: Kcli, out: Path
+) -> None:
+    (path,) = out.rglob("*.parquet")
+    harm(path)
+    words = ("spark-import", str(out), "--topic", "spark-not-made")
+    where = f"cannot import `{out}`: `{path.relative_to(out)}`: {message}"
+    refused(live(*words), 2, where, f"kcli spark-export --to {out} --verify")
+    refused(live(*words, "--dry-run"), 2, where)
+    assert "spark-not-made" not in live("topics", "list").out.split()
 
 
 def test_values_whose_bytes_are_gone_cannot_come_back(live: Kcli, tmp_path: Path) -> None:

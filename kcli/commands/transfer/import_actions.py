@@ -63,6 +63,7 @@ def read_stored(target: Target, choice: ImportChoice) -> Stored:
     import pyarrow.parquet as pq
 
     from kcli.spark.importing.partition_rows import PartitionRows
+    from kcli.spark.importing.stored_check import check_stored
     from kcli.spark.importing.stored_file import StoredFile, by_partition
     from kcli.spark.job.listing import list_export
 
@@ -77,6 +78,7 @@ def read_stored(target: Target, choice: ImportChoice) -> Stored:
     def opened(file: StoredFile) -> pq.ParquetFile:
         return pq.ParquetFile(target.open_input(file.path))
 
+    check_stored(target, (file for part in files.values() for file in part))
     if written:
         check_columns(written[0], opened(next(iter(files.values()))[0]))
     oldest_us = [file.first_timestamp_us for file in written if file.first_timestamp_us is not None]

@@ -85,8 +85,13 @@ class PartitionRows:
 
 def unreadable(path: str, error: Exception) -> KcliError:
     """Return the error of a file that cannot be read."""
-    reason = getattr(error, "strerror", None) or str(error).splitlines()[0].rstrip(".")
-    return KcliError(f"cannot read `{path}`: {reason}", hint="kcli spark-export --to DIR --verify")
+    return KcliError(f"cannot read `{path}`: {reason_of(error)}", hint="kcli spark-export --to DIR --verify")
+
+
+def reason_of(error: Exception) -> str:
+    """Return what an error of the file system or of pyarrow says, in one line."""
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return str(said).splitlines()[0].rstrip(".")
 
 
 def _row_group_of(metadata: pq.FileMetaData, row: int) -> tuple[int, int]:
