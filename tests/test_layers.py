@@ -45,12 +45,16 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     "kcli.errors": ((), set()),
     "kcli.properties": (("kcli.errors",), set()),
     "kcli.control_socket": (("kcli.errors",), set()),
+    "kcli.stop_signals": ((), {"trio"}),
     "kcli.assignors": (("kcli.errors", "kcli.assignors"), set()),
     "kcli.metrics": (("kcli.errors",), set()),
     "kcli.protocol": (("kcli.errors", "kcli.protocol"), {"crc32c", "lz4", "snappy", "cramjam"}),
     "kcli.storage": (("kcli.errors", "kcli.protocol", "kcli.storage"), set()),
     "kcli.client": ((*PURE, "kcli.protocol", "kcli.client", "kcli.__version__"), {"trio"}),
-    "kcli.broker": ((*PURE, "kcli.protocol", "kcli.storage", "kcli.broker"), {"trio"}),
+    "kcli.broker": (
+        (*PURE, "kcli.stop_signals", "kcli.protocol", "kcli.storage", "kcli.broker"),
+        {"trio"},
+    ),
     "kcli.broker.faults.yaml_lines": (("kcli.errors",), {"yaml"}),
     **{
         room: (("kcli.errors", "kcli.assignors", "kcli.protocol", *PURE_BROKER), set())
@@ -101,7 +105,10 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
             "pyspark_kcli",
         )
     },
-    "kcli.commands": ((*PURE, "kcli.protocol", "kcli.client", "kcli.commands"), {"typer", "rich", "trio"}),
+    "kcli.commands": (
+        (*PURE, "kcli.stop_signals", "kcli.protocol", "kcli.client", "kcli.commands"),
+        {"typer", "rich", "trio"},
+    ),
     "kcli.commands.broker": ((*PURE, "kcli.broker", "kcli.commands"), {"typer", "trio"}),
     "kcli.commands.broker_start": (
         ("kcli.errors", "kcli.broker.cluster", "kcli.broker.process", "kcli.broker.faults", "kcli.commands"),

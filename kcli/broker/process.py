@@ -1,12 +1,13 @@
 """The broker as a process: its limits, its signals, its ready line and its end.
 
-The first SIGINT or SIGTERM stops the cluster in order, also while it still loads. A second one ends the
-process at once, as a kill would: the next start recovers.
+The first SIGINT or SIGTERM stops the cluster in order, also while it still loads. A later one ends the
+process at once, as a kill would: the next start recovers. Which one is later tells `kcli.stop_signals`.
 """
 
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import os
 import resource
@@ -15,8 +16,9 @@ import signal
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,16 +28,19 @@ from kcli.broker.cluster import Cluster, ClusterOptions
 from kcli.broker.control_server import ControlServer
 from kcli.broker.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
+from kcli.stop_signals import STOP_SIGNALS, obey
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from kcli.broker.faults.scenario import Scenario
 
 _log = logging.getLogger(__name__)
 
 
-async def serve(options: ClusterOptions, *, verbose: bool, scenario: Scenario | None = None) -> None:
+async def serve(
+    options: ClusterOptions, *, verbose: bool, as_json: bool = False, scenario: Scenario | None = None
+) -> None:
     """Serve until a signal comes; print one line on standard output when everything is ready.
 
     The scenario, if there is one, begins then.
@@ -50,11 +55,10 @@ async def serve(options: ClusterOptions, *, verbose: bool, scenario: Scenario | 
         cluster = Cluster(replace(options, data_dir=data_dir))
         pid_file = PidFile(data_dir)
         try:
-            async with trio.open_nursery() as nursery:
-                await nursery.start(stop_on_signal, cluster)
+            async with stopping_on_signal(cluster), trio.open_nursery() as nursery:
                 await nursery.start(cluster.run)
                 await nursery.start(ControlServer(cluster, data_dir).run)
-                announce(cluster, pid_file)
+                announce(cluster, pid_file, as_json=as_json)
                 if scenario is not None:
                     # Imported here: few processes run one, and every start would pay for it.
                     from kcli.broker.faults.scenario_run import run_scenario
@@ -106,28 +110,57 @@ def data_directory(options: ClusterOptions) -> Iterator[Path]:
     yield options.data_dir
 
 
-async def stop_on_signal(
-    cluster: Cluster, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-) -> None:
-    """Stop the cluster at the first SIGINT or SIGTERM; end the process at the second."""
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-        task_status.started()
-        stopping = False
-        async for number in signals:
-            if stopping:
-                _log.warning("aborted: the next start recovers")
-                os._exit(128 + number)
-            stopping = True
-            _log.info("stopping: %s", signal.Signals(number).name)
-            cluster.stop()
+@asynccontextmanager
+async def stopping_on_signal(cluster: Cluster) -> AsyncIterator[None]:
+    """Stop the cluster at the first signal; end the process at one that means "now".
+
+    When all is done a signal is late, or repeats the first one: it changes nothing then.
+    """
+
+    def stop(number: int) -> None:
+        _log.info("stopping: %s", signal.Signals(number).name)
+        cluster.stop()
+
+    def abort(number: int) -> None:
+        _log.warning("aborted: the next start recovers")
+        os._exit(128 + number)
+
+    with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(obey, signals, stop=stop, abort=abort))
+            yield
+            nursery.cancel_scope.cancel()
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
-def announce(cluster: Cluster, pid_file: PidFile) -> None:
+def announce(cluster: Cluster, pid_file: PidFile, *, as_json: bool) -> None:
     """Say that the broker is ready, to people on standard output and to other commands in the pid file."""
     if cluster.stopping:
         return
     settle_garbage_collector()
     bootstrap = ",".join(cluster.bootstrap_servers)
     pid_file.write(RunningBroker(os.getpid(), bootstrap, cluster.cluster_id, int(time.time() * 1000)))
-    data = ",".join(cluster.data_directories)
-    print(f"ready: {bootstrap} cluster {cluster.cluster_id} data {data}", flush=True)
+    print(ready_json(cluster) if as_json else ready_line(cluster), flush=True)
+
+
+def ready_line(cluster: Cluster) -> str:
+    """Return the line that programs wait for."""
+    bootstrap, data = ",".join(cluster.bootstrap_servers), ",".join(cluster.data_directories)
+    return f"ready: {bootstrap} cluster {cluster.cluster_id} data {data}"
+
+
+def ready_json(cluster: Cluster) -> str:
+    """Return the same as an object on one line, with the fields of `kcli broker status -o json`."""
+    from kcli.broker.node_view import node_rows
+
+    return json.dumps(
+        {
+            "running": True,
+            "data_dir": str(cluster.options.data_dir),
+            "pid": os.getpid(),
+            "bootstrap_servers": ",".join(cluster.bootstrap_servers),
+            "cluster_id": cluster.cluster_id,
+            "nodes": node_rows(cluster),
+        }
+    )

@@ -13,6 +13,7 @@ import typer
 from kcli.commands import broker_fault, broker_node
 from kcli.commands.broker_data_dir import DEFAULT_DATA_DIR, DataDir
 from kcli.commands.broker_start import MOST_NODES, MOST_PORT, StartOptions, start_broker
+from kcli.commands.output import OutputFormat
 from kcli.commands.runner import command
 from kcli.errors import ChecksFailed, KcliError
 
@@ -100,6 +101,18 @@ class BrokerStatus(NamedTuple):
         return [f"{state}: {where}", *(() if is_plain else (node.line() for node in self.nodes))]
 
 
+class BrokerStopped(NamedTuple):
+    """The broker of a data directory has ended."""
+
+    stopped: bool
+    data_dir: str
+    pid: int
+
+    def lines(self) -> list[str]:
+        """Return nothing: that it ended well is all there is to say."""
+        return []
+
+
 @command(app, "start", example="kcli broker start --port 9092 --override num.partitions=3")
 def start(
     *,
@@ -115,11 +128,13 @@ def start(
     scenario: ScenarioFile = None,
     daemon: Daemon = False,
     verbose: bool = False,
+    output: OutputFormat | None = None,
 ) -> Awaitable[None] | None:
     """Start a broker and serve until it is interrupted.
 
-    One line on standard output says that it is ready, and where. Ctrl-C or SIGTERM stops it in order: a
-    second one ends it at once.
+    One line on standard output says that it is ready, and where; with `-o json` it has the fields of `kcli
+    broker status -o json`. Ctrl-C or SIGTERM stops it in order: a second one ends it at once, unless it comes
+    within half a second, as from programs that send it twice.
 
     A scenario lists steps under `steps:`, each with `at:` (seconds after the start) or `after:` (seconds
     after the step before), `do:` and what that needs: kill, stop, start, pause, resume (`node:`), move-leader
@@ -140,13 +155,17 @@ def start(
             scenario=scenario,
             daemon=daemon,
             verbose=verbose,
+            as_json=output is OutputFormat.JSON,
         )
     )
 
 
 @command(app, "stop", example="kcli broker stop --data-dir kcli-data")
-async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout = 60.0) -> None:
-    """Stop the broker of a data directory in order, and wait until it has ended."""
+async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout = 60.0) -> BrokerStopped:
+    """Stop the broker of a data directory in order, and wait until it has ended.
+
+    It prints nothing but with `-o json`.
+    """
     import trio
 
     from kcli.broker.pid_file import PidFile
@@ -155,16 +174,17 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
     running = pid_file.read()
     if running is None:
         raise KcliError(f"no broker runs in `{data_dir}`", hint="name its directory with `--data-dir`")
+    stopped = BrokerStopped(True, str(data_dir.absolute()), running.pid)
     try:
         os.kill(running.pid, signal.SIGTERM)
     except ProcessLookupError:
-        return
+        return stopped
     except PermissionError as error:
         raise KcliError(f"not allowed to stop process {running.pid}") from error
     with trio.move_on_after(timeout_seconds):
         while pid_file.read() is not None:  # noqa: ASYNC110 - another process, it cannot set an event
             await trio.sleep(0.05)
-        return
+        return stopped
     raise KcliError(
         f"the broker is still stopping after {timeout_seconds:g} s: process {running.pid}",
         hint="wait longer with `--timeout`, or end it with a second signal",
@@ -175,7 +195,8 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
 def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     """Tell whether a broker serves a data directory, and what its nodes do; exit 3 if none does.
 
-    The addresses are those of the nodes that run. Where none does, which is exit 3 too, they are those of all.
+    The addresses are those of the nodes that run. Where none does, which is exit 3 too, they are those of
+    all.
     """
     from kcli.broker.pid_file import PidFile
 

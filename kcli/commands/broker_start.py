@@ -33,6 +33,7 @@ class StartOptions(NamedTuple):
     scenario: Path | None = None
     daemon: bool = False
     verbose: bool = False
+    as_json: bool = False
 
 
 def start_broker(options: StartOptions) -> Awaitable[None] | None:
@@ -68,7 +69,7 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
         from kcli.broker.faults.scenario import read_scenario
 
         steps = read_scenario(options.scenario)
-    return serve(cluster_options, verbose=options.verbose, scenario=steps)
+    return serve(cluster_options, verbose=options.verbose, as_json=options.as_json, scenario=steps)
 
 
 def rack_names(text: str | None) -> tuple[str, ...]:

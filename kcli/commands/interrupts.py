@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import trio
 
+from kcli.stop_signals import STOP_SIGNALS, obey
+
 
 @asynccontextmanager
 async def interruptible() -> AsyncIterator[trio.CancelScope]:
-    """Give a scope to run work in: the first signal cancels it, and a second one ends the program at once.
+    """Give a scope to run work in: the first signal cancels it, and a later one ends the program at once.
 
     What follows the scope inside this block, like flushing, runs after the first signal too; it looks at
     `cancel_called` to know whether there was one.
     """
 
     async def watch(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
             task_status.started()
-            async for _ in signals:
-                if scope.cancel_called:
-                    raise KeyboardInterrupt
-                scope.cancel()
+            await obey(signals, stop=lambda _: scope.cancel(), abort=interrupt)
+
+    def interrupt(_: int) -> None:
+        raise KeyboardInterrupt
 
     async with trio.open_nursery() as nursery:
         scope = trio.CancelScope()

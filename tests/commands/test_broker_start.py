@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from kcli.commands.broker_line import parse_start
 from kcli.commands.broker_start import StartOptions
 from kcli.commands.shortcut import run_shortcut
 from tests.conftest import Finished
+from tests.support.kcli_broker import READY_TIMEOUT_SECONDS, KcliBroker
+from tests.support.processes import STOP_TIMEOUT_SECONDS
 
 LINES = [
     "",
@@ -77,6 +81,35 @@ def test_any_other_line_is_typers(line: str, told: list[StartOptions]) -> None:
     assert parse_start(line.split()) is None
     assert run_shortcut(["broker", "start", *line.split()]) is None
     assert told == []
+
+
+@pytest.mark.parametrize(
+    ("line", "as_json"), [("-o json", True), ("-o text", False), ("-o table", False), ("", False)]
+)
+def test_the_ready_line_can_be_json(line: str, as_json: bool, told: list[StartOptions]) -> None:
+    assert main(["broker", "start", "--port", "0", *line.split()]) == 0
+    assert told == [StartOptions(port=0, as_json=as_json)]
+
+
+def test_a_broker_that_speaks_json(tmp_path: Path, kcli: Callable[..., Finished]) -> None:
+    running = KcliBroker(tmp_path, arguments=["--nodes", "2", "-o", "json"])
+    try:
+        line = running.launch().wait_for_line(bool, timeout=READY_TIMEOUT_SECONDS, what="ready line")
+        data = ["--data-dir", str(running.data), "-o", "json"]
+        ready, status = json.loads(line), json.loads(kcli("broker", "status", *data).out)
+        for said in (ready, status):
+            said["nodes"] = [(each["node"], each["host"], each["port"]) for each in said["nodes"]]
+        assert {**ready, "failures": []} == status
+        assert ready["pid"] == running.process.pid
+        stopped = kcli("broker", "stop", *data)
+        assert json.loads(stopped.out) == {
+            "stopped": True,
+            "data_dir": str(running.data),
+            "pid": running.process.pid,
+        }
+        assert running.process.process.wait(timeout=STOP_TIMEOUT_SECONDS) == 0
+    finally:
+        running.close()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,103 @@
+"""SIGINT and SIGTERM: which of several is a repeat, and which means "now"."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+import pytest
+import trio
+
+from kcli.broker.process import stopping_on_signal
+from kcli.commands.interrupts import interruptible
+from kcli.stop_signals import REPEAT_SECONDS, STOP_SIGNALS, obey
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from trio.testing import MockClock
+
+TERM, INT = signal.SIGTERM, signal.SIGINT
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Handlers of signals are those of before when the test is over."""
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize(
+    ("arrivals", "done"),
+    [
+        pytest.param([(3, TERM)], "stop", id="one stops"),
+        pytest.param([(3, TERM), (3, TERM)], "stop", id="one that comes twice is one"),
+        pytest.param([(3, TERM), (3.002, TERM), (3.4, TERM)], "stop", id="three times"),
+        pytest.param([(3, INT), (3.1, TERM)], "stop", id="a supervisor passes Ctrl-C on"),
+        pytest.param([(3, TERM), (3.5, TERM)], "stop abort", id="a later one means now"),
+        pytest.param([(3, INT), (3.3, INT), (3.6, INT)], "stop abort", id="repeats do not renew the time"),
+        pytest.param([(3, TERM), (4, TERM), (4.1, INT)], "stop abort abort", id="each later one"),
+    ],
+)
+async def test_what_comes_soon_after_the_first_signal_repeats_it(
+    arrivals: list[tuple[float, int]], done: str, autojump_clock: MockClock
+) -> None:
+    seen: list[str] = []
+
+    async def signals() -> AsyncIterator[int]:
+        for at, number in arrivals:
+            await trio.sleep_until(at)
+            yield number
+
+    await obey(signals(), stop=lambda _: seen.append("stop"), abort=lambda _: seen.append("abort"))
+    assert seen == done.split()
+
+
+class StoppableCluster:
+    """What a signal needs of a cluster."""
+
+    def __init__(self) -> None:
+        self.stopped = trio.Event()
+
+    def stop(self) -> None:
+        self.stopped.set()
+
+
+@pytest.mark.usefixtures("handlers")
+async def test_a_broker_that_is_told_twice_to_end_does_so_in_order(
+    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes: list[int] = []
+    aborted = trio.Event()
+    monkeypatch.setattr("os._exit", lambda code: (codes.append(code), aborted.set()))
+    cluster = StoppableCluster()
+    async with stopping_on_signal(cluster):  # type: ignore[arg-type]
+        signal.raise_signal(TERM)
+        await cluster.stopped.wait()
+        signal.raise_signal(TERM)
+        await trio.sleep(REPEAT_SECONDS)
+        assert codes == []
+        signal.raise_signal(TERM)
+        await aborted.wait()
+    assert codes == [128 + TERM]
+    signal.raise_signal(TERM)  # All is done: a repeat that is late does not matter.
+
+
+@pytest.mark.usefixtures("handlers")
+async def test_a_command_that_is_told_twice_to_end_does_so_in_order(autojump_clock: MockClock) -> None:
+    async with interruptible() as scope:
+        with scope:
+            signal.raise_signal(TERM)
+            await trio.sleep_forever()
+        signal.raise_signal(TERM)
+        await trio.sleep(REPEAT_SECONDS)
+    with pytest.RaisesGroup(KeyboardInterrupt):
+        async with interruptible() as scope:
+            signal.raise_signal(INT)
+            with scope:
+                await trio.sleep_forever()
+            await trio.sleep(REPEAT_SECONDS)
+            signal.raise_signal(INT)
+            await trio.sleep_forever()
