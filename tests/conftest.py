@@ -9,6 +9,7 @@ import functools
 import gc
 import inspect
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -68,6 +69,9 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in SET_BY_USERS:
         os.environ.pop(name, None)
     sow_workers()
+    # Some tests are a thousand clients themselves, more than what a user's shell allows by default.
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     # A shell that runs tests in the background has them ignore Ctrl-C, and whatever they start as well.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
