@@ -41,11 +41,11 @@ RATIO_MARGIN = 1.05
 
 @dataclass(slots=True)
 class ReadyCheck:
-    """Nodes with something to send, when to look again, and topics whose leaders are not known."""
+    """Nodes with something to send, when to look again, and heads of queues whose leaders are not known."""
 
     nodes: set[int] = field(default_factory=set)
     next_check: float = math.inf
-    leaderless: set[str] = field(default_factory=set)
+    leaderless: list[ProducerBatch] = field(default_factory=list)
 
 
 class Accumulator:
@@ -146,7 +146,7 @@ class Accumulator:
         for partition, queue in self._active.items():
             leader = cluster.leader_of(partition)
             if leader is None:
-                check.leaderless.add(partition.topic)
+                check.leaderless.append(queue[0])
                 continue
             head = queue[0]
             if partition in self.muted or not self.may_drain(head):
@@ -173,11 +173,7 @@ class Accumulator:
         Goes on behind the partition that was last drained for this node, so that none starves. The first
         batch is taken whatever its size.
         """
-        led = sorted(
-            partition
-            for partition in self._active
-            if (leader := cluster.leader_of(partition)) is not None and leader.leader == node_id
-        )
+        led = sorted(self._led_by(node_id, cluster))
         last = self._last_drained.get(node_id)
         start = bisect_right(led, last) if last is not None else 0
         everything = self.is_closed or self.flushing > 0 or self.budget.has_waiters
@@ -199,6 +195,17 @@ class Accumulator:
             batches.append(head)
             self._last_drained[node_id] = partition
         return batches
+
+    def heads(self, node_id: int, cluster: ClusterMetadata) -> list[ProducerBatch]:
+        """Return the first batch of each queue that a node leads."""
+        return [self._active[partition][0] for partition in self._led_by(node_id, cluster)]
+
+    def _led_by(self, node_id: int, cluster: ClusterMetadata) -> list[TopicPartition]:
+        return [
+            partition
+            for partition in self._active
+            if (leader := cluster.leader_of(partition)) is not None and leader.leader == node_id
+        ]
 
     def _take(
         self, partition: TopicPartition, queue: deque[ProducerBatch], leader: PartitionMetadata

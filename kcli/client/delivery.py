@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from kcli.client.producer_batch import ProducerBatch
 
 
+class GivenUp(KafkaError):
+    """The producer was closed before the outcome was known."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, "the producer was closed")
+
+
 class RecordMetadata(NamedTuple):
     """Where a record went. `offset` is -1 under acks=0; `timestamp` is the log's if it sets its own."""
 

@@ -50,7 +50,10 @@ class ProducerClosed(KcliError):
 
 
 class Producer(Background):
-    """Sends records to a cluster; shareable by many tasks. Use it with `async with`."""
+    """Sends records to a cluster; shareable by many tasks. Use it with `async with`.
+
+    `warn` is given a line for each kind of trouble that keeps records waiting for more than a second.
+    """
 
     def __init__(
         self,
@@ -58,6 +61,7 @@ class Producer(Background):
         config: ProducerConfig | None = None,
         *,
         wall_ms: Callable[[], int] = lambda: int(time() * 1000),
+        warn: Callable[[str], None] = lambda line: None,
     ) -> None:
         self.config = config or ProducerConfig()
         self.budget = MemoryBudget(self.config.buffer_memory)
@@ -78,6 +82,7 @@ class Producer(Background):
             accumulator=self._accumulator,
             sequences=self._sequences,
             partitioner=self._partitioner,
+            warn=warn,
         )
         self._largest = min(self.config.max_request_size, self.config.buffer_memory)
         self._is_closed = False

@@ -24,15 +24,19 @@ import trio
 
 from kcli.client.backoff import Backoff
 from kcli.client.bootstrap import Unreachable
-from kcli.client.connection import Disconnected, RequestTimedOut
+from kcli.client.connection import Disconnected
+from kcli.client.delivery import GivenUp
 from kcli.client.metadata import STALE_METADATA
 from kcli.client.produce_call import NO_ANSWER, answers_of, nodes_of, produce_request
 from kcli.client.routing import ANY
+from kcli.client.setbacks import Setbacks, broker, lost, named
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from kcli.client.accumulator import Accumulator
     from kcli.client.client import Client
     from kcli.client.config import ProducerConfig
@@ -61,6 +65,7 @@ class Sender:
         accumulator: Accumulator,
         sequences: Sequences | None,
         partitioner: Partitioner,
+        warn: Callable[[str], None],
     ) -> None:
         self.fatal_error: KafkaError | None = None
         self._client = client
@@ -68,6 +73,7 @@ class Sender:
         self._accumulator = accumulator
         self._sequences = sequences
         self._partitioner = partitioner
+        self._setbacks = Setbacks(warn)
         self._wakeup = trio.Event()
         self._in_flight: dict[int, int] = {}
         self._building: set[int] = set()
@@ -89,7 +95,7 @@ class Sender:
         """Fail everything that is not settled, and stop following the metadata."""
         if self._metadata_changed in self._client.cache.listeners:
             self._client.cache.listeners.remove(self._metadata_changed)
-        self._fail_all(self.fatal_error or KafkaError(ErrorCode.NETWORK_EXCEPTION, "the producer was closed"))
+        self._fail_all(self.fatal_error or GivenUp())
 
     def _metadata_changed(self, cluster: ClusterMetadata) -> None:
         self.wake()
@@ -123,8 +129,9 @@ class Sender:
             if topic is not None:
                 self._partitioner.update_loads(topic, sizes)
         check = accumulator.ready(cluster, now)
-        for topic_name in check.leaderless:
-            self._client.want_topic(topic_name, auto_create=True)
+        for batch in check.leaderless:
+            self._client.want_topic(batch.partition.topic, auto_create=True)
+            check.next_check = min(check.next_check, self._setbacks.met_no_leader(batch, cluster))
         if check.leaderless:
             self._client.request_metadata_update()
         for node_id in check.nodes:
@@ -153,9 +160,11 @@ class Sender:
     async def _connect(self, node_id: int) -> None:
         try:
             await self._client.links.get(node_id, "produce").ready()
-        except KcliError:
+        except KcliError as error:
             # The batches wait; delivery.timeout.ms bounds that. The leader may be another one by now.
             self._client.request_metadata_update()
+            for batch in self._accumulator.heads(node_id, self._client.cluster):
+                self._setbacks.met(batch, lost(error), broker(node_id))
         finally:
             self._connecting.discard(node_id)
         self.wake()
@@ -167,8 +176,7 @@ class Sender:
             if due > now:
                 return due
             self._accumulator.remove(batch)
-            limit = f"{self._config.delivery_timeout_ms} ms"
-            self._fail(batch, KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not delivered within {limit}"))
+            self._fail(batch, self._setbacks.expired(batch, self._config.delivery_timeout_ms))
         return math.inf
 
     # --- producer id -----------------------------------------------------------------------------------
@@ -183,17 +191,19 @@ class Sender:
         while True:
             try:
                 response: InitProducerIdResponse = await self._client.request(ANY, request)
-                error = ErrorCode.of(response.error_code)
-            except (Disconnected, Unreachable):
-                error = ErrorCode.NETWORK_EXCEPTION
+                error = KafkaError(ErrorCode.of(response.error_code))
+            except (Disconnected, Unreachable) as away:
+                error = lost(away)
             except KcliError as refused:
                 self._abort(KafkaError(ErrorCode.UNSUPPORTED_VERSION, refused.message, hint=refused.hint))
                 return
-            if error is ErrorCode.NONE:
+            if error.code is ErrorCode.NONE:
                 break
-            if not error.retriable:
-                self._abort(KafkaError(error))
+            if not error.code.retriable:
+                self._abort(error)
                 return
+            for batch in self._accumulator.incomplete:
+                self._setbacks.met(batch, error, "producer id")
             await trio.sleep(backoff.next_delay())
         assert self._sequences is not None
         self._sequences.adopt(response.producer_id, response.producer_epoch)
@@ -230,10 +240,8 @@ class Sender:
                 self._building.discard(node_id)
             self.wake()
             response = await call.wait()
-        except RequestTimedOut as error:
-            self._lost(batches, KafkaError(ErrorCode.REQUEST_TIMED_OUT, error.message))
         except Disconnected as error:
-            self._lost(batches, KafkaError(ErrorCode.NETWORK_EXCEPTION, error.message))
+            self._lost(node_id, batches, lost(error))
         except KcliError as error:
             # No common version, or a record set that its version cannot carry: trying again will not help.
             refused = error if isinstance(error, KafkaError) else None
@@ -260,10 +268,10 @@ class Sender:
 
     # --- outcomes --------------------------------------------------------------------------------------
 
-    def _lost(self, batches: list[ProducerBatch], error: KafkaError) -> None:
+    def _lost(self, node_id: int, batches: list[ProducerBatch], error: KafkaError) -> None:
         self._client.request_metadata_update()
         for batch in batches:
-            self._retry_or_fail(batch, error)
+            self._retry_or_fail(batch, error, subject=broker(node_id))
 
     def _answered(
         self, batches: list[ProducerBatch], request: ProduceRequest, response: ProduceResponse | None
@@ -300,7 +308,12 @@ class Sender:
             self._retry_or_fail(batch, error, texts)
 
     def _retry_or_fail(
-        self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, str] | None = None
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        record_errors: dict[int, str] | None = None,
+        *,
+        subject: str | None = None,
     ) -> None:
         now = trio.current_time()
         sequences = self._sequences
@@ -309,6 +322,7 @@ class Sender:
         may_pass = error.code in RETRIED or (sequences is not None and error.code in OUT_OF_ORDER)
         in_time = now < batch.created_at + self._delivery_timeout
         if may_pass and in_time and not batch.is_settled and batch.attempts < self._config.retries:
+            self._setbacks.met(batch, error, subject)
             backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
             backoff.failures = batch.attempts
             batch.retry_at = now + backoff.next_delay()
@@ -316,6 +330,8 @@ class Sender:
             self._accumulator.put_back(batch)
             self._came_back(batch)
             return
+        if may_pass:
+            error = KafkaError(error.code, named(error), hint=error.hint)
         if error.code is ErrorCode.PRODUCER_FENCED:
             self._came_back(batch)
             self._abort(error)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.output import Table
+from kcli.commands.output import Table, warn
 from kcli.errors import Interrupted, KcliError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kcli.client.delivery import Delivery, DeliveryRun
     from kcli.client.producer import Producer
     from kcli.commands.line_input import Input
-    from kcli.commands.line_reader import LineReader, ReaderFormat
+    from kcli.commands.line_reader import LineReader, LineSplitter, ReaderFormat
     from kcli.commands.progress import Advance
 
 FLUSH_AFTER_INTERRUPT_MS = 800
@@ -57,7 +57,10 @@ class Produced(NamedTuple):
 
 
 class Tally:
-    """Counts the outcomes of the records, and keeps one example of each kind of failure."""
+    """Counts the outcomes of the records, and keeps one example of each kind of failure.
+
+    What was given up because of an interrupt is none: the interrupt tells of it.
+    """
 
     def __init__(self) -> None:
         self.delivered = 0
@@ -83,9 +86,20 @@ class Tally:
 
     def fail(self, error: KcliError) -> None:
         """Count a record that was not delivered."""
+        from kcli.client.delivery import GivenUp
+
         self.failed += 1
+        if isinstance(error, GivenUp):
+            return
         self.counts[error.message] = self.counts.get(error.message, 0) + 1
         self.examples.setdefault(error.message, error)
+
+    def interrupted(self) -> Interrupted:
+        """Return what an interrupt tells of the records."""
+        from kcli.commands.words import counted
+
+        left = f", {counted(self.failed, 'was', 'were')} not" if self.failed else ""
+        return Interrupted(f"interrupted: {self.delivered} records were delivered{left}")
 
     def failures(self) -> list[KcliError]:
         """Return an error for each of the most frequent kinds of failure."""
@@ -116,7 +130,7 @@ async def send_inputs(
     from kcli.commands.progress import progress_bar
 
     tally, stopped = Tally(), []
-    async with Producer(client, config) as producer, interruptible() as scope:
+    async with Producer(client, config, warn=warn) as producer, interruptible() as scope:
         sender = LineSender(producer, target, LineReader(line_format), tally)
         with scope:
             await wait_for_topic(client, producer, target.topic)
@@ -130,7 +144,7 @@ async def send_inputs(
         if scope.cancel_called:
             await producer.close(FLUSH_AFTER_INTERRUPT_MS)
     if scope.cancel_called:
-        stopped.append(Interrupted(f"interrupted: {tally.delivered} records were delivered"))
+        stopped.append(tally.interrupted())
     failures = [*stopped, *tally.failures()]
     return Produced(target.topic, tally.delivered, tally.failed, sender.bytes_read, failures)
 
@@ -160,13 +174,15 @@ async def wait_for_topic(client: Client, producer: Producer, topic: str) -> None
 
 
 class LineSender:
-    """Feeds the lines of inputs to a producer."""
+    """Feeds the lines of inputs to a producer; `bytes_read` are those of the lines that became records."""
 
     def __init__(self, producer: Producer, target: Target, reader: LineReader, tally: Tally) -> None:
         self.producer = producer
         self.target = target
         self.reader = reader
         self.tally = tally
+        self.taken = 0
+        """How many of the lines at hand are sent."""
         self.bytes_read = 0
 
     async def send_all(self, source: Input, advance: Advance) -> None:
@@ -176,10 +192,9 @@ class LineSender:
         splitter = LineSplitter()
         with closing(source):
             while chunk := await self.read(source):
-                await self.send_lines(splitter.feed(chunk))
+                await self.send_lines(splitter.feed(chunk), splitter)
                 advance(len(chunk))
-                self.bytes_read += len(chunk)
-            await self.send_lines(splitter.finish())
+            await self.send_lines(splitter.finish(), splitter)
 
     async def read(self, source: Input) -> bytes:
         """Return the next chunk of an input; on a terminal ask for it."""
@@ -190,36 +205,46 @@ class LineSender:
             print(file=sys.stderr)
         return chunk
 
-    async def send_lines(self, lines: list[bytes]) -> None:
-        """Send some lines; a record that the producer refuses is counted, and the others go on."""
+    async def send_lines(self, lines: list[bytes], splitter: LineSplitter) -> None:
+        """Send lines that the splitter has cut; an error or an interrupt leaves the others out."""
+        self.taken = 0
+        try:
+            if self.reader.format.is_plain and not self.target.sync:
+                await self.send_values(lines)
+            else:
+                await self.send_records(lines)
+        finally:
+            self.bytes_read += splitter.size_of(self.taken)
+
+    async def send_records(self, lines: list[bytes]) -> None:
+        """Send lines one by one; a record that the producer refuses is counted, and the others go on."""
         from kcli.protocol.error_codes import KafkaError
 
-        if self.reader.format.is_plain and not self.target.sync:
-            await self.send_values(lines)
-            return
         send, settle, (topic, partition, sync) = self.producer.send, self.tally.settle, self.target
         for key, value, headers in self.reader.records(lines):
             try:
                 delivery = await send(topic, value, key, partition=partition, headers=headers)
-                if sync:
-                    await delivery.wait()
             except KafkaError as error:
                 self.tally.fail(error)
-            else:
-                delivery.on_settled(settle)
+                self.taken += 1
+                continue
+            delivery.on_settled(settle)
+            self.taken += 1
+            if sync:
+                with suppress(KafkaError):  # it is counted
+                    await delivery.wait()
 
     async def send_values(self, lines: list[bytes]) -> None:
-        """Send lines that are values as they stand."""
+        """Send lines that are values as they stand; one that the producer refuses is counted."""
         from kcli.protocol.error_codes import KafkaError
 
         topic, partition, _ = self.target
-        position = 0
-        while position < len(lines):
+        while self.taken < len(lines):
             try:
-                run = await self.producer.send_values(topic, lines, position, partition=partition)
+                run = await self.producer.send_values(topic, lines, self.taken, partition=partition)
             except KafkaError as error:
                 self.tally.fail(error)
-                position += 1
+                self.taken += 1
             else:
-                position += run.count
+                self.taken += run.count
                 run.on_settled(self.tally.settle_run)

@@ -161,21 +161,37 @@ class LineSplitter:
 
     def __init__(self) -> None:
         self._rest: list[bytes] = []
+        self._text = b""
+        self._count = 0
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Return the lines that this chunk finishes."""
-        end = chunk.rfind(b"\n")
-        if end < 0:
-            self._rest.append(chunk)
+        end = chunk.rfind(b"\n") + 1
+        self._rest.append(chunk[:end] or chunk)
+        if not end:
+            self._count = 0
             return []
-        self._rest.append(chunk[:end])
-        lines = b"".join(self._rest).split(b"\n")
-        self._rest = [chunk[end + 1 :]] if end + 1 < len(chunk) else []
+        self._text = b"".join(self._rest)
+        lines = self._text.split(b"\n")
+        lines.pop()
+        self._count = len(lines)
+        self._rest = [chunk[end:]] if end < len(chunk) else []
         if b"\r" in chunk or lines[0].endswith(b"\r"):
             return [line.removesuffix(b"\r") for line in lines]
         return lines
 
     def finish(self) -> list[bytes]:
         """Return the last line, if it has no line feed."""
-        rest, self._rest = b"".join(self._rest), []
+        self._text = rest = b"".join(self._rest)
+        self._rest = []
+        self._count = 1 if rest else 0
         return [rest.removesuffix(b"\r")] if rest else []
+
+    def size_of(self, count: int) -> int:
+        """Return the bytes of the first `count` lines of those that were returned last, with their ends."""
+        if count == self._count:
+            return len(self._text) if count else 0
+        position = 0
+        for _ in range(count):
+            position = self._text.index(b"\n", position) + 1
+        return position

@@ -163,6 +163,11 @@ def note(message: str, stream: TextIO | None = None) -> None:
     print(message, file=stream or sys.stderr)
 
 
+def warn(message: str) -> None:
+    """Tell the user what may go wrong, on one line of stderr."""
+    note(f"warning: {one_line(message)}")
+
+
 def print_error(error: KcliError) -> None:
     """Print an error and its hint, each on one line of stderr."""
     note(f"error: {one_line(error.message)}")

@@ -101,9 +101,22 @@ def test_lines_are_the_same_wherever_chunks_are_cut(
     if lines and lines[-1] and not with_last_end:
         text = text.removesuffix(end)
     splitter = LineSplitter()
-    found, start = [], 0
+    found: list[bytes] = []
+    size = 0
+
+    def take(some: list[bytes]) -> None:
+        nonlocal size
+        # What the first few lines take up ends where the next one begins.
+        for count in range(len(some)):
+            assert text[size + splitter.size_of(count) :].startswith(some[count])
+        found.extend(some)
+        size += splitter.size_of(len(some))
+
+    start = 0
     for cut in [*sorted(cuts), len(text)]:
         if text[start:cut]:
-            found += splitter.feed(text[start:cut])
+            take(splitter.feed(text[start:cut]))
         start = max(start, cut)
-    assert found + splitter.finish() == lines
+    take(splitter.finish())
+    assert found == lines
+    assert size == len(text)

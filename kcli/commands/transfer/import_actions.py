@@ -257,12 +257,13 @@ async def send(
     """Send what is left; return what was delivered, and what ended it early."""
     from kcli.client.producer import Producer
     from kcli.commands.interrupts import interruptible
+    from kcli.commands.output import warn
     from kcli.commands.transfer.export_progress import work_progress
     from kcli.spark.importing.import_run import ImportRun
 
     failures: list[KcliError] = []
     total = sum(one.todo for one in plans.values())
-    async with Producer(client, config) as producer, interruptible() as scope:
+    async with Producer(client, config, warn=warn) as producer, interruptible() as scope:
         with work_progress("importing", total_rows=total) as progress:
             run = ImportRun(producer, topic, progress)
             with scope:
