@@ -367,7 +367,11 @@ DryRunOption = Annotated[
 ListOption = Annotated[bool, typer.Option("--list", help="List the committed files of the target, and end")]
 Verify = Annotated[
     bool,
-    typer.Option("--verify", help="Check that the committed files are there and whole; exit 3 if not"),
+    typer.Option(
+        "--verify",
+        help="Check that the committed files are there, whole, and byte for byte as written: by the log's "
+        "checksums, or, in an object store, by reading all their pages; exit 3 if not",
+    ),
 ]
 Repair = Annotated[
     bool,

@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from kcli.errors import KcliError
 from kcli.spark.importing.original_bytes import Headers, original_bytes, original_headers
 from kcli.spark.importing.stored_file import runs
+from kcli.spark.job.file_contents import UNREADABLE, bearable_rows, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -18,11 +19,6 @@ if TYPE_CHECKING:
     from kcli.spark.importing.stored_file import StoredFile
 
     OpenFile = Callable[[StoredFile], pq.ParquetFile]
-
-BATCH_BYTES = 4 * 1024 * 1024
-"""About how much is decoded at a time."""
-
-BATCH_ROWS = 8192
 
 COLUMNS = ("key", "value", "offset", "timestamp", "headers")
 
@@ -68,11 +64,11 @@ class PartitionRows:
                 first, skip = _row_group_of(file.metadata, skip)
                 groups = list(range(first, file.metadata.num_row_groups))
                 names = [name for name in COLUMNS if name in file.schema_arrow.names]
-                for batch in file.iter_batches(_batch_rows(file.metadata), groups, names):
+                for batch in file.iter_batches(bearable_rows(file.metadata), groups, names):
                     if skip < batch.num_rows:
                         yield batch.slice(skip)
                     skip = max(0, skip - batch.num_rows)
-        except (OSError, pa.ArrowException) as error:
+        except UNREADABLE as error:
             raise unreadable(stored.path, error) from error
 
     def _check(self, stored: StoredFile, rows: int) -> None:
@@ -88,12 +84,6 @@ def unreadable(path: str, error: Exception) -> KcliError:
     return KcliError(f"cannot read `{path}`: {reason_of(error)}", hint="kcli spark-export --to DIR --verify")
 
 
-def reason_of(error: Exception) -> str:
-    """Return what an error of the file system or of pyarrow says, in one line."""
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(said).splitlines()[0].rstrip(".")
-
-
 def _row_group_of(metadata: pq.FileMetaData, row: int) -> tuple[int, int]:
     """Return the row group that holds a row, and the row's place in it."""
     for index in range(metadata.num_row_groups):
@@ -102,13 +92,6 @@ def _row_group_of(metadata: pq.FileMetaData, row: int) -> tuple[int, int]:
             return index, row
         row -= count
     return metadata.num_row_groups, 0
-
-
-def _batch_rows(metadata: pq.FileMetaData) -> int:
-    """Return how many rows make a batch of bearable size, by the largest of the row groups."""
-    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-    width = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
-    return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1))))
 
 
 def _merged(files: list[Iterator[pa.RecordBatch]], first: StoredFile) -> Iterator[pa.RecordBatch]:

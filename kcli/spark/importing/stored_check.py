@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kcli.errors import UsageError
-from kcli.spark.importing.partition_rows import reason_of
+from kcli.spark.job.file_contents import UNREADABLE, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,6 +33,6 @@ def _wrong_with(target: Target, file: StoredFile) -> str | None:
             rows = pq.read_metadata(opened).num_rows
     except FileNotFoundError:
         return "missing"
-    except (OSError, pa.ArrowException) as error:
+    except UNREADABLE as error:
         return reason_of(error)
     return None if rows == file.rows else f"{rows} rows instead of {file.rows}"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, NamedTuple
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kcli import __version__
 from kcli.errors import KcliError
+from kcli.spark.job.file_contents import UNREADABLE
 from kcli.spark.job.identity import Identity
 from kcli.spark.reading import OffsetInterval
 
@@ -66,7 +66,7 @@ def read_footer(target: Target, path: str) -> Footer:
     try:
         with target.open_input(path) as file:
             metadata = pq.read_metadata(file)
-    except (pa.ArrowInvalid, OSError) as error:
+    except UNREADABLE as error:
         reason = str(error).partition("\n")[0]
         raise BadFooter(f"not a whole Parquet file: `{path}`: {reason}") from error
     try:

@@ -28,6 +28,8 @@ class WrittenFile:
     last_offset: int | None = None
     first_timestamp_us: int | None = None
     last_timestamp_us: int | None = None
+    crc32c: int | None = None
+    """Of all its bytes; None in an object store, which would have to send them back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

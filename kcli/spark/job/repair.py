@@ -89,6 +89,8 @@ def _repaired(target: Target) -> Repair:
 
 def _commit_of(target: Target, found: FoundFiles, files: list[FoundFile]) -> Commit:
     known = found.known(files)
+    readable = _readable_commits(target, found)
+    checksums = {file.path: file.crc32c for one in readable for file in one.files}
     topics = {name: one for file in files for name, one in file.footer.identity.topics.items()}
     return Commit(
         number=found.last_finished(files),
@@ -99,20 +101,21 @@ def _commit_of(target: Target, found: FoundFiles, files: list[FoundFile]) -> Com
         ranges={},
         next_offsets=_next_offsets(files, known, found.uncertain_plan(files)),
         splits=0,
-        files=tuple(_written(file) for file in files),
-        dead_letters=_dead_letters(target, found),
+        files=tuple(_written(file, checksums.get(file.path)) for file in files),
+        # All of them: the target has these rows nowhere else.
+        dead_letters=tuple(letter for one in readable for letter in one.dead_letters),
         counters=Counters(rows=sum(file.footer.rows for file in files)),
         gaps=known.gaps if known else (),
     )
 
 
-def _dead_letters(target: Target, found: FoundFiles) -> tuple[WrittenFile, ...]:
-    """Return the dead letters of every commit that can be read: the target has these rows nowhere else."""
-    letters: list[WrittenFile] = []
+def _readable_commits(target: Target, found: FoundFiles) -> list[Commit]:
+    """Return what is left of the log."""
+    commits: list[Commit] = []
     for number in sorted(found.commits):
         with suppress(DamagedLog):
-            letters.extend(read_commit(target, number).dead_letters)
-    return tuple(letters)
+            commits.append(read_commit(target, number))
+    return commits
 
 
 def _next_offsets(
@@ -157,7 +160,7 @@ def _present_identity(target: Target) -> Identity | None:
         return None
 
 
-def _written(file: FoundFile) -> WrittenFile:
+def _written(file: FoundFile, crc32c: int | None) -> WrittenFile:
     footer = file.footer
     return WrittenFile(
         path=file.path,
@@ -170,4 +173,5 @@ def _written(file: FoundFile) -> WrittenFile:
         size_bytes=file.size_bytes,
         first_offset=footer.first_offset,
         last_offset=footer.last_offset,
+        crc32c=crc32c,
     )

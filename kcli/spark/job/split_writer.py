@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from kcli.spark.job.file_contents import checksum
 from kcli.spark.job.footer import FILES
 from kcli.spark.job.local_target import temporary_name
 from kcli.spark.job.parquet_part import ParquetPart
@@ -157,7 +158,7 @@ class SplitWriter:
         del self._open[period]
         first_offset, last_offset = file.offsets or (None, None)
         first_time, last_time = file.timestamps or (None, None)
-        split = self._place.split
+        split, target = self._place.split, self._place.target
         self._written.append(
             WrittenFile(
                 path=file.path,
@@ -172,6 +173,7 @@ class SplitWriter:
                 last_offset=last_offset,
                 first_timestamp_us=first_time,
                 last_timestamp_us=last_time,
+                crc32c=checksum(target, file.part.path) if target.renames else None,
             )
         )
 

@@ -38,6 +38,7 @@ FILES = tuple(
         temporary=None, topic="orders", partition=0, start=start, end=start + 1000, rows=1000,
         size_bytes=20_000, first_offset=start, last_offset=start + 999,
         first_timestamp_us=1_700_000_000_000_000, last_timestamp_us=1_700_000_001_000_000,
+        crc32c=0xE3069283,
     )
     for start in (0, 1000)
 )  # fmt: skip
