@@ -12,7 +12,7 @@ from kcli.commands.broker_data_dir import DEFAULT_DATA_DIR, DataDir
 from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.control_socket import ask
-from kcli.errors import UsageError
+from kcli.errors import MissingArgument, UsageError
 
 app = typer.Typer(
     name="broker fault",
@@ -94,6 +94,9 @@ Numbers = Annotated[
 ]
 All = Annotated[bool, typer.Option("--all", help="Every fault")]
 Target = Annotated[int, typer.Argument(metavar="NODE", help="The node that it goes to", show_default=False)]
+LeaderTarget = Annotated[
+    int | None, typer.Argument(metavar="NODE", help="The node that it goes to", show_default=False)
+]
 Topic = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic", show_default=False)]
 Partition = Annotated[
     int, typer.Argument(metavar="PARTITION", min=0, help="The partition", show_default=False)
@@ -246,13 +249,25 @@ def clear(*, numbers: Numbers = None, all: All = False, data_dir: DataDir = DEFA
 
 @command(app, "move-leader", example="kcli broker fault move-leader orders 0 2")
 def move_leader(
-    topic: Topic, partition: Partition, node: Target, *, data_dir: DataDir = DEFAULT_DATA_DIR
+    topic: Topic,
+    partition: Partition,
+    node: LeaderTarget = None,
+    *,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
 ) -> Moved:
-    """Make a node lead a partition.
+    """Make a node lead a partition: `TOPIC PARTITION NODE`, or `TOPIC:PARTITION NODE`.
 
     It becomes the partition's preferred replica, too, so that it stays the leader. The node must have a
     replica that is in sync.
     """
+    if node is None:
+        if ":" not in topic:
+            raise MissingArgument("NODE")
+        name, _, number = topic.rpartition(":")
+        if not number.isdecimal() or not number.isascii():
+            raise UsageError(f"not TOPIC:PARTITION: {topic}", hint="as `orders:0`")
+        # What stands where the partition would is the node.
+        topic, partition, node = name, int(number), partition
     _ask(data_dir, "fault.move-leader", topic=topic, partition=partition, to=node)
     return Moved(f"{topic}-{partition}", node)
 

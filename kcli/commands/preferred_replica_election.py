@@ -22,6 +22,7 @@ from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
     from kcli.client.admin import TopicPartition
+    from kcli.client.client import Client
     from kcli.protocol.error_codes import KafkaError
 
 app = typer.Typer(rich_markup_mode=None)
@@ -75,7 +76,9 @@ async def preferred_replica_election(
     targets: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="TOPIC:PARTITION...", help="Partitions: all if none are given", show_default=False
+            metavar="TOPIC[:PARTITION]...",
+            help="Topics or single partitions: all partitions if none are given",
+            show_default=False,
         ),
     ] = None,
     path_to_json_file: Annotated[
@@ -114,23 +117,44 @@ async def preferred_replica_election(
     texts = [*(targets or ()), *([] if topic is None else [f"{topic}:{partition}"])]
     if sum((bool(texts), path_to_json_file is not None, all_topic_partitions)) > 1:
         raise UsageError("partitions, `--path-to-json-file` and `--all-topic-partitions` exclude each other")
-    wanted = _wanted(texts, path_to_json_file)
+    wanted, topics = _wanted(texts, path_to_json_file)
     kind = admin.ElectionType[election_type.name]
     config = renamed(admin_config, "--admin.config", command_config, "--command-config")
     async with open_client(bootstrap_server, config, command_property) as client:
-        return _result(election_type, await admin.elect_leaders(client, kind, wanted))
+        if topics:
+            wanted = await _with_topics(client, wanted, topics)
+        is_all = path_to_json_file is None and not texts
+        return _result(election_type, await admin.elect_leaders(client, kind, None if is_all else wanted))
 
 
-def _wanted(texts: Sequence[str], path: Path | None) -> list[TopicPartition] | None:
-    """Return the partitions that were named, None for all."""
+def _wanted(texts: Sequence[str], path: Path | None) -> tuple[list[TopicPartition], list[str]]:
+    """Return the partitions that were named, and the topics of which all are meant."""
     from kcli.commands.input_files import read_text
     from kcli.commands.reassignment.plan import parse_election, refuse_twice
 
-    if path is None:
-        wanted = [parse_partition(text) for text in texts]
-        refuse_twice(wanted, "a partition is named twice")
-        return wanted or None
-    return parse_election(read_text(path), str(path))
+    if path is not None:
+        return parse_election(read_text(path), str(path)), []
+    wanted = [parse_partition(text) for text in texts if ":" in text]
+    topics = [text for text in texts if ":" not in text]
+    refuse_twice(wanted, "a partition is named twice")
+    refuse_twice(topics, "a topic is named twice")
+    return wanted, topics
+
+
+async def _with_topics(
+    client: Client, wanted: Sequence[TopicPartition], topics: Sequence[str]
+) -> list[TopicPartition]:
+    """Return partitions and those of topics, each of which must exist."""
+    from kcli.commands.reassignment.cluster import replicas_of
+    from kcli.commands.reassignment.plan import refuse_twice
+
+    found = sorted(await replicas_of(client, topics, may_lack=True))
+    for missing in sorted({*topics} - {partition.topic for partition in found}):
+        hint = "`kcli topics list` shows the topics there are"
+        raise KcliError(f"topic `{missing}` does not exist", hint=hint)
+    both = [*wanted, *found]
+    refuse_twice(both, "a partition is named twice")
+    return both
 
 
 def parse_partition(text: str) -> TopicPartition:
@@ -139,7 +163,7 @@ def parse_partition(text: str) -> TopicPartition:
 
     topic, _, number = text.rpartition(":")
     if not topic or not number.isdecimal() or not number.isascii() or int(number) >= 2**31:
-        raise UsageError(f"not TOPIC:PARTITION: {text}")
+        raise UsageError(f"not TOPIC:PARTITION: {text}", hint="as `orders:0`")
     return TopicPartition(topic, int(number))
 
 

@@ -58,6 +58,9 @@ def test_what_makes_no_sense_is_refused(
         "broker fault add error",
         "broker fault add delay --code 6 --delay-ms 5",
         "broker fault add drop --api fech",
+        "broker fault add drop --api Foo",
+        "broker fault add foo",
+        "broker fault add error --code foo",
         "broker fault add drop --node 4",
         "broker fault add drop --probability 1.5",
         "broker fault add cut --from 1 --to 1",
@@ -68,6 +71,9 @@ def test_what_makes_no_sense_is_refused(
         "broker fault list",
         "broker fault move-leader order 0 2",
         "broker fault move-leader orders 7 2",
+        "broker fault move-leader orders:7 2",
+        "broker fault move-leader orders 0",
+        "broker fault move-leader orders:first 2",
         "broker fault move-coordinator my-group 2",
     )
 

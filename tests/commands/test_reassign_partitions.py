@@ -237,6 +237,8 @@ def test_plans_that_are_refused(moves: FakeCluster, transcript: Transcript) -> N
 def test_leaders_are_elected(
     cluster: FakeCluster, transcript: Transcript, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    cluster.add("orders", [1, 2], [2, 1])
+    cluster.add("clicks", [1])
     codes = {0: ErrorCode.NONE, 1: ErrorCode.ELECTION_NOT_NEEDED, 2: ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE}
 
     async def elect(
@@ -263,6 +265,11 @@ def test_leaders_are_elected(
         "preferred-replica-election --path-to-json-file nothing.json",
         "preferred-replica-election orders:0 --all-topic-partitions",
         "preferred-replica-election orders",
+        "preferred-replica-election orders clicks:0 -o json",
+        "preferred-replica-election orders orders:1",
+        "preferred-replica-election orders orders",
+        "preferred-replica-election others",
+        "preferred-replica-election orders:first",
         "preferred-replica-election orders:0 orders:0",
         "preferred-replica-election --topic orders",
     )

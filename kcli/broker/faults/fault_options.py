@@ -46,12 +46,11 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 def fault_of(kind: str, options: Mapping[str, Any]) -> Fault:
     """Return the fault that the words say. Raises `UsageError` for what makes no sense."""
     if kind not in OPTIONS:
-        raise UsageError(f"there is no fault `{kind}`", hint=nearest(kind, KINDS))
+        raise UsageError(f"there is no fault `{kind}`", hint=nearest(kind, KINDS) or one_of(KINDS))
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if name not in OPTIONS[kind]:
-            takes = ", ".join(f"`{each}`" for each in sorted(OPTIONS[kind]))
-            raise UsageError(f"`{kind}` takes no `{name}`", hint=f"it takes {takes}")
+            raise UsageError(f"`{kind}` takes no `{name}`", hint=takes(OPTIONS[kind]))
     for name in _NEEDED.get(kind, ()):
         if name not in given:
             raise UsageError(f"`{kind}` needs `{name}`")
@@ -132,7 +131,10 @@ def api_name(name: str) -> str:
     names = {api.name.lower(): api.name for api in APIS} | {str(api.key): api.name for api in APIS}
     found = names.get(name.lower())
     if found is None:
-        raise UsageError(f"there is no API `{name}`", hint=nearest(name, [api.name for api in APIS]))
+        near = nearest(name, [api.name for api in APIS])
+        raise UsageError(
+            f"there is no API `{name}`", hint=near or "`kcli cluster api-versions` shows those there are"
+        )
     return found
 
 
@@ -141,8 +143,22 @@ def error_code(value: object) -> ErrorCode:
     by_number = {str(int(code)): code for code in ErrorCode}
     found = by_number.get(str(value)) or ErrorCode.__members__.get(str(value).upper())
     if found is None or found is ErrorCode.NONE:
-        raise UsageError(f"there is no error `{value}`", hint=nearest(str(value), ErrorCode.__members__))
+        near = nearest(str(value), ErrorCode.__members__)
+        raise UsageError(
+            f"there is no error `{value}`",
+            hint=near or "a name or number of Kafka's, as NOT_CONTROLLER or 41",
+        )
     return found
+
+
+def takes(names: Iterable[str]) -> str:
+    """Return a hint at what can be said."""
+    return f"it takes {', '.join(f'`{name}`' for name in sorted(names))}"
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return a hint at what there is."""
+    return f"one of {', '.join(names)}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

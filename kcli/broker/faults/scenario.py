@@ -28,7 +28,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.faults.fault_options import KINDS, fault_of, nearest, text, whole
+from kcli.broker.faults.fault_options import KINDS, OPTIONS, fault_of, nearest, one_of, takes, text, whole
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -49,6 +49,9 @@ ACTIONS: Mapping[str, tuple[str, ...]] = {
 """What a step may do besides beginning a fault, and what it needs to know."""
 
 _NUMBERS = ("node", "partition", "to")
+_OF_FAULTS = ("at", "after", "for", "name")
+_WITH_DASHES = {name.replace("_", "-"): name for names in OPTIONS.values() for name in names if "_" in name}
+"""How the command line spells what has underscores here: steps may say either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,21 +111,34 @@ def parse_scenario(content: str, path: str) -> Scenario:
     steps: list[Step] = []
     names: set[str] = set()
     for entry in lines.sequence(top["steps"], "`steps`"):
-        options = {name: each.value for name, each in lines.mapping(entry, "a step").items()}
+        given = {name: each.value for name, each in lines.mapping(entry, "a step").items()}
         with lines.at(entry):
+            options = _without_dashes(given)
             step = _step(options, steps[-1].at_seconds if steps else 0.0, entry.line)
             _check_names(step, names)
         steps.append(step)
     return Scenario(path, seed, tuple(sorted(steps, key=lambda step: step.at_seconds)))
 
 
+def _without_dashes(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a step says by the names that it has in Python, each once."""
+    options: dict[str, Any] = {}
+    for name, value in given.items():
+        plain = _WITH_DASHES.get(name, name)
+        if plain in options:
+            raise UsageError(f"`{plain}` is said twice, as `{plain.replace('_', '-')}`, too")
+        options[plain] = value
+    return options
+
+
 def _step(options: dict[str, Any], previous_seconds: float, line: int) -> Step:
     if "do" not in options:
-        raise UsageError("a step needs `do`", hint=f"one of {', '.join((*ACTIONS, *KINDS))}")
+        raise UsageError("a step needs `do`", hint=one_of((*ACTIONS, *KINDS)))
     action = text(options, "do")
     del options["do"]
     if action not in ACTIONS and action not in KINDS:
-        raise UsageError(f"there is no step `{action}`", hint=nearest(action, (*ACTIONS, *KINDS)))
+        known = (*ACTIONS, *KINDS)
+        raise UsageError(f"there is no step `{action}`", hint=nearest(action, known) or one_of(known))
     if "at" in options and "after" in options:
         raise UsageError("`at` and `after` exclude each other")
     # `after: true` is a fault's, a number is a time.
@@ -136,6 +152,9 @@ def _step(options: dict[str, Any], previous_seconds: float, line: int) -> Step:
     if own_after is not None:
         options["after"] = own_after
     if action in KINDS:
+        for each in options:
+            if each not in OPTIONS[action]:
+                raise UsageError(f"`{action}` takes no `{each}`", hint=takes({*OPTIONS[action], *_OF_FAULTS}))
         fault_of(action, options)
     else:
         _check_action(action, options, name, for_seconds)
@@ -151,7 +170,8 @@ def _check_action(
     needed = ACTIONS[action]
     for each in options:
         if each not in needed:
-            raise UsageError(f"`{action}` takes no `{each}`")
+            of_step = ("at", "after", "name") if action == "clear" else ("at", "after")
+            raise UsageError(f"`{action}` takes no `{each}`", hint=takes((*needed, *of_step)))
     for each in needed:
         if each not in options:
             raise UsageError(f"`{action}` needs `{each}`")

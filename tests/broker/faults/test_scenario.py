@@ -80,6 +80,11 @@ def test_steps_come_in_the_order_of_their_times() -> None:
         ("steps:\n- {do: drop, probability: 2}", "s.yaml:2: `probability` is above 0 and at most 1, not 2"),
         ("steps:\n- {do: drop, next: 0}", "s.yaml:2: `next` is a whole number from 1 on, not 0"),
         ("steps:\n- {do: drop, code: 3}", "s.yaml:2: `drop` takes no `code`"),
+        ("steps:\n- {do: drop, delay-ms: 3}", "s.yaml:2: `drop` takes no `delay_ms`"),
+        (
+            "steps:\n- {do: delay, delay-ms: 3, delay_ms: 3}",
+            "s.yaml:2: `delay_ms` is said twice, as `delay-ms`, too",
+        ),
         ("steps:\n- {do: cut, from: 1, to: 1}", "s.yaml:2: `cut` is between two nodes, not 1 and itself"),
         ("steps:\n- {do: cut, from: 1}", "s.yaml:2: `cut` needs `to`"),
         ("steps:\n- {do: cut, from: 1, to: 2, one_way: 3}", "s.yaml:2: `one_way` is true or false, not 3"),
@@ -97,12 +102,28 @@ def test_what_is_wrong_is_said_with_its_line(text: str, message: str) -> None:
     assert caught.value.message.startswith(message)
 
 
+def test_options_are_spelled_as_on_the_command_line_or_as_in_python() -> None:
+    steps = [
+        parse_scenario(f"steps: [{{do: {words}}}]", "s.yaml").steps[0]
+        for words in (
+            "slow, from: 1, to: 2, delay-ms: 3, one-way: true, for: 1",
+            "slow, from: 1, to: 2, delay_ms: 3, one_way: true, for: 1",
+        )
+    ]
+    assert steps[0] == steps[1]
+    assert steps[0].options == {"from": 1, "to": 2, "delay_ms": 3, "one_way": True}
+
+
 def test_the_nearest_name_is_the_hint() -> None:
     for text, hint in (
         ("- do: pause", "it has `seed` and `steps`"),
         ("steps:\n- {do: paus, node: 2}", "did you mean `pause`?"),
         ("steps:\n- {do: drop, api: fech}", "did you mean `Fetch`?"),
         ("steps:\n- {do: error, code: not_leader}", "did you mean `NOT_LEADER_OR_FOLLOWER`?"),
+        ("steps:\n- {do: drop, api: Foo}", "`kcli cluster api-versions` shows those there are"),
+        ("steps:\n- {do: freeze, nod: 2}", "it takes `after`, `at`, `for`, `name`, `node`"),
+        ("steps:\n- {do: kill, nod: 2}", "it takes `after`, `at`, `node`"),
+        ("steps:\n- {do: clear, nod: 2}", "it takes `after`, `at`, `name`"),
     ):
         with pytest.raises(UsageError) as caught:
             parse_scenario(text, "s.yaml")
