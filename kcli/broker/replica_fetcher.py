@@ -239,7 +239,8 @@ class ReplicaFetcher:
             epoch, end_offset = row.diverging
             before = log.log_end_offset
             follower_log.truncate_to_epoch(log, epoch, end_offset, now_ms=now_ms)
-            _log.info("%s-%d: cut from %d to %d", *state.partition.key, before, log.log_end_offset)
+            if log.log_end_offset != before:
+                _log.info("%s-%d: cut from %d to %d", *state.partition.key, before, log.log_end_offset)
             self._moved[state] = None
         elif row.records is not None:
             assert isinstance(row.records, FileSlice)

@@ -77,7 +77,9 @@ class Entity(NamedTuple):
                 return f"DYNAMIC_{KINDS[kind]}_CONFIG"
 
     def __str__(self) -> str:
-        return f"{self.kind.removesuffix('s')} {self.name}" if self.name else f"default of all {self.kind}"
+        return (
+            f"{self.kind.removesuffix('s')} {self.name}" if self.name else f"the default of all {self.kind}"
+        )
 
 
 def chosen_entity(

@@ -113,7 +113,7 @@ class Configs(NamedTuple):
             yield Table(
                 ("Name", "Value", "Source", "Read only"),
                 [(row.name, text(row.value), row.source, row.is_read_only) for row in rows],
-                str(Entity(kind, name)),
+                str(Entity(kind, name)).removeprefix("the "),
             )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -36,6 +37,9 @@ TIMES = {
     "earliest-pending-upload": -6,
 }
 """The words for special timestamps, and the numbers they stand for on the wire."""
+
+PLAIN_NAME = re.compile(r"[\w.-]+", re.ASCII)
+"""A topic's name; a dot in it is taken for one, although it matches any character."""
 
 LARGEST_TIMESTAMP = 2**63 - 1
 
@@ -107,9 +111,7 @@ async def get_offsets(
     async with open_client(bootstrap_server, command_config, command_property) as client:
         wanted = await matching_partitions(client, accepts, exclude_internal=exclude_internal_topics)
         if not wanted:
-            raise KcliError(
-                "no topic or partition matches", hint="`kcli topics list` shows the topics there are"
-            )
+            raise await no_match(client, pattern or topic_partitions or "")
         results = await admin.list_offsets(client, dict.fromkeys(wanted, timestamp))
     rows, failures = [], []
     for partition in sorted(wanted, key=str):
@@ -152,6 +154,17 @@ def chosen_partitions(topics: str | None, partitions: str | None, patterns: str 
     ids = set(parse_ids(partitions or "", "--partitions"))
     expression = topic_pattern(topics or ".*")
     return lambda topic, partition: (not ids or partition in ids) and expression.fullmatch(topic) is not None
+
+
+async def no_match(client: Client, asked: str) -> KcliError:
+    """Return why nothing matches: where one topic was named, without a pattern, it may not exist."""
+    from kcli.client import admin
+
+    hint = "`kcli topics list` shows the topics there are"
+    name = asked.partition(":")[0]
+    if PLAIN_NAME.fullmatch(name) and name not in {each.name for each in await admin.list_topics(client)}:
+        return KcliError(f"topic `{name}` does not exist", hint=hint)
+    return KcliError("no topic or partition matches", hint=hint)
 
 
 async def matching_partitions(

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kcli.errors import UsageError
+from kcli.errors import KcliError, UsageError
 from kcli.protocol.topic_partition import TopicPartition
 from kcli.storage import disk
 from kcli.storage.batch_run import MAX_OFFSET
@@ -296,7 +296,10 @@ def _new_directory(target: str, source: str) -> Iterator[None]:
     is_new = not os.path.lexists(target)
     if not is_new and (not os.path.isdir(target) or os.listdir(target)):
         raise UsageError(f"`{target}` is not an empty directory", hint="name one that does not exist yet")
-    os.makedirs(target, exist_ok=True)
+    try:
+        os.makedirs(target, exist_ok=True)
+    except OSError as error:
+        raise KcliError(f"cannot create `{error.filename or target}`: {error.strerror}") from error
     try:
         yield
         disk.sync_path(os.path.dirname(os.path.abspath(target)))

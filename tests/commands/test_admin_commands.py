@@ -162,6 +162,8 @@ def test_configs(orders: FakeCluster, transcript: Transcript) -> None:
         "configs alter --entity-type topics --add retention.ms=1",
         "configs alter --topic orders --add retention.ms",
         "configs alter --topic orders --add no.such=1",
+        "configs alter --broker-defaults --add no.such=1",
+        "configs describe --broker-defaults -o table",
         "configs alter --topic orders --delete no.such,retention.ms",
         "configs alter --topic nothing --delete no.such",
     )
@@ -198,6 +200,9 @@ def test_get_offsets(orders: FakeCluster, transcript: Transcript) -> None:
         "get-offsets --topic-partitions :-1",
         "get-offsets orders --partitions 1 --time 1700000000000",
         "get-offsets nothing",
+        "get-offsets --topic-partitions nothing:0",
+        "get-offsets nothing.*",
+        "get-offsets orders --partitions 7",
         "get-offsets orders --time soon",
         "get-offsets orders --time -9",
         "get-offsets orders --time 9223372036854775808",

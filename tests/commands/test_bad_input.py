@@ -128,7 +128,7 @@ def test_a_port_that_is_silent(kcli: Kcli) -> None:
         ("consume --include nothing.*", "no topic matches nothing.*"),
         ("configs describe --topic nothing", "cannot describe the configuration of topic nothing"),
         ("configs describe --broker 77", "broker 77 is not in the cluster"),
-        ("get-offsets nothing", "no topic or partition matches"),
+        ("get-offsets nothing", "topic `nothing` does not exist"),
         ("log-dirs describe --broker-list 9", "there is no broker 9"),
         ("topics create present", "cannot create topic `present`: "),
         ("topics create wide --replication-factor 3", "cannot create topic `wide`: "),

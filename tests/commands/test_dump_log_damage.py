@@ -71,6 +71,14 @@ def test_repair(here: Path, transcript: Transcript) -> None:
     )
 
 
+def test_a_copy_that_cannot_be_made_is_told_by_where_it_would_be(here: Path, kcli: Kcli) -> None:
+    segment(here / "x-0", [damaged("garbage")])
+    (here / "file").touch()
+    finished = kcli("dump-log", "x-0", "--repair", "file/copy")
+    assert (finished.exit_code, finished.out) == (1, "")
+    assert finished.err.startswith("error: cannot create `file/copy")
+
+
 def test_originals_are_never_written(here: Path, kcli: Kcli) -> None:
     data = log_directory(here)
     segment(data / "x-0", [damaged("garbage")])

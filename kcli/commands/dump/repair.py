@@ -71,7 +71,9 @@ def repair_logs(
             try:
                 repairs.append(repair(source, target_of(source, target), mode=mode, is_deep=is_deep))
             except OSError as error:
-                errors.append(KcliError(f"cannot copy `{error.filename or source}`: {error.strerror}"))
+                path = str(error.filename or source)
+                act = "write" if f"{path}/".startswith(f"{target.rstrip('/')}/") else "copy"
+                errors.append(KcliError(f"cannot {act} `{path}`: {error.strerror}"))
             except KcliError as error:
                 errors.append(error)
     return Repairs(repairs, errors)

@@ -85,8 +85,20 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
         except OSError as error:
             raise KcliError(f"cannot read `{error.filename or path}`: {error.strerror}") from error
         if not replicas:
-            raise UsageError(f"no segments here that are wanted: `{path}`")
+            raise _nothing_in(path, topics, partitions)
     return Targets([*log_directories], [*replicas], files)
+
+
+def _nothing_in(path: str, topics: Collection[str], partitions: Collection[int]) -> UsageError:
+    """Return the error of a directory in which nothing is to be verified."""
+    options = [name for name, given in (("--topic", topics), ("--partition", partitions)) if given]
+    if options:
+        asked = " and ".join(f"`{option}`" for option in options)
+        return UsageError(f"no segments of what {asked} asked for: `{path}`")
+    return UsageError(
+        f"no segments in the directory: `{path}`",
+        hint="give a directory of a partition or of a broker, or one of the files in it",
+    )
 
 
 def _of_file(path: str) -> Replica | None:

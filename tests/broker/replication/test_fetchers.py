@@ -9,6 +9,7 @@ import trio
 
 from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
+from kcli.broker.fetch_data import FetchedPartition
 from kcli.broker.fetcher_manager import fetcher_number
 from kcli.broker.timer import TimerTask, monotonic_ms
 from kcli.protocol.config_kinds import ConfigOperation
@@ -63,6 +64,24 @@ async def test_a_corrupt_partition_stops_no_other(tmp_path: Path) -> None:
         path.write_bytes(whole)
         await until(lambda: leaders[0].log.high_watermark == 1)
         assert node(cluster, follower).replica_manager.partition("t", 0).log.log_end_offset == 1
+
+
+async def test_a_log_says_that_it_is_cut_only_where_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "kcli.broker.replica_fetcher")
+    async with running_cluster(tmp_path, nodes=2) as cluster:
+        create(cluster, "t", on=(1, 2))
+        follower = replicas_of(cluster)[2]
+        end = append(leader_of(cluster), b"v")
+        await until(lambda: follower.log.log_end_offset == end)
+        (fetcher,) = node(cluster, 2).replica_manager.fetchers.fetchers.values()
+        (state,) = fetcher.states.values()
+        for diverging in ((0, end), (0, 0)):
+            row = FetchedPartition(state.row)
+            row.diverging = diverging
+            fetcher._write(state, row)
+        assert [record.message for record in caplog.records] == [f"t-0: cut from {end} to 0"]
 
 
 class Bell(TimerTask):
