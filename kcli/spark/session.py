@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kcli.errors import KcliError, UsageError
+from kcli.errors import KcliError, UsageError, install_hint
 from kcli.spark.java import find_java, home_for_spark
 from kcli.spark.jvm_launches import jvm_launches, py4j_silenced
 from kcli.spark.made_whole import made_whole
@@ -126,7 +126,7 @@ def open_session(
 
 def check_pyspark() -> None:
     """Raise `KcliError` unless pyspark is installed and new enough."""
-    hint = "pip install 'kcli[spark]'; `--engine local` exports without Spark"
+    hint = f"{install_hint('spark')}; `--engine local` exports without Spark"
     try:
         import pyspark
     except ImportError as error:

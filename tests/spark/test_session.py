@@ -62,7 +62,8 @@ def test_without_pyspark_one_line_names_the_extra_and_the_other_engine(
     with pytest.raises(KcliError) as caught:
         check_pyspark()
     assert caught.value.message == "pyspark is not installed"
-    assert caught.value.hint == "pip install 'kcli[spark]'; `--engine local` exports without Spark"
+    libraries = "'pyspark>=4.2' 'pyarrow>=18' 'numpy>=1.26'"
+    assert caught.value.hint == f"pip install {libraries}; `--engine local` exports without Spark"
 
 
 @pytest.mark.parametrize(

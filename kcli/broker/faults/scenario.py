@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.faults.fault_options import KINDS, OPTIONS, fault_of, nearest, one_of, takes, text, whole
-from kcli.errors import KcliError, UsageError
+from kcli.errors import KcliError, UsageError, install_hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +96,7 @@ def parse_scenario(content: str, path: str) -> Scenario:
     try:
         from kcli.broker.faults.yaml_lines import Lines, read_yaml
     except ImportError as error:
-        raise KcliError("scenarios need PyYAML", hint="pip install 'kcli[scenario]'") from error
+        raise KcliError("scenarios need PyYAML", hint=install_hint("scenario")) from error
     lines = Lines(path)
     top = lines.mapping(read_yaml(content, path), "a scenario", hint="it has `seed` and `steps`")
     for name, entry in top.items():

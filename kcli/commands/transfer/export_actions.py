@@ -12,7 +12,7 @@ from kcli.commands.options import OutputFormat
 from kcli.commands.output import note
 from kcli.commands.transfer.export_options import EngineName
 from kcli.commands.transfer.export_view import Exported, Failed, Planned, warnings_of
-from kcli.errors import Interrupted, KcliError, UsageError
+from kcli.errors import Interrupted, KcliError, UsageError, install_hint
 
 if TYPE_CHECKING:
     from kcli.commands.output import Result
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kcli.spark.job.options import ExportOptions
     from kcli.spark.job.target import Target
     from kcli.spark.source import Source
-
-INSTALL_HINT = "pip install 'kcli[spark]'"
 
 
 def perform(choices: ExportChoices, output: OutputFormat | None) -> Result:
@@ -68,7 +66,7 @@ def check_environment() -> None:
     """Refuse to begin without the libraries that every export needs."""
     missing = [name for name in ("pyarrow", "numpy") if find_spec(name) is None]
     if missing:
-        raise KcliError(f"`spark-export` needs {' and '.join(missing)}", hint=INSTALL_HINT)
+        raise KcliError(f"`spark-export` needs {' and '.join(missing)}", hint=install_hint("spark"))
 
 
 def export(choices: ExportChoices) -> Result:

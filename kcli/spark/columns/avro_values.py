@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from kcli.errors import KcliError, UsageError
+from kcli.errors import KcliError, UsageError, install_hint
 from kcli.spark.columns.avro_schema import avro_type
 from kcli.spark.columns.schema_registry import REGISTRY, SchemaRegistry, UnknownSchema
 
@@ -148,7 +148,7 @@ def _fastavro() -> Any:  # noqa: ANN401
         from fastavro.read import SchemaResolutionError
         from fastavro.schema import SchemaParseException
     except ImportError as error:
-        raise KcliError("Avro needs fastavro", hint="pip install 'kcli[avro]'") from error
+        raise KcliError("Avro needs fastavro", hint=install_hint("avro")) from error
     return SimpleNamespace(
         schemaless_reader=fastavro.schemaless_reader,
         parse_schema=fastavro.parse_schema,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
-from kcli.errors import UsageError
+from kcli.errors import UsageError, install_hint
 from kcli.spark.columns.assemble import assemble
 from kcli.spark.columns.chunk import Chunk, Fields
 from kcli.spark.columns.numpy_decoder import decode_with_numpy
@@ -49,6 +49,6 @@ def decoder_named(name: str) -> Decoder:
             except ImportError as error:
                 if not name:
                     return decode_with_numpy
-                raise UsageError(f"no compiled decoder: {error}", hint="pip install 'kcli[fast]'") from error
+                raise UsageError(f"no compiled decoder: {error}", hint=install_hint("fast")) from error
             return decode_with_numba
     raise UsageError(f"no decoder has that name: {name}", hint="`KCLI_DECODER` is numba, numpy or python")

@@ -143,4 +143,4 @@ def test_without_pyyaml_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.delitem(sys.modules, "kcli.broker.faults.yaml_lines", raising=False)
     with pytest.raises(KcliError, match="PyYAML") as caught:
         parse_scenario("steps: []", "s.yaml")
-    assert caught.value.hint == "pip install 'kcli[scenario]'"
+    assert caught.value.hint == "pip install 'pyyaml>=6'"
