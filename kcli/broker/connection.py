@@ -144,6 +144,7 @@ class Connection:
         if self.is_closing:
             return
         self.is_closing = True
+        self._out.close()
         self._wake()
         trio.lowlevel.notify_closing(self._socket)
 

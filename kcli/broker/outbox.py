@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from trio import ClosedResourceError
 from trio.lowlevel import checkpoint, wait_writable
 
 from kcli.broker.request_context import CloseConnection
@@ -35,7 +36,7 @@ class Outbox:
     A caller for whom every call counts may append bytes to `parts` itself.
     """
 
-    __slots__ = ("_file_sent", "_has_files", "_is_full", "_socket", "parts", "size_bytes")
+    __slots__ = ("_file_sent", "_has_files", "_is_closed", "_is_full", "_socket", "parts", "size_bytes")
 
     def __init__(self, sock: socket.socket) -> None:
         self.parts: list[Any] = []
@@ -46,6 +47,7 @@ class Outbox:
         self._file_sent = 0
         # Whether the socket, and not a turn's end, stopped the last sending.
         self._is_full = False
+        self._is_closed = False
 
     def add(self, parts: Iterable[Any]) -> None:
         """Add a frame in parts, some of which may be `FileSlice`."""
@@ -64,9 +66,15 @@ class Outbox:
             assert isinstance(frame, list)
             self.add(frame)
 
+    def close(self) -> None:
+        """Have `send` wait no more: who closes the socket wakes nobody who waits for room from now on."""
+        self._is_closed = True
+
     async def send(self) -> None:
-        """Send everything. Raises `OSError` and `CloseConnection`."""
+        """Send everything. Raises `OSError`, `CloseConnection` and, once closed, `ClosedResourceError`."""
         while not self.send_now():
+            if self._is_closed:
+                raise ClosedResourceError
             if self._is_full:
                 await wait_writable(self._socket)
             else:

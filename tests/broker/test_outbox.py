@@ -144,3 +144,20 @@ async def test_a_file_that_was_cut_ends_the_connection(size: int, tmp_path: Path
         with pytest.raises(CloseConnection, match="was cut"):
             await outbox.send()
         assert outbox.send_now()
+
+
+async def test_once_it_is_closed_it_waits_for_room_no_more() -> None:
+    with client(send_buffer=10_000) as (outbox, other):
+        outbox.add([bytes(1_000_000)])
+        outbox.close()
+        with pytest.raises(trio.ClosedResourceError):
+            await outbox.send()
+        assert other.recv(1)
+
+
+async def test_what_the_socket_takes_at_once_is_sent_although_it_is_closed() -> None:
+    with client() as (outbox, other):
+        outbox.add([b"last words"])
+        outbox.close()
+        await outbox.send()
+        assert other.recv(100) == b"last words"
