@@ -25,6 +25,7 @@ import pytest
 from kcli.control_socket import ask
 from kcli.protocol.record_batch import iter_batches
 from tests.conftest import Finished
+from tests.support.connections import connections_of, sockets
 from tests.support.copies import copy_running
 from tests.support.kcli_broker import KcliBroker
 from tests.support.processes import ChildProcess
@@ -346,14 +347,21 @@ def test_an_import_that_is_killed_goes_on_behind_the_last_record(
     def wait_for_bytes(count: int) -> None:
         eventually(lambda: arrived() >= count, "records have arrived")
 
+    def kill(process: subprocess.Popen[bytes]) -> None:
+        connections = connections_of(process.pid, broker.process.pid)
+        assert connections
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+        # The last request is still being answered: its records would come behind those of the next process.
+        eventually(lambda: not connections & sockets(broker.process.pid), "the broker is done with it")
+
     with slowed(broker, "Produce", copy, 30):
         for _ in range(3):
             process = subprocess.Popen(
                 [*command, *slowly], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
             )
             wait_for_bytes(arrived() + 3000)
-            process.kill()
-            assert process.wait() == -signal.SIGKILL
+            kill(process)
     finished = succeeded(live("spark-import", out, "--topic", copy, "-o", "json"))
     assert all(part["before"] + part["imported"] == part["rows"] for part in finished["partitions"])
     assert any(part["before"] for part in finished["partitions"])
