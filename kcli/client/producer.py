@@ -52,7 +52,7 @@ class ProducerClosed(KcliError):
 class Producer(Background):
     """Sends records to a cluster; shareable by many tasks. Use it with `async with`.
 
-    `warn` is given a line for each kind of trouble that keeps records waiting for more than a second.
+    `warn` is given a line for each kind of trouble that keeps records waiting for more than three seconds.
     """
 
     def __init__(

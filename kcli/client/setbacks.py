@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from kcli.errors import KcliError
     from kcli.protocol.topic_partition import TopicPartition
 
-PATIENCE_SECONDS = 1.0
-"""How old a batch is when what it meets is told: by then three or four tries have failed."""
+PATIENCE_SECONDS = 3.0
+"""How old a batch is when what it meets is told: by then a handful of tries have failed."""
 
 
 class Setbacks:
