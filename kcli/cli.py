@@ -172,14 +172,14 @@ def named_words(arguments: Sequence[str]) -> set[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run kcli with `arguments` (those of the process by default) and return its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    app = build_app(named_words(arguments))
-    if COMPLETE_VARIABLE in os.environ:
-        from typer.completion import get_completion_inspect_parameters
-
-        get_completion_inspect_parameters()  # called for its side effect: it registers the shells
     try:
+        app = build_app(named_words(arguments))
+        if COMPLETE_VARIABLE in os.environ:
+            from typer.completion import get_completion_inspect_parameters
+
+            get_completion_inspect_parameters()  # called for its side effect: it registers the shells
         code = app(arguments, prog_name="kcli", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
-    except typer.Abort:
+    except (typer.Abort, KeyboardInterrupt):  # a command that runs reports its own
         code = 130
     except OSError as error:  # the help could not be written: whatever a command meets, it reports itself
         from kcli.commands.shortcut import judge

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -274,6 +275,16 @@ def test_all_commands_can_be_built_together() -> None:
     app = build_app()
     assert len(app.registered_commands) == 0
     assert len(app.registered_groups) == len(COMMANDS)
+
+
+def test_an_interrupt_while_the_command_line_is_read_is_quiet(
+    kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr("kcli.cli.build_app", interrupted)
+    assert kcli("topics", "list") == Finished(130, "", "")
 
 
 def test_main_reads_the_command_line_of_the_process(
