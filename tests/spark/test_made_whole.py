@@ -113,7 +113,9 @@ def test_a_process_that_pyspark_starts_is_known_and_killed_with_its_own() -> Non
     assert java_gateway.Popen is subprocess.Popen
 
 
-def test_only_py4j_is_silenced(caplog: pytest.LogCaptureFixture) -> None:
+def test_only_py4j_is_silenced(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A session that other tests have open silences it as well.
+    monkeypatch.setattr(logging.getLogger(), "filters", [])
     with py4j_silenced():
         logging.error("KeyboardInterrupt while sending command.")
         logging.error("Exception while sending command.")
