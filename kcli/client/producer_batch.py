@@ -33,7 +33,7 @@ class ProducerBatch:
     __slots__ = (
         "_callbacks", "_done", "attempts", "base_offset", "base_sequence", "builder", "count", "created_at",
         "data", "drain_number", "error",
-        "first_index", "is_settled", "leader_epoch", "limit", "log_append_time",
+        "first_index", "held_up_at", "is_settled", "leader_epoch", "limit", "log_append_time",
         "partition", "parts", "producer_epoch", "producer_id", "record_errors", "reserved", "retry_at",
     )  # fmt: skip
 
@@ -50,6 +50,8 @@ class ProducerBatch:
         self.data: bytearray | None = None
         self.attempts = 0
         self.retry_at = 0.0
+        self.held_up_at: float | None = None
+        """When something first kept it from being delivered."""
         self.leader_epoch = -1
         self.drain_number = -1
         self.first_index = 0

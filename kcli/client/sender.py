@@ -164,7 +164,7 @@ class Sender:
             # The batches wait; delivery.timeout.ms bounds that. The leader may be another one by now.
             self._client.request_metadata_update()
             for batch in self._accumulator.heads(node_id, self._client.cluster):
-                self._setbacks.met(batch, lost(error), broker(node_id))
+                self._setbacks.met(batch, lost(error), subject=broker(node_id))
         finally:
             self._connecting.discard(node_id)
         self.wake()
@@ -203,7 +203,7 @@ class Sender:
                 self._abort(error)
                 return
             for batch in self._accumulator.incomplete:
-                self._setbacks.met(batch, error, "producer id")
+                self._setbacks.met(batch, error, subject="producer id")
             await trio.sleep(backoff.next_delay())
         assert self._sequences is not None
         self._sequences.adopt(response.producer_id, response.producer_epoch)
@@ -241,7 +241,7 @@ class Sender:
             self.wake()
             response = await call.wait()
         except Disconnected as error:
-            self._lost(node_id, batches, lost(error))
+            self._lost(batches, lost(error), node_id=node_id)
         except KcliError as error:
             # No common version, or a record set that its version cannot carry: trying again will not help.
             refused = error if isinstance(error, KafkaError) else None
@@ -268,7 +268,7 @@ class Sender:
 
     # --- outcomes --------------------------------------------------------------------------------------
 
-    def _lost(self, node_id: int, batches: list[ProducerBatch], error: KafkaError) -> None:
+    def _lost(self, batches: list[ProducerBatch], error: KafkaError, *, node_id: int) -> None:
         self._client.request_metadata_update()
         for batch in batches:
             self._retry_or_fail(batch, error, subject=broker(node_id))
@@ -322,7 +322,7 @@ class Sender:
         may_pass = error.code in RETRIED or (sequences is not None and error.code in OUT_OF_ORDER)
         in_time = now < batch.created_at + self._delivery_timeout
         if may_pass and in_time and not batch.is_settled and batch.attempts < self._config.retries:
-            self._setbacks.met(batch, error, subject)
+            self._setbacks.met(batch, error, subject=subject)
             backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
             backoff.failures = batch.attempts
             batch.retry_at = now + backoff.next_delay()

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kcli.protocol.topic_partition import TopicPartition
 
 PATIENCE_SECONDS = 3.0
-"""How old a batch is when what it meets is told: by then a handful of tries have failed."""
+"""How long a batch is held up when what it meets is told: by then a handful of tries have failed."""
 
 
 class Setbacks:
@@ -34,11 +34,13 @@ class Setbacks:
         self._told: set[tuple[str, ErrorCode]] = set()
         self._last: dict[TopicPartition, tuple[KafkaError, float]] = {}
 
-    def met(self, batch: ProducerBatch, error: KafkaError, subject: str | None = None) -> None:
+    def met(self, batch: ProducerBatch, error: KafkaError, *, subject: str | None = None) -> None:
         """Note what keeps a batch waiting; it is its partition's affair unless there is another subject."""
         now = trio.current_time()
         self._last[batch.partition] = error, now
-        if now < batch.created_at + PATIENCE_SECONDS:
+        if batch.held_up_at is None:
+            batch.held_up_at = now
+        if now < batch.held_up_at + PATIENCE_SECONDS:
             return
         told = (subject or str(batch.partition), error.code)
         if told not in self._told:
@@ -51,11 +53,13 @@ class Setbacks:
         There is no try that would fail then, and what is short is not told.
         """
         if not cluster.nodes:
-            self.met(batch, KafkaError(ErrorCode.NETWORK_EXCEPTION, "no broker can be reached"), "cluster")
+            error = KafkaError(ErrorCode.NETWORK_EXCEPTION, "no broker can be reached")
+            self.met(batch, error, subject="cluster")
         else:
             code = cluster.errors.get(batch.partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
             self.met(batch, KafkaError(code))
-        due = batch.created_at + PATIENCE_SECONDS
+        assert batch.held_up_at is not None
+        due = batch.held_up_at + PATIENCE_SECONDS
         return due if due > trio.current_time() else math.inf
 
     def expired(self, batch: ProducerBatch, timeout_ms: int) -> KafkaError:

@@ -263,11 +263,10 @@ def move_leader(
     if node is None:
         if ":" not in topic:
             raise MissingArgument("NODE")
-        name, _, number = topic.rpartition(":")
-        if not number.isdecimal() or not number.isascii():
-            raise UsageError(f"not TOPIC:PARTITION: {topic}", hint="as `orders:0`")
+        from kcli.commands.preferred_replica_election import parse_partition
+
         # What stands where the partition would is the node.
-        topic, partition, node = name, int(number), partition
+        (topic, partition), node = parse_partition(topic), partition
     _ask(data_dir, "fault.move-leader", topic=topic, partition=partition, to=node)
     return Moved(f"{topic}-{partition}", node)
 

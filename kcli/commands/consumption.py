@@ -208,21 +208,19 @@ async def print_records(
     from kcli.client.consumer import Consumer
     from kcli.commands.groups.reading import CLOSE_SECONDS
     from kcli.commands.interrupts import interruptible
-    from kcli.commands.output import note
+    from kcli.commands.output import note, warn
     from kcli.commands.output_reader import ending_with_reader
     from kcli.commands.record_printer import RecordPrinter
 
     printer = None
     tell = note if verbose else lambda line: None
-
-    def warn(line: str) -> None:
-        note(f"warning: {line}")
-
-    async with interruptible() as scope, ending_with_reader():
+    async with interruptible() as scope:
         with scope:
-            async with Consumer(
-                client, config, note=tell, warn=warn, close_seconds=CLOSE_SECONDS
-            ) as consumer:
+            # An interrupt ends the watch as well: Ctrl-C ends whoever reads with who writes.
+            async with (
+                ending_with_reader(),
+                Consumer(client, config, note=tell, warn=warn, close_seconds=CLOSE_SECONDS) as consumer,
+            ):
                 if config.group_id:
                     limits = await join(client, consumer, choice=choice, end=end, tell=tell)
                 else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO, runtime_checkable
 
@@ -164,8 +165,9 @@ def note(message: str, stream: TextIO | None = None) -> None:
 
 
 def warn(message: str) -> None:
-    """Tell the user what may go wrong, on one line of stderr."""
-    note(f"warning: {one_line(message)}")
+    """Tell the user what may go wrong, on one line of stderr; if nobody reads that, what is done goes on."""
+    with suppress(BrokenPipeError):
+        note(f"warning: {one_line(message)}")
 
 
 def print_error(error: KcliError) -> None:

@@ -57,6 +57,19 @@ async def test_a_short_one_is_not_told(autojump_clock: trio.testing.MockClock) -
     assert told == []
 
 
+async def test_one_after_a_long_linger_is_not_told(autojump_clock: trio.testing.MockClock) -> None:
+    told: list[str] = []
+    lingering = ProducerConfig(linger_ms=60_000)
+    async with (
+        fake_cluster(topics=TOPICS) as (brokers, client),
+        Producer(client, lingering, warn=told.append) as producer,
+    ):
+        brokers.script(ProduceRequest, too_few())
+        await (await producer.send("orders", b"v")).wait()
+        assert trio.current_time() > 60
+    assert told == []
+
+
 async def test_another_error_is_told_too_and_the_last_is_named(
     autojump_clock: trio.testing.MockClock,
 ) -> None:

@@ -83,6 +83,17 @@ async def test_what_has_no_need_to_wait_is_not_held_up() -> None:
     os.close(reader)
 
 
+async def test_who_is_cancelled_and_clears_up_watches_no_more() -> None:
+    reader, writer = os.pipe()
+    with standard_output(writer), trio.fail_after(PATIENCE_SECONDS), trio.CancelScope() as scope:
+        async with ending_with_reader():
+            scope.cancel()
+            with trio.CancelScope(shield=True):
+                await trio.testing.wait_all_tasks_blocked()
+                os.close(reader)
+                await trio.testing.wait_all_tasks_blocked()
+
+
 async def test_what_can_be_read_of_a_socket_ends_nothing() -> None:
     reader, writer = sockets()
     os.write(reader, b"input")

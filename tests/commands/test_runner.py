@@ -19,7 +19,7 @@ import typer
 from kcli import errors
 from kcli.cli import COMMANDS, build_app, main
 from kcli.commands.options import OutputFormat
-from kcli.commands.output import print_json
+from kcli.commands.output import note, print_json, warn
 from kcli.commands.runner import command, run
 from kcli.errors import ChecksFailed, Interrupted, KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -223,6 +223,17 @@ def test_help_that_cannot_be_written_is_an_error_of_one_line() -> None:
     assert process.stderr == b"error: cannot write the output: no space left on the device\n"
 
 
+def test_a_warning_that_nobody_reads_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unread(io.StringIO):
+        def write(self, _: str) -> int:
+            raise BrokenPipeError
+
+    monkeypatch.setattr(sys, "stderr", Unread())
+    warn("something")
+    with pytest.raises(BrokenPipeError):
+        note("something else")
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize(
     ("line", "exit_code"), [("nothing", 2), ("topics list -b 127.0.0.1:1", 1), ("dump-log nowhere.log", 1)]
@@ -256,7 +267,7 @@ def test_files_that_a_shell_closed_are_not_missed(redirections: str, out: bytes)
 def test_any_text_can_be_written_in_any_encoding(encoding: str) -> None:
     script = (
         "from kcli.__main__ import write_any_text; write_any_text()\n"
-        "from kcli.commands.output import print_json; print_json('→'); print('→')"
+        "from kcli.commands.output import note, print_json, warn; print_json('→'); print('→')"
     )
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     output = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)

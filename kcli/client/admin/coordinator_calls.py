@@ -73,13 +73,13 @@ async def ask_coordinators_once(
     for coordinator, group in groups.items():
         for group_id in group:
             if group_id not in results:
-                results[group_id] = _unanswered(client, coordinator, group_id)
+                results[group_id] = _unanswered(client, group_id, coordinator=coordinator)
     for group_id in group_ids:
         forget_if_moved(client, group_id, results[group_id])
     return results
 
 
-def _unanswered(client: Client, coordinator: Node, group_id: str) -> KafkaError:
+def _unanswered(client: Client, group_id: str, *, coordinator: Node) -> KafkaError:
     """Return why a coordinator gave no answer in time: that it cannot be reached, where that is known."""
     known = client.cluster.nodes.get(coordinator.node_id)
     error = client.links.get(coordinator.node_id).last_error if known else None

@@ -59,12 +59,14 @@ async def watch(
 
     An error of the first look ends it, those of later ones are shown and may pass.
     """
-    async with interruptible() as scope, ending_with_reader():
+    async with interruptible() as scope:
         with scope:
-            if chosen_format(output) is OutputFormat.TABLE and sys.stdout.isatty():
-                await watch_in_place(take, seconds, time_text)
-            else:
-                await watch_below(take, seconds, output, time_text)
+            # An interrupt ends the watch as well: Ctrl-C ends whoever reads with who writes.
+            async with ending_with_reader():
+                if chosen_format(output) is OutputFormat.TABLE and sys.stdout.isatty():
+                    await watch_in_place(take, seconds, time_text)
+                else:
+                    await watch_below(take, seconds, output, time_text)
     if scope.cancel_called:
         raise typer.Exit(Interrupted.exit_code)
 

@@ -206,7 +206,7 @@ def _factors(current: Assignment, wish: Wish, *, is_spread: bool) -> dict[TopicP
     A spread gives a whole topic the number of its first partition, as Kafka's tool does, and says so where
     that is another.
     """
-    from kcli.commands.output import note
+    from kcli.commands.output import warn
 
     factors: dict[TopicPartition, int] = {}
     first: dict[str, int] = {}
@@ -221,8 +221,8 @@ def _factors(current: Assignment, wish: Wish, *, is_spread: bool) -> dict[TopicP
             if factor != len(current[partition])
         ]
         if changed:
-            note(
-                "warning: a spread gives all partitions of a topic as many replicas as the first one has "
+            warn(
+                "a spread gives all partitions of a topic as many replicas as the first one has "
                 f"(`--strategy minimal` does not): {', '.join(changed)}"
             )
     return factors

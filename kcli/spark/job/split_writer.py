@@ -155,10 +155,12 @@ class SplitWriter:
     def _close(self, period: Period, said_last: Mapping[str, str] | None = None) -> None:
         file = self._open[period]
         size = file.part.close(said_last)
+        target = self._place.target
+        crc32c = checksum(target, file.part.path) if target.renames else None
         del self._open[period]
         first_offset, last_offset = file.offsets or (None, None)
         first_time, last_time = file.timestamps or (None, None)
-        split, target = self._place.split, self._place.target
+        split = self._place.split
         self._written.append(
             WrittenFile(
                 path=file.path,
@@ -173,7 +175,7 @@ class SplitWriter:
                 last_offset=last_offset,
                 first_timestamp_us=first_time,
                 last_timestamp_us=last_time,
-                crc32c=checksum(target, file.part.path) if target.renames else None,
+                crc32c=crc32c,
             )
         )
 
