@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from kcli.client.producer import Producer
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kcli.protocol.messages.produce import ProduceRequest
-from tests.client.fake_brokers import Disconnect, NoAnswer, fake_cluster
+from tests.client.fake_brokers import Disconnect, FakeBrokers, NoAnswer, fake_cluster
 from tests.client.sending import TOPICS, produced, send_all, values
 
 TOO_FEW = "NOT_ENOUGH_REPLICAS: 1 replicas are in sync, 2 are needed"
@@ -23,14 +25,23 @@ def too_few() -> Any:
     return produced(19, error_message=TOO_FEW.partition(": ")[2])
 
 
+@asynccontextmanager
+async def telling(
+    config: ProducerConfig, *, nodes: int = 1, topics: Mapping[str, int] = TOPICS
+) -> AsyncIterator[tuple[FakeBrokers, Producer, list[str]]]:
+    """Brokers, a producer that is connected to them, and what it tells."""
+    told: list[str] = []
+    async with (
+        fake_cluster(nodes=nodes, topics=topics) as (brokers, client),
+        Producer(client, config, warn=told.append) as producer,
+    ):
+        yield brokers, producer, told
+
+
 async def test_an_error_that_goes_on_is_told_once_and_named_at_the_end(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    told: list[str] = []
-    async with (
-        fake_cluster(topics=TOPICS) as (brokers, client),
-        Producer(client, SHORT, warn=told.append) as producer,
-    ):
+    async with telling(SHORT) as (brokers, producer, told):
         brokers.script(ProduceRequest, *[too_few()] * 100)
         deliveries = await send_all(producer, values(2))
         await trio.sleep(5)
@@ -47,23 +58,15 @@ async def test_an_error_that_goes_on_is_told_once_and_named_at_the_end(
 
 
 async def test_a_short_one_is_not_told(autojump_clock: trio.testing.MockClock) -> None:
-    told: list[str] = []
-    async with (
-        fake_cluster(topics=TOPICS) as (brokers, client),
-        Producer(client, SHORT, warn=told.append) as producer,
-    ):
+    async with telling(SHORT) as (brokers, producer, told):
         brokers.script(ProduceRequest, too_few(), Disconnect)
         await (await producer.send("orders", b"v")).wait()
     assert told == []
 
 
 async def test_one_after_a_long_linger_is_not_told(autojump_clock: trio.testing.MockClock) -> None:
-    told: list[str] = []
     lingering = ProducerConfig(linger_ms=60_000)
-    async with (
-        fake_cluster(topics=TOPICS) as (brokers, client),
-        Producer(client, lingering, warn=told.append) as producer,
-    ):
+    async with telling(lingering) as (brokers, producer, told):
         brokers.script(ProduceRequest, too_few())
         await (await producer.send("orders", b"v")).wait()
         assert trio.current_time() > 60
@@ -73,11 +76,7 @@ async def test_one_after_a_long_linger_is_not_told(autojump_clock: trio.testing.
 async def test_another_error_is_told_too_and_the_last_is_named(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    told: list[str] = []
-    async with (
-        fake_cluster(topics=TOPICS) as (brokers, client),
-        Producer(client, SHORT, warn=told.append) as producer,
-    ):
+    async with telling(SHORT) as (brokers, producer, told):
         # About once a second from the fifth on.
         both = [too_few(), produced(5)] * 50
         brokers.script(ProduceRequest, *both)
@@ -113,11 +112,7 @@ async def test_the_last_retry_names_its_error(autojump_clock: trio.testing.MockC
 async def test_a_broker_that_is_away_is_told_once_for_all_its_partitions(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    told: list[str] = []
-    async with (
-        fake_cluster(nodes=2, topics={"orders": 4}) as (brokers, client),
-        Producer(client, SHORT, warn=told.append) as producer,
-    ):
+    async with telling(SHORT, nodes=2, topics={"orders": 4}) as (brokers, producer, told):
         for partition in range(4):
             await (await producer.send("orders", b"v", partition=partition)).wait()
         brokers.down.add("broker-2")
@@ -136,11 +131,7 @@ async def test_a_broker_that_is_away_is_told_once_for_all_its_partitions(
 
 
 async def test_a_cluster_that_is_away_is_told(autojump_clock: trio.testing.MockClock) -> None:
-    told: list[str] = []
-    async with (
-        fake_cluster(topics=TOPICS) as (brokers, client),
-        Producer(client, SHORT, warn=told.append) as producer,
-    ):
+    async with telling(SHORT) as (brokers, producer, told):
         await (await producer.send("orders", b"v")).wait()
         brokers.down.add("broker-1")
         brokers.disconnect(1)
@@ -152,11 +143,7 @@ async def test_a_cluster_that_is_away_is_told(autojump_clock: trio.testing.MockC
 
 
 async def test_a_partition_without_a_leader_is_told(autojump_clock: trio.testing.MockClock) -> None:
-    told: list[str] = []
-    async with (
-        fake_cluster(topics=TOPICS) as (brokers, client),
-        Producer(client, SHORT, warn=told.append) as producer,
-    ):
+    async with telling(SHORT) as (brokers, producer, told):
         await (await producer.send("orders", b"v")).wait()
         brokers.topics["orders"][0].leader = -1
         brokers.script(ProduceRequest, produced(6))
@@ -167,11 +154,7 @@ async def test_a_partition_without_a_leader_is_told(autojump_clock: trio.testing
 
 
 async def test_a_producer_id_that_does_not_come_is_told(autojump_clock: trio.testing.MockClock) -> None:
-    told: list[str] = []
-    async with (
-        fake_cluster(topics=TOPICS) as (brokers, client),
-        Producer(client, SHORT, warn=told.append) as producer,
-    ):
+    async with telling(SHORT) as (brokers, producer, told):
         refused = InitProducerIdResponse(error_code=14, producer_epoch=0)
         brokers.script(InitProducerIdRequest, *[refused] * 100)
         with pytest.raises(KafkaError, match="within 10000 ms: COORDINATOR_LOAD_IN_PROGRESS: "):

@@ -32,6 +32,16 @@ def next_line(process: subprocess.Popen[bytes]) -> bytes:
     return line
 
 
+def stop_reading(process: subprocess.Popen[bytes]) -> None:
+    """Close what a process prints to; fails unless it ends soon, without an error."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.wait(timeout=PATIENCE_SECONDS) == 0
+    assert process.stderr.read() == b""
+    process.stderr.close()
+
+
 def unread_bytes(descriptor: int) -> int:
     """Return how much is in a pipe."""
     unread = array("i", [0])

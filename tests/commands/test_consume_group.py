@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kcli.commands.piecewise_output import PIECE_BYTES
-from tests.commands.pipes import next_line, start, unread_bytes
+from tests.commands.pipes import next_line, start, stop_reading, unread_bytes
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
 from tests.support.waiting import PATIENCE_SECONDS, eventually
@@ -199,11 +199,7 @@ def test_a_reader_that_goes_away_leaves_the_rest_to_others(topic: str, kcli: Kcl
     process = start("consume", topic, "--group", topic, "--from-beginning")
     assert process.stdout is not None
     process.stdout.readline()
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    assert process.wait(timeout=PATIENCE_SECONDS) == 0
-    process.stderr.close()
+    stop_reading(process)
     left = rest(kcli, topic)
     assert 0 < len(left) < 20_000
     assert left == lines[-len(left) :]
@@ -218,12 +214,7 @@ def test_a_reader_that_goes_away_ends_the_wait_for_more_as_an_interrupt_does(
     seldom = ("-X", "auto.commit.interval.ms=3600000", "-X", f"group.protocol={protocol}")
     process = start("consume", topic, "--group", topic, "--from-beginning", *seldom)
     assert [next_line(process) for _ in range(2)] == [b"a\n", b"b\n"]
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.wait(timeout=PATIENCE_SECONDS) == 0
-    assert process.stderr.read() == b""
-    process.stderr.close()
+    stop_reading(process)
     described = kcli("consumer-groups", "describe", topic, "--state", "-o", "json")
     assert json.loads(described.out)["groups"][0]["state"] == "Empty"
     send(kcli, topic, "c")

@@ -16,7 +16,7 @@ import trio
 from kcli.client import admin
 from kcli.commands.line_producer import wait_for_topic
 from kcli.protocol.error_codes import ErrorCode
-from tests.commands.pipes import next_line, start, unread_bytes
+from tests.commands.pipes import next_line, start, stop_reading, unread_bytes
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
 from tests.support.waiting import PATIENCE_SECONDS, eventually
@@ -250,20 +250,11 @@ def test_a_reader_that_goes_away_ends_consuming_quietly(topic: str, kcli: Kcli) 
     process = start("consume", topic, "--from-beginning")
     assert process.stdout is not None
     process.stdout.readline()
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.stderr.read() == b""
-    assert process.wait(timeout=PATIENCE_SECONDS) == 0
-    process.stderr.close()
+    stop_reading(process)
 
 
 def test_a_reader_that_goes_away_ends_the_wait_for_more(topic: str, kcli: Kcli) -> None:
     kcli("produce", topic, input=b"a\nb\n")
     process = start("consume", topic, "--from-beginning")
     assert {next_line(process), next_line(process)} == {b"a\n", b"b\n"}
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.wait(timeout=PATIENCE_SECONDS) == 0
-    assert process.stderr.read() == b""
-    process.stderr.close()
+    stop_reading(process)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from kcli.errors import KcliError
 from kcli.spark.importing.original_bytes import Headers, original_bytes, original_headers
 from kcli.spark.importing.stored_file import runs
-from kcli.spark.job.file_contents import UNREADABLE, bearable_rows, reason_of
+from kcli.spark.job.file_contents import UNREADABLE, bearable_rows, damage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -81,7 +81,7 @@ class PartitionRows:
 
 def unreadable(path: str, error: Exception) -> KcliError:
     """Return the error of a file that cannot be read."""
-    return KcliError(f"cannot read `{path}`: {reason_of(error)}", hint="kcli spark-export --to DIR --verify")
+    return KcliError(f"cannot read `{path}`: {damage_of(error)}", hint="kcli spark-export --to DIR --verify")
 
 
 def _row_group_of(metadata: pq.FileMetaData, row: int) -> tuple[int, int]:

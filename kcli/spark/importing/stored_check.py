@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow.parquet as pq
 
 from kcli.errors import UsageError
-from kcli.spark.job.file_contents import UNREADABLE, reason_of
+from kcli.spark.job.file_contents import UNREADABLE, damage_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,5 +34,5 @@ def _wrong_with(target: Target, file: StoredFile) -> str | None:
     except FileNotFoundError:
         return "missing"
     except UNREADABLE as error:
-        return reason_of(error)
+        return damage_of(error)
     return None if rows == file.rows else f"{rows} rows instead of {file.rows}"

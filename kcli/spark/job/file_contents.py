@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from kcli.errors import reason_of
 from kcli.protocol.checksums import crc32c
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def unreadable_page(target: Target, path: str) -> str | None:
             for _ in file.iter_batches(bearable_rows(file.metadata), use_threads=False):
                 pass
     except UNREADABLE as error:
-        return f"cannot be read: {reason_of(error)}"
+        return f"cannot be read: {damage_of(error)}"
     return None
 
 
@@ -61,7 +62,7 @@ def bearable_rows(metadata: pq.FileMetaData) -> int:
     return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1))))
 
 
-def reason_of(error: Exception) -> str:
+def damage_of(error: Exception) -> str:
     """Return what an error of the file system or of pyarrow says, in one line."""
-    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return str(said).splitlines()[0].rstrip(".")
+    said = reason_of(error) or type(error).__name__
+    return said.splitlines()[0].rstrip(".")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from kcli.spark.job.file_contents import checksum, reason_of, unreadable_page
+from kcli.spark.job.file_contents import checksum, damage_of, unreadable_page
 from kcli.spark.job.file_names import parsed_name
 from kcli.spark.job.footer import BadFooter, read_footer
 from kcli.spark.job.listing import load_export
@@ -119,7 +119,7 @@ def _wrong_bytes(target: Target, file: WrittenFile) -> str | None:
     try:
         found = checksum(target, file.path)
     except OSError as error:
-        return f"cannot be read: {reason_of(error)}"
+        return f"cannot be read: {damage_of(error)}"
     if found != file.crc32c:
         return f"its checksum is 0x{found:08x}, the commit says 0x{file.crc32c:08x}"
     return None
