@@ -37,7 +37,8 @@ Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 Direct = Callable[[Any, memoryview, int, int], Any]
 """Handles the common requests of an API at once, from behind the client id at `position` to `end`.
 
-It returns the whole frame of the answer, or a response; None leaves the request to the rest.
+It returns the whole frame of the answer, as bytes or in parts, or a response; None leaves the request to the
+rest.
 """
 
 
@@ -123,7 +124,7 @@ APIS = (
         decoder="produce_wire.decoder",
         direct="produce_direct.produce_directly",
     ),
-    Api(1, "Fetch", "0-18", "fetch", sends_files=True),
+    Api(1, "Fetch", "0-18", "fetch", direct="fetch_direct.fetch_directly", sends_files=True),
     Api(2, "ListOffsets", "0-11", "list_offsets"),
     Api(3, "Metadata", "0-13", "metadata"),
     Api(8, "OffsetCommit", "0-10", "offsets"),

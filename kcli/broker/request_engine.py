@@ -115,7 +115,7 @@ class RequestEngine:
         if entry.direct is not None and client_id_size >= -1:
             behind = position + client_id_size if client_id_size > 0 else position
             answer = entry.direct(context, buffer, behind, end)
-            if type(answer) is bytes:
+            if type(answer) is bytes or type(answer) is list:
                 return answer
             if answer is not None:
                 return self._encode(entry, correlation_id, answer)
