@@ -42,7 +42,8 @@ _STAMP_SIZE = 16
 _MIN_ENTRY_SIZES = (14, 22, 49)
 """The smallest legal size field, by magic."""
 
-_SEARCH_BYTES = 8192
+SEARCH_BYTES = 8192
+"""So much is read at once to look for an entry."""
 _SCAN_BYTES = 1024 * 1024
 
 
@@ -227,7 +228,7 @@ class FileRecords:
         while position + _ENTRY_HEAD_SIZE <= limit:
             at = position - chunk_start
             if at + _MIN_HEADER_SIZE > len(chunk):
-                chunk, chunk_start, at = self.read(position, _SEARCH_BYTES), position, 0
+                chunk, chunk_start, at = self.read(position, SEARCH_BYTES), position, 0
                 if len(chunk) < _ENTRY_HEAD_SIZE:
                     return
             entry = parse_entry(chunk, at, position)
@@ -235,6 +236,21 @@ class FileRecords:
                 return
             yield entry
             position += entry.size
+
+    def batch_at(self, position: int, offset: int, *, last_offset: int) -> EntryPosition | None:
+        """Return the batch at a position if it holds `offset` and ends with `last_offset`. Raises `OSError`."""
+        head = self.read(position, _BATCH_HEAD_SIZE)
+        if len(head) == _BATCH_HEAD_SIZE:
+            base_offset, length, magic, last_offset_delta = _BATCH_HEAD.unpack(head)
+            size = LOG_OVERHEAD + length
+            if (
+                magic == 2
+                and length >= _MIN_ENTRY_SIZES[2]
+                and base_offset <= offset <= base_offset + last_offset_delta == last_offset
+                and position + size <= self.size
+            ):
+                return EntryPosition(position, size, base_offset, last_offset)
+        return None
 
     def search(
         self, target: int, position: int, bounds: tuple[int, int] | None = None
@@ -249,7 +265,7 @@ class FileRecords:
         is_batch = True
         # Batches, nearly all there is, are walked in line.
         while is_batch and position + _BATCH_HEAD_SIZE <= file_size:
-            chunk = self.read(position, _SEARCH_BYTES)
+            chunk = self.read(position, SEARCH_BYTES)
             at, end = 0, len(chunk)
             while at + _BATCH_HEAD_SIZE <= end:
                 base_offset, length, magic, last_offset_delta = unpack(chunk, at)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.record import BYTES_PER_RECORD, CorruptRecord, TooMuchData
 from kcli.protocol.record_batch import RecordBatch, iter_batches
-from kcli.storage.file_records import EntryPosition, FileRecords
+from kcli.storage.file_records import SEARCH_BYTES, EntryPosition, FileRecords
 from kcli.storage.index_file import CorruptIndex
 from kcli.storage.log_paths import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
 from kcli.storage.segment_indexes import SegmentIndexes
@@ -202,7 +202,13 @@ class LogSegment:
         tail = self.tail
         if tail is not None and offset >= tail[2]:
             return EntryPosition(*tail) if offset <= tail[3] else None
-        key, position = self.indexes.offsets.lookup(offset)
+        offsets = self.indexes.offsets
+        large = offsets.lookup_large(offset, SEARCH_BYTES)
+        if large is not None:
+            entry = self.records.batch_at(large[1], offset, last_offset=large[0])
+            if entry is not None:
+                return entry
+        key, position = offsets.lookup(offset)
         try:
             return self.records.search(offset, position, (self.base_offset, key) if position else None)
         except CorruptIndex as error:

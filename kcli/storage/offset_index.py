@@ -102,6 +102,18 @@ class OffsetIndex:
             return self.base_offset, 0
         return self.base_offset + self._offsets[slot - 1], self._positions[slot - 1]
 
+    def lookup_large(self, target: int, min_size: int) -> tuple[int, int] | None:
+        """Return the first entry at or above `target` that lies `min_size` or more behind the one before it.
+
+        None if it lies nearer. The batch there is the one with `target`, unless others without an entry lie
+        between the two.
+        """
+        positions = self._positions
+        slot = bisect_left(self._offsets, target - self.base_offset)
+        if slot == len(positions) or positions[slot] - (positions[slot - 1] if slot else 0) < min_size:
+            return None
+        return self.base_offset + self._offsets[slot], positions[slot]
+
     def at_position(self, position: int) -> tuple[int, int]:
         """Return the last entry at or below a file position, (base offset, 0) without one."""
         slot = bisect_right(self._positions, position)

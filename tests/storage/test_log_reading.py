@@ -74,6 +74,52 @@ def test_a_small_limit_is_kept_or_gives_one_batch(log: LogHarness) -> None:
     assert log.log.read(1, 0, isolation=Isolation.LOG_END, min_one=False).file_slice is None
 
 
+LARGE, LITTLE = b"l" * 9000, b"s" * 150
+MIXED = [[LARGE], [LITTLE], [LARGE, LARGE], [LITTLE, LITTLE], [LITTLE], [LARGE], [LARGE, LITTLE], [LITTLE]]
+
+
+def log_of_mixed_batches(directory: Path, index_interval_bytes: int) -> tuple[LogHarness, list[int]]:
+    """Return a log with batches below and above what is read at once, and the batch of each offset."""
+    config = replace(SMALL, segment_bytes=1 << 20, index_interval_bytes=index_interval_bytes)
+    log = LogHarness(directory, config)
+    return log, [log.append(*values).first_offset for values in MIXED for _ in values[:1]]
+
+
+@pytest.mark.parametrize("interval", [0, 200, 10_000])
+def test_every_offset_is_found_among_batches_of_any_size(tmp_path: Path, interval: int) -> None:
+    log, bases = log_of_mixed_batches(tmp_path, interval)
+    for _ in ("as it was written", "as it was loaded"):
+        assert found_batches(log) == [base for base, values in zip(bases, MIXED, strict=True) for _ in values]
+        log.reopen()
+
+
+def found_batches(log: LogHarness) -> list[int]:
+    """Return the base offset of the batch that is found for each offset."""
+    found = []
+    segment = log.log.segments.active
+    for offset in range(log.log.log_end_offset):
+        entry = segment.find(offset)
+        assert entry is not None
+        (batch,) = iter_batches(segment.records.read(entry.position, entry.size))
+        assert (batch.base_offset, batch.last_offset) == (entry.base_offset, entry.last_offset)
+        found.append(entry.base_offset)
+    return found
+
+
+@pytest.mark.parametrize("field", ["offset", "position"])
+@pytest.mark.parametrize("entry", range(4))
+@pytest.mark.parametrize("change", [-1, 1, 61])
+def test_an_index_that_is_wrong_misleads_nobody(tmp_path: Path, entry: int, field: str, change: int) -> None:
+    log, bases = log_of_mixed_batches(tmp_path, 200)
+    log.stop()
+    path, at = log.path(0, ".index"), entry * 8 + (4 if field == "position" else 0)
+    data = bytearray(path.read_bytes())
+    data[at : at + 4] = (int.from_bytes(data[at : at + 4], "big") + change).to_bytes(4, "big")
+    path.write_bytes(data)
+    log.start()
+    assert found_batches(log) == [base for base, values in zip(bases, MIXED, strict=True) for _ in values]
+
+
 def test_a_slice_stays_within_a_segment(log: LogHarness) -> None:
     log.fill(40)
     read = log.log.read(0, 1 << 20, isolation=Isolation.LOG_END)
