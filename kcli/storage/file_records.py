@@ -238,7 +238,10 @@ class FileRecords:
             position += entry.size
 
     def batch_at(self, position: int, offset: int, *, last_offset: int) -> EntryPosition | None:
-        """Return the batch at a position if it holds `offset` and ends with `last_offset`. Raises `OSError`."""
+        """Return the batch at a position, None if none there holds `offset` and ends with `last_offset`.
+
+        Raises `OSError`.
+        """
         head = self.read(position, _BATCH_HEAD_SIZE)
         if len(head) == _BATCH_HEAD_SIZE:
             base_offset, length, magic, last_offset_delta = _BATCH_HEAD.unpack(head)

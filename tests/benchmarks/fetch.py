@@ -1,29 +1,35 @@
-"""Fetch throughput: librdkafka and raw frames, by the size of the stored batches.
+"""Fetch throughput: librdkafka, raw frames and Java's consumer, by the size of the stored batches.
 
 Every peer holds the same records. librdkafka's consumer reads them with its defaults, but for the limits of
-its queue; the raw rows send one fetch of up to 1 MiB after the other. The limit is `sendfile` of the same
-number of bytes over loopback, read by the same loop. Ratios are medians of what each round found, for the
-machine is not the same from round to round; beside them stands what a broker's process takes of the CPU.
+its queue; the raw rows send one fetch of up to 1 MiB after the other; the last table is what Apache Kafka's
+`kafka-consumer-perf-test` says of itself. The limit is `sendfile` of the same number of bytes over loopback,
+read by the loop of the raw rows. Ratios are medians of what each round found, for the machine is not the same
+from round to round; beside them stands what a broker's process takes of the CPU.
 
-With records of 100 B the consumer is the limit: its thread parses and allocates, the program's thread frees,
-and both want one lock of the allocator for every record, the more so the sooner a broker answers. In the row
-"one core" both threads have one core, so that they hardly meet at that lock.
+With records of 100 B librdkafka is the limit: its thread parses and allocates, the program's thread frees,
+and both want one lock of the allocator for every record, the more so the sooner a broker answers. So brokers
+are compared in the rows "jemalloc", with an allocator that has no such lock. In the row "one core" both
+threads have one core, so that they hardly meet at it. Java's consumer, too, is limited by itself.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
 from tests.benchmarks import wire
+from tests.benchmarks.jemalloc import JemallocClient, find_jemalloc
 from tests.benchmarks.librdkafka import consume
 from tests.benchmarks.measure import alternate_rounds, cpu_seconds
 from tests.benchmarks.peers import running
 from tests.benchmarks.table import Gate, Table, ratio
+from tests.support.apache_kafka import KafkaTools
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +39,8 @@ if TYPE_CHECKING:
 PEERS = ("kcli", "apache", "kfake")
 MEGABYTE = 1_000_000
 RUN_BYTES = 128 * MEGABYTE
+RAW_PASSES = 4
+"""One takes 20 ms, in which other programs count for much."""
 ROUNDS = 6
 WARM_UP = 2
 FETCH_BYTES = 1024 * 1024
@@ -40,20 +48,25 @@ LAST_COLUMNS = ("limit", "kcli / limit", "kcli / apache", "kcli, CPU s/GB", "apa
 CONSUMER_LIMIT_SHARE = 0.25
 CONSUMER_MIN_RATE = 100
 APACHE_FROM_BYTES = 131_072
+LARGE_RECORD_BYTES = 1000
+"""From this size on librdkafka waits for the broker rather than for its allocator."""
+ONE_CORE, JEMALLOC = "one core", "jemalloc"
+RATE_FIELD = 8
+"""Megabytes of 2^20 bytes a second, without the time to join the group, in the line of the perf test."""
 
 
 class Case(NamedTuple):
-    """The records to read; with `one_core` by librdkafka alone, with as much of the machine."""
+    """The records to read, and how else librdkafka is to read them."""
 
     record_bytes: int
     batch_bytes: int
-    one_core: bool = False
+    variants: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
-        """What its row begins with."""
+        """What its rows begin with."""
         size = "1 MB" if self.batch_bytes == MEGABYTE else f"{self.batch_bytes // 1024} KB"
-        return f"{self.record_bytes} B, {size}" + (", one core" if self.one_core else "")
+        return f"{self.record_bytes} B, {size}"
 
 
 CASES = (
@@ -61,43 +74,46 @@ CASES = (
     Case(1000, 131_072),
     Case(1000, MEGABYTE),
     Case(100, 16_384),
-    Case(100, 131_072),
-    Case(100, 131_072, one_core=True),
-    Case(100, MEGABYTE),
+    Case(100, 131_072, (ONE_CORE, JEMALLOC)),
+    Case(100, MEGABYTE, (JEMALLOC,)),
 )
 
 
 def run() -> list[Table]:
     """Fill every peer for each case, then read in turn."""
-    with running(*PEERS, "drain") as found:
+    library = find_jemalloc()
+    with running(*PEERS, "drain") as found, _tools() as tools:
         drain = found.pop("drain")
         head = ("records, batches", *found, *LAST_COLUMNS)
-        consumer = Table("fetch: librdkafka, MB/s", head)
-        raw = Table("fetch: raw frames, MB/s", head)
+        titles = ("librdkafka", "raw frames", "kafka-consumer-perf-test")
+        consumer, raw, java = tables = [Table(f"fetch: {title}, MB/s", head) for title in titles]
         for number, case in enumerate(CASES):
-            batch, records = wire.batch_of(case.batch_bytes, case.record_bytes)
-            count = RUN_BYTES // len(batch)
-            size = count * len(batch)
-            topic = f"case-{number}"
+            topic = _Topic(f"case-{number}", case)
             for peer in found.values():
-                _fill(peer, topic, batch, count)
-            limit = {"limit": partial(_rate, partial(_drain, drain, size), size)}
-            consumers = {
-                name: _Reader(peer, size, partial(_consume_rate, peer, topic, count * records, size))
-                for name, peer in found.items()
-            }
-            with _one_core() if case.one_core else nullcontext():
-                _add(consumer, case, consumers, limit)
-            readers = {
-                name: _Reader(peer, size, partial(_read_rate, peer, topic, len(batch), records, count))
-                for name, peer in found.items()
-            }
-            if not case.one_core:
-                _add(raw, case, readers, limit)
+                topic.fill(peer)
+            rows = _Rows(case, found, topic.size, drain)
+            rows.add(consumer, topic.consume, is_gated=case.record_bytes >= LARGE_RECORD_BYTES)
+            if ONE_CORE in case.variants:
+                with _one_core():
+                    rows.add(consumer, topic.consume, ONE_CORE)
+            if JEMALLOC in case.variants and library is not None:
+                rows.add(consumer, partial(topic.consume_with, library), JEMALLOC, is_gated=True)
+            rows.add(raw, topic.read, passes=RAW_PASSES, is_gated=True)
+            rows.add(java, partial(topic.perf_test, tools))
             for peer in found.values():
                 with peer.connect() as client:
-                    wire.drop_topic(client, topic)
-    return [consumer, raw]
+                    wire.drop_topic(client, topic.name)
+    return tables
+
+
+@contextmanager
+def _tools() -> Iterator[KafkaTools]:
+    with TemporaryDirectory(prefix="kcli-benchmarks-") as directory:
+        tools = KafkaTools(Path(directory))
+        try:
+            yield tools
+        finally:
+            tools.close()
 
 
 @contextmanager
@@ -109,6 +125,57 @@ def _one_core() -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, allowed)
+
+
+class _Topic:
+    """The topic of a case, and every way to read all of it; each returns MB/s."""
+
+    def __init__(self, name: str, case: Case) -> None:
+        self.name = name
+        self._batch, self._batch_records = wire.batch_of(case.batch_bytes, case.record_bytes)
+        self._batches = RUN_BYTES // len(self._batch)
+        self._records = self._batches * self._batch_records
+        self.size = self._batches * len(self._batch)
+
+    def fill(self, peer: Peer) -> None:
+        with peer.connect() as client:
+            wire.make_topic(client, self.name)
+            # The first request belongs to the constructor.
+            wire.Producing(client, self.name, self._batch).stream(self._batches - 1, 4)
+
+    def consume(self, peer: Peer) -> float:
+        return self._bytes(consume(peer.bootstrap, self.name, self._records, {}))
+
+    def consume_with(self, library: str, peer: Peer) -> float:
+        client = JemallocClient.consumer(library, peer.bootstrap, self.name)
+        try:
+            return self._bytes(client.move(self._records))
+        finally:
+            client.close()
+
+    def _bytes(self, records_per_second: float) -> float:
+        return records_per_second * self.size / self._records / MEGABYTE
+
+    def read(self, peer: Peer) -> float:
+        with peer.connect() as client:
+            fetching = wire.Fetching(
+                client,
+                self.name,
+                batch_bytes=len(self._batch),
+                batch_records=self._batch_records,
+                max_bytes=FETCH_BYTES,
+            )
+            seconds = sum(fetching.read(self._batches) for _ in range(RAW_PASSES))
+            return RAW_PASSES * self.size / seconds / MEGABYTE
+
+    def perf_test(self, tools: KafkaTools, peer: Peer) -> float:
+        result = tools(
+            "kafka-consumer-perf-test", "--bootstrap-server", peer.bootstrap, "--topic", self.name,
+            "--num-records", str(self._records), "--timeout", "60000", "--hide-header",
+        )  # fmt: skip
+        if result.code:
+            raise wire.BenchmarkFailed(result.errors or result.output)
+        return float(result.lines[-1].split(",")[RATE_FIELD]) * 2**20 / MEGABYTE
 
 
 class _Reader:
@@ -128,57 +195,56 @@ class _Reader:
         return rate
 
 
-def _fill(peer: Peer, topic: str, batch: bytes, count: int) -> None:
-    with peer.connect() as client:
-        wire.make_topic(client, topic)
-        # The first request belongs to the constructor.
-        wire.Producing(client, topic, batch).stream(count - 1, 4)
+class _Rows:
+    """Makes the rows of one case, each with every peer and the limit in turn."""
+
+    def __init__(self, case: Case, peers: Mapping[str, Peer], size: int, drain: Peer) -> None:
+        self._case = case
+        self._peers = peers
+        self._size = size
+        self._limit = partial(_drain, drain, size)
+
+    def add(
+        self,
+        table: Table,
+        read: Callable[[Peer], float],
+        variant: str = "",
+        *,
+        passes: int = 1,
+        is_gated: bool = False,
+    ) -> None:
+        """Read with `read`, everything so often, and add the rates; with `is_gated` brokers are compared."""
+        case = self._case
+        readers = {
+            name: _Reader(peer, passes * self._size, partial(read, peer))
+            for name, peer in self._peers.items()
+        }
+        subjects: dict[str, Callable[[], float]] = {**readers, "limit": self._limit}
+        found = alternate_rounds(subjects, rounds=ROUNDS, warm_up=WARM_UP)
+        against = {name: _paired(found["kcli"], found.get(name, [])) for name in ("limit", "apache")}
+        cpu = [
+            median(readers[name].cpu_per_gigabyte[WARM_UP:]) if name in readers else float("nan")
+            for name in ("kcli", "apache")
+        ]
+        label = f"{case.label}, {variant}" if variant else case.label
+        table.add(label, *map(median, found.values()), *against.values(), *cpu)
+        if is_gated and case.batch_bytes >= APACHE_FROM_BYTES and "apache" in found:
+            table.gates.append(Gate(f"{label}: kcli / apache", against["apache"], 1, at_least=True))
+        if table.title.startswith("fetch: librdkafka") and case.record_bytes >= LARGE_RECORD_BYTES:
+            share, rate = against["limit"], median(found["kcli"])
+            table.gates.append(Gate(f"{label}: kcli / limit", share, CONSUMER_LIMIT_SHARE, at_least=True))
+            table.gates.append(Gate(f"{label}: kcli, MB/s", rate, CONSUMER_MIN_RATE, at_least=True))
 
 
-def _consume_rate(peer: Peer, topic: str, records: int, size: int) -> float:
-    return consume(peer.bootstrap, topic, records, {}) * size / records / MEGABYTE
-
-
-def _read_rate(peer: Peer, topic: str, batch_bytes: int, batch_records: int, count: int) -> float:
-    with peer.connect() as client:
-        fetching = wire.Fetching(
-            client, topic, batch_bytes=batch_bytes, batch_records=batch_records, max_bytes=FETCH_BYTES
-        )
-        return count * batch_bytes / fetching.read(count) / MEGABYTE
-
-
-def _drain(drain: Peer, size: int) -> None:
+def _drain(drain: Peer, size: int) -> float:
     buffer = memoryview(bytearray(FETCH_BYTES))
+    left = size
+    started = time.perf_counter()
     with drain.connect() as client:
         wire.send_size(client.socket, b"S", size)
-        while size:
-            size -= client.socket.recv_into(buffer)
-
-
-def _rate(read: Callable[[], object], size: int) -> float:
-    started = time.perf_counter()
-    read()
+        while left:
+            left -= client.socket.recv_into(buffer)
     return size / (time.perf_counter() - started) / MEGABYTE
-
-
-def _add(
-    table: Table, case: Case, readers: Mapping[str, _Reader], limit: Mapping[str, Callable[[], float]]
-) -> None:
-    subjects: dict[str, Callable[[], float]] = {**readers, **limit}
-    found = alternate_rounds(subjects, rounds=ROUNDS, warm_up=WARM_UP)
-    against = {name: _paired(found["kcli"], found.get(name, [])) for name in ("limit", "apache")}
-    cpu = [
-        median(readers[name].cpu_per_gigabyte[WARM_UP:]) if name in readers else float("nan")
-        for name in ("kcli", "apache")
-    ]
-    label, rate = case.label, median(found["kcli"])
-    table.add(label, *map(median, found.values()), *against.values(), *cpu)
-    if case.batch_bytes >= APACHE_FROM_BYTES and "apache" in found and not case.one_core:
-        table.gates.append(Gate(f"{label}: kcli / apache", against["apache"], 1, at_least=True))
-    if table.title.startswith("fetch: librdkafka") and case.record_bytes == 1000:
-        share = against["limit"]
-        table.gates.append(Gate(f"{label}: kcli / limit", share, CONSUMER_LIMIT_SHARE, at_least=True))
-        table.gates.append(Gate(f"{label}: kcli, MB/s", rate, CONSUMER_MIN_RATE, at_least=True))
 
 
 def _paired(ours: Sequence[float], theirs: Sequence[float]) -> float:
