@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -97,7 +97,9 @@ def run() -> list[Table]:
                 with _one_core():
                     rows.add(consumer, topic.consume, ONE_CORE)
             if JEMALLOC in case.variants and library is not None:
-                rows.add(consumer, partial(topic.consume_with, library), JEMALLOC, is_gated=True)
+                with _jemalloc_clients(library, found, topic) as clients:
+                    read = partial(topic.consume_with, clients)
+                    rows.add(consumer, read, JEMALLOC, is_gated=True)
             rows.add(raw, topic.read, passes=RAW_PASSES, is_gated=True)
             rows.add(java, partial(topic.perf_test, tools))
             for peer in found.values():
@@ -127,6 +129,18 @@ def _one_core() -> Iterator[None]:
         os.sched_setaffinity(0, allowed)
 
 
+@contextmanager
+def _jemalloc_clients(
+    library: str, peers: Mapping[str, Peer], topic: _Topic
+) -> Iterator[dict[str, JemallocClient]]:
+    with ExitStack() as stack:
+        clients = {}
+        for name, peer in peers.items():
+            clients[name] = client = JemallocClient.consumer(library, peer.bootstrap, topic.name)
+            stack.callback(client.close)
+        yield clients
+
+
 class _Topic:
     """The topic of a case, and every way to read all of it; each returns MB/s."""
 
@@ -146,12 +160,8 @@ class _Topic:
     def consume(self, peer: Peer) -> float:
         return self._bytes(consume(peer.bootstrap, self.name, self._records, {}))
 
-    def consume_with(self, library: str, peer: Peer) -> float:
-        client = JemallocClient.consumer(library, peer.bootstrap, self.name)
-        try:
-            return self._bytes(client.move(self._records))
-        finally:
-            client.close()
+    def consume_with(self, clients: Mapping[str, JemallocClient], peer: Peer) -> float:
+        return self._bytes(clients[peer.name].move(self._records))
 
     def _bytes(self, records_per_second: float) -> float:
         return records_per_second * self.size / self._records / MEGABYTE
