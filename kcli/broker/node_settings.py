@@ -22,7 +22,7 @@ class NodeSettings:
         "controller.quorum.fetch.timeout.ms",
         2000,
         "How long the controller's node may be out of reach before another takes office.",
-        check=at_least(1),
+        check=at_least(0),
     )
     auto_leader_rebalance_enable = boolean(
         "auto.leader.rebalance.enable", True, "Whether preferred replicas are made leaders again."

@@ -6,7 +6,7 @@ import pytest
 
 from kcli.broker.broker_configs import BROKER_CONFIGS, SETTINGS, BrokerSettings
 from kcli.broker.config import BrokerConfig
-from kcli.broker.config_definition import UpdateMode
+from kcli.broker.config_definition import InvalidConfig, UpdateMode
 from kcli.broker.inert_configs import INERT_CONFIGS
 from kcli.broker.listener_config import ListenerConfig
 from kcli.broker.topic_configs import TOPIC_CONFIGS
@@ -39,6 +39,15 @@ def test_a_default_is_a_value_that_could_be_set() -> None:
     for row in BROKER_CONFIGS.values():
         if row.default is not None:
             assert row.parse(row.default_text or "") == row.default
+
+
+@pytest.mark.parametrize(
+    ("name", "minimum"), [("controller.quorum.fetch.timeout.ms", 0), ("offsets.topic.segment.bytes", 1)]
+)
+def test_the_smallest_value_is_that_of_apache_kafka(name: str, minimum: int) -> None:
+    assert BROKER_CONFIGS[name].parse(str(minimum)) == minimum
+    with pytest.raises(InvalidConfig, match=f"must be at least {minimum}$"):
+        BROKER_CONFIGS[name].parse(str(minimum - 1))
 
 
 def test_attributes_are_named_as_the_configurations() -> None:

@@ -137,6 +137,19 @@ def test_one_that_is_paused_is_succeeded_when_the_others_would_have_noticed(clus
     assert (cluster.office.holder, cluster.office.epoch) == (2, 2)
 
 
+def test_without_a_timeout_one_that_is_paused_is_succeeded_the_next_time_somebody_looks(
+    cluster: Cluster,
+) -> None:
+    cluster.office.fetch_timeout_ms = 0
+    cluster.office.tick(10_000)
+    assert cluster.office.holder == 1
+    cluster.paused = {1}
+    cluster.office.tick(10_000)
+    assert cluster.office.holder == 1
+    cluster.office.tick(10_000)
+    assert (cluster.office.holder, cluster.office.epoch) == (2, 2)
+
+
 def test_one_that_goes_on_in_time_keeps_its_office(cluster: Cluster) -> None:
     cluster.paused = {1}
     cluster.office.tick(10_000)

@@ -51,6 +51,18 @@ async def test_the_topic_is_made_as_configured(tmp_path: Path) -> None:
         assert node.groups.partition_count == 7
 
 
+async def test_a_topic_that_cannot_be_made_as_configured_is_told_of_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"offsets.topic.segment.bytes": "1024"}
+    async with running_node(tmp_path, settings) as node, connected(node) as client:
+        found = await client.ask(ask.find_one(), 3)
+        assert found.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+        assert OFFSETS not in node.image.topics
+    why = "invalid value `1024` for `segment.bytes`: must be at least 1048576"
+    assert (found.error_message, caplog.messages) == (why, [f"cannot create `{OFFSETS}`: {why}"])
+
+
 @pytest.mark.parametrize(
     ("key_type", "version", "error"),
     [
