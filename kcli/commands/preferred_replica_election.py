@@ -122,7 +122,7 @@ async def preferred_replica_election(
     config = renamed(admin_config, "--admin.config", command_config, "--command-config")
     async with open_client(bootstrap_server, config, command_property) as client:
         if topics:
-            wanted = await _with_topics(client, wanted, topics)
+            wanted = await _with_topics(client, topics, wanted=wanted)
         is_all = path_to_json_file is None and not texts
         return _result(election_type, await admin.elect_leaders(client, kind, None if is_all else wanted))
 
@@ -142,9 +142,9 @@ def _wanted(texts: Sequence[str], path: Path | None) -> tuple[list[TopicPartitio
 
 
 async def _with_topics(
-    client: Client, wanted: Sequence[TopicPartition], topics: Sequence[str]
+    client: Client, topics: Sequence[str], *, wanted: Sequence[TopicPartition]
 ) -> list[TopicPartition]:
-    """Return partitions and those of topics, each of which must exist."""
+    """Return the wanted partitions and those of topics, each of which must exist."""
     from kcli.commands.reassignment.cluster import replicas_of
     from kcli.commands.reassignment.plan import refuse_twice
 

@@ -140,7 +140,8 @@ async def _propose(client: Client, wish: Wish, seed: tuple[int | None, int | Non
     brokers = await read_brokers(client)
     brokers.need(wish.given or ())
     current = await _replicas(client, wish, brokers)
-    goal = _goal(current, brokers, wish, _factors(current, wish, is_spread=seed is not None))
+    factors = _factors(current, wish, is_spread=seed is not None)
+    goal = _goal(wish, brokers, current=current, factors=factors)
     goal.check()
     proposed = minimal(current, goal) if seed is None else _spread(current, goal, *seed)
     now = {partition: current[partition] for partition in proposed}
@@ -228,7 +229,9 @@ def _factors(current: Assignment, wish: Wish, *, is_spread: bool) -> dict[TopicP
     return factors
 
 
-def _goal(current: Assignment, brokers: Brokers, wish: Wish, factors: Mapping[TopicPartition, int]) -> Goal:
+def _goal(
+    wish: Wish, brokers: Brokers, *, current: Assignment, factors: Mapping[TopicPartition, int]
+) -> Goal:
     from kcli.assignors.replica_placer import Candidate
     from kcli.commands.reassignment.strategy import Goal
 

@@ -85,11 +85,11 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
         except OSError as error:
             raise KcliError(f"cannot read `{error.filename or path}`: {error.strerror}") from error
         if not replicas:
-            raise _nothing_in(path, topics, partitions)
+            raise _nothing_in(path, topics=topics, partitions=partitions)
     return Targets([*log_directories], [*replicas], files)
 
 
-def _nothing_in(path: str, topics: Collection[str], partitions: Collection[int]) -> UsageError:
+def _nothing_in(path: str, *, topics: Collection[str], partitions: Collection[int]) -> UsageError:
     """Return the error of a directory in which nothing is to be verified."""
     options = [name for name, given in (("--topic", topics), ("--partition", partitions)) if given]
     if options:

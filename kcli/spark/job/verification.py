@@ -90,12 +90,12 @@ def _wrong_with(target: Target, commit: Commit, file: WrittenFile) -> str | None
     # First, as some damage in a footer ends pyarrow, and the process with it.
     return (
         _wrong_bytes(target, file)
-        or _wrong_footer(target, commit, file)
+        or _wrong_footer(target, file, commit=commit)
         or (unreadable_page(target, file.path) if file.crc32c is None else None)
     )
 
 
-def _wrong_footer(target: Target, commit: Commit, file: WrittenFile) -> str | None:
+def _wrong_footer(target: Target, file: WrittenFile, *, commit: Commit) -> str | None:
     try:
         footer = read_footer(target, file.path)
     except BadFooter as error:
