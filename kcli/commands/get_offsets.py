@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -22,8 +21,7 @@ from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
-    from kcli.client.admin import TopicPartition
-    from kcli.client.client import Client
+    from kcli.client.admin import TopicListing, TopicPartition
     from kcli.commands.topic_filter import PartitionFilter
 
 app = typer.Typer(rich_markup_mode=None)
@@ -37,9 +35,6 @@ TIMES = {
     "earliest-pending-upload": -6,
 }
 """The words for special timestamps, and the numbers they stand for on the wire."""
-
-PLAIN_NAME = re.compile(r"[\w.-]+", re.ASCII)
-"""A topic's name; a dot in it is taken for one, although it matches any character."""
 
 LARGEST_TIMESTAMP = 2**63 - 1
 
@@ -103,15 +98,20 @@ async def get_offsets(
     Without TOPIC and --topic-partitions it prints those of all topics.
     """
     from kcli.client import admin
+    from kcli.commands.output import warn
     from kcli.commands.session import failure, open_client
 
     pattern = one_topic_or_none(topic, topic_option)
     accepts = chosen_partitions(pattern, partitions, topic_partitions)
     timestamp = parse_time(time)
     async with open_client(bootstrap_server, command_config, command_property) as client:
-        wanted = await matching_partitions(client, accepts, exclude_internal=exclude_internal_topics)
+        topics = await admin.list_topics(client)
+        wanted = matching_partitions(topics, accepts, exclude_internal=exclude_internal_topics)
+        absent = absent_topics(pattern or topic_partitions or "", (each.name for each in topics))
         if not wanted:
-            raise await no_match(client, pattern or topic_partitions or "")
+            raise no_match(absent)
+        if absent:
+            warn(not_there(absent))
         results = await admin.list_offsets(client, dict.fromkeys(wanted, timestamp))
     rows, failures = [], []
     for partition in sorted(wanted, key=str):
@@ -156,26 +156,36 @@ def chosen_partitions(topics: str | None, partitions: str | None, patterns: str 
     return lambda topic, partition: (not ids or partition in ids) and expression.fullmatch(topic) is not None
 
 
-async def no_match(client: Client, asked: str) -> KcliError:
-    """Return why nothing matches: where one topic was named, without a pattern, it may not exist."""
-    from kcli.client import admin
+def absent_topics(asked: str, existing: Iterable[str]) -> list[str]:
+    """Return the topics that were asked for by name, and that nothing matches."""
+    from kcli.commands.topic_filter import named_topics, select_topics
 
-    hint = "`kcli topics list` shows the topics there are"
-    name = asked.partition(":")[0]
-    if PLAIN_NAME.fullmatch(name) and name not in {each.name for each in await admin.list_topics(client)}:
-        return KcliError(f"topic `{name}` does not exist", hint=hint)
-    return KcliError("no topic or partition matches", hint=hint)
+    names = [*existing]
+    return [name for name in named_topics(asked) if not select_topics(names, name)]
 
 
-async def matching_partitions(
-    client: Client, accepts: PartitionFilter, *, exclude_internal: bool
+def no_match(absent: Sequence[str]) -> KcliError:
+    """Return why nothing matches: the topics that were named may not exist."""
+    why = not_there(absent) if absent else "no topic or partition matches"
+    return KcliError(why, hint="`kcli topics list` shows the topics there are")
+
+
+def not_there(absent: Sequence[str]) -> str:
+    """Return what to say of topics that do not exist."""
+    names = ", ".join(f"`{name}`" for name in absent)
+    return f"topic {names} does not exist" if len(absent) == 1 else f"topics {names} do not exist"
+
+
+def matching_partitions(
+    topics: Iterable[TopicListing], accepts: PartitionFilter, *, exclude_internal: bool
 ) -> list[TopicPartition]:
-    """Return the partitions of the cluster that a filter accepts."""
+    """Return the partitions of topics that a filter accepts."""
     from kcli.client import admin
 
     return [
-        admin.TopicPartition(listing.name, partition)
-        for listing in await admin.list_topics(client, include_internal=not exclude_internal)
-        for partition in range(listing.partition_count)
-        if accepts(listing.name, partition)
+        admin.TopicPartition(topic.name, partition)
+        for topic in topics
+        if not (exclude_internal and topic.is_internal)
+        for partition in range(topic.partition_count)
+        if accepts(topic.name, partition)
     ]

@@ -17,6 +17,10 @@ from kcli.protocol.internal_topics import INTERNAL_TOPICS
 COLLISION_WARNING = (
     "warning: metric names cannot tell `.` from `_` in topic names: use either of them, but not both"
 )
+PLAIN_NAME = re.compile(r"[\w.-]+", re.ASCII)
+"""A topic's name; a dot in it is taken for one, although it matches any character."""
+
+BRACKETS = re.compile(r"[(\[{\\]")
 PARTITION_PATTERN = re.compile(r"([^:,]*)(?::(?:(\d+)|(?:(\d+)-(\d*))|-(\d+))?)?")
 
 PartitionFilter = Callable[[str, int], bool]
@@ -37,7 +41,7 @@ class PartitionRange(NamedTuple):
 
 def topic_pattern(topic_list: str) -> re.Pattern[str]:
     """Compile a topic list; blanks and surrounding quotes do not count."""
-    expression = topic_list.replace(",", "|").replace(" ", "").strip("\"'")
+    expression = _unquoted(topic_list.replace(",", "|"))
     try:
         return re.compile(expression)
     except re.error as error:
@@ -54,6 +58,17 @@ def select_topics(
         for name in names
         if (pattern is None or pattern.fullmatch(name)) and not (exclude_internal and name in INTERNAL_TOPICS)
     )
+
+
+def named_topics(patterns: str) -> list[str]:
+    """Return the plain names in a topic list or in partition patterns: what else is there may match anything.
+
+    Where there are brackets, a comma does not always part two topics.
+    """
+    if BRACKETS.search(patterns):
+        return []
+    names = (_unquoted(pattern.partition(":")[0]) for pattern in _unquoted(patterns).split(","))
+    return [*dict.fromkeys(name for name in names if PLAIN_NAME.fullmatch(name))]
 
 
 def partition_filter(patterns: str) -> PartitionFilter:
@@ -84,6 +99,10 @@ def parse_ids(text: str, option: str) -> list[int]:
         return [int(item) for item in text.split(",") if item.strip()]
     except ValueError:
         raise UsageError(f"`{option}` wants numbers separated by commas: {text}") from None
+
+
+def _unquoted(text: str) -> str:
+    return text.replace(" ", "").strip("\"'")
 
 
 def has_collision_characters(name: str) -> bool:

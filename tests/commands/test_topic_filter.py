@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kcli.commands.java.order import hash_map_order, partition_hash
-from kcli.commands.topic_filter import parse_ids, partition_filter, select_topics
+from kcli.commands.topic_filter import named_topics, parse_ids, partition_filter, select_topics
 from kcli.errors import UsageError
 from kcli.protocol.group_partition import string_hash
 
@@ -65,6 +65,25 @@ def test_partition_patterns(patterns: str, accepted: list[str]) -> None:
 def test_a_wrong_partition_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(UsageError):
         partition_filter(pattern)
+
+
+@pytest.mark.parametrize(
+    ("patterns", "expected"),
+    [
+        ("", []),
+        ("a", ["a"]),
+        ("a.b,c-1,d_2", ["a.b", "c-1", "d_2"]),
+        ("a:0,b:1-3,:4,a:7", ["a", "b"]),
+        ("'a, b'", ["a", "b"]),
+        ("a.*,b,c|d", ["b"]),
+        ("(a,b)", []),
+        ("a(b,c,d)", []),
+        ("a{1,2},b", []),
+        (r"a\d,b", []),
+    ],
+)
+def test_plain_names(patterns: str, expected: list[str]) -> None:
+    assert named_topics(patterns) == expected
 
 
 def test_lists_of_numbers() -> None:
