@@ -209,8 +209,10 @@ class LogSegment:
             if entry is not None:
                 return entry
         key, position = offsets.lookup(offset)
+        # Something lies before what an entry points to: at least the batch of the entry before it.
+        bounds = (offsets.lookup(key - 1)[0] + 1, key) if position else None
         try:
-            return self.records.search(offset, position, (self.base_offset, key) if position else None)
+            return self.records.search(offset, position, bounds)
         except CorruptIndex as error:
             self._report(f"rebuilding the indexes of `{self.records.path}`: {error}")
         self.indexes.rebuild()

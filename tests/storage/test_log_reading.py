@@ -120,6 +120,24 @@ def test_an_index_that_is_wrong_misleads_nobody(tmp_path: Path, entry: int, fiel
     assert found_batches(log) == [base for base, values in zip(bases, MIXED, strict=True) for _ in values]
 
 
+def test_an_index_that_points_before_a_batch_misleads_nobody(tmp_path: Path) -> None:
+    """Four zeros there make the head of the batch that of an older entry, at an offset the index allows."""
+    log = LogHarness(tmp_path, replace(SMALL, segment_bytes=1 << 20))
+    for _ in range(9):
+        log.append(*[b"value"] * 10, bytes(150))
+    log.stop()
+    path = log.path(0, ".index")
+    data = bytearray(path.read_bytes())
+    data[12:16] = (int.from_bytes(data[12:16], "big") - 4).to_bytes(4, "big")
+    path.write_bytes(data)
+    log.start()
+    segment = log.log.segments.active
+    found = [segment.find(offset) for offset in range(log.log.log_end_offset)]
+    assert [None if entry is None else entry.base_offset // 11 for entry in found] == [
+        number for number in range(9) for _ in range(11)
+    ]
+
+
 def test_a_slice_stays_within_a_segment(log: LogHarness) -> None:
     log.fill(40)
     read = log.log.read(0, 1 << 20, isolation=Isolation.LOG_END)
