@@ -132,6 +132,18 @@ async def all_entities(client: Client, kind: str) -> tuple[list[Entity], list[Kc
     return [Entity(kind, name) for name in names], failures
 
 
+async def exists(client: Client, entity: Entity) -> bool:
+    """Tell whether an entity exists that has no configuration of its own; where not all is known, it may."""
+    from kcli.client import admin
+
+    match entity.kind:
+        case "groups":
+            listed = await admin.list_groups(client)
+            return bool(listed.errors) or entity.name in {group.group_id for group in listed.groups}
+        case kind:
+            return kind != "client-metrics"
+
+
 async def group_names(client: Client) -> tuple[list[str], list[KcliError]]:
     """Return the groups that there are, and those that only have a configuration."""
     from kcli.client import admin

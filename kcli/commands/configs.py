@@ -21,6 +21,7 @@ from kcli.commands.config_entities import (
     GroupName,
     all_entities,
     chosen_entity,
+    exists,
 )
 from kcli.commands.options import (
     DEFAULT_BOOTSTRAP_SERVER,
@@ -39,6 +40,7 @@ from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
     from kcli.client.admin import ConfigAlteration, ConfigEntry
+    from kcli.client.client import Client
 
 app = typer.Typer(
     name="configs",
@@ -84,18 +86,22 @@ class EntityConfigs(NamedTuple):
 
 
 class Configs(NamedTuple):
-    """The result of `configs describe`. `is_all` tells whether inherited configurations are shown."""
+    """The result of `configs describe`.
+
+    `is_all` tells whether inherited configurations are shown, `is_missing` that the entity does not exist.
+    """
 
     entities: Sequence[EntityConfigs]
     is_all: bool
     failures: Sequence[KcliError] = ()
+    is_missing: bool = False
 
     def lines(self) -> Iterator[str]:
         """Return the lines of Kafka's `kafka-configs`."""
         scope = "All" if self.is_all else "Dynamic"
         for kind, name, rows in self.entities:
-            if kind == "client-metrics" and not rows:
-                yield f"The client-metric '{name}' doesn't exist and doesn't have dynamic config."
+            if self.is_missing:
+                yield f"The {kind.removesuffix('s')} '{name}' doesn't exist and doesn't have dynamic config."
             elif name:
                 yield f"{scope} configs for {kind.removesuffix('s')} {name} are:"
             else:
@@ -151,8 +157,7 @@ async def describe(
     command_property: Property = None,
 ) -> Configs:
     """Show the configuration of a topic, broker or group, or of all of them if only a type is given."""
-    from kcli.client import admin
-    from kcli.commands.session import failure, open_client
+    from kcli.commands.session import open_client
 
     entity = chosen_entity(
         (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics),
@@ -162,13 +167,29 @@ async def describe(
         all_brokers=broker_defaults,
     )
     async with open_client(bootstrap_server, command_config, command_property) as client:
-        entities, failures = [entity], list[KcliError]()
         if entity.name is None:
             entities, failures = await all_entities(client, entity.kind)
-        answers = await admin.describe_configs(
-            client, [each.resource for each in entities], include_synonyms=True
-        )
-    found = []
+            found, refused = await _described(client, entities, show_all=show_all)
+            return Configs(found, show_all, [*failures, *refused])
+        found, refused = await _described(client, [entity], show_all=show_all)
+        has_none = bool(found) and not found[0].configs
+        is_missing = has_none and not await exists(client, entity)
+    if has_none:
+        _tell_of_none(entity, is_missing=is_missing)
+    return Configs(found, show_all, refused, is_missing)
+
+
+async def _described(
+    client: Client, entities: Sequence[Entity], *, show_all: bool
+) -> tuple[list[EntityConfigs], list[KcliError]]:
+    """Return the configurations of entities, their own or all, and why those of some were not told."""
+    from kcli.client import admin
+    from kcli.commands.session import failure
+
+    answers = await admin.describe_configs(
+        client, [each.resource for each in entities], include_synonyms=True
+    )
+    found, failures = list[EntityConfigs](), list[KcliError]()
     for each in entities:
         answer = answers[each.resource]
         if isinstance(answer, KcliError):
@@ -178,7 +199,17 @@ async def describe(
             own = None if show_all else each.own_source
             shown = [row for row in rows if own in (None, row.source)]
             found.append(EntityConfigs(each.kind, each.name or "", shown))
-    return Configs(found, show_all, failures)
+    return found, failures
+
+
+def _tell_of_none(entity: Entity, *, is_missing: bool) -> None:
+    from kcli.commands.output import note
+
+    if is_missing:
+        note(f"{entity} does not exist and has no configuration of its own")
+    else:
+        more = ", `--all` shows what it inherits" if entity.name else ""
+        note(f"{entity} has no configuration of its own{more}")
 
 
 @command(

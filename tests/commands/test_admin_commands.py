@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from kcli.client import admin
+from kcli.errors import KcliError
 from tests.commands.conftest import Transcript
 from tests.commands.fake_cluster import FakeCluster
 from tests.commands.fake_groups import FakeGroups
@@ -144,6 +145,9 @@ def test_configs(orders: FakeCluster, transcript: Transcript) -> None:
         "configs describe --topic orders --all -o table",
         "configs describe --topic orders -o json",
         "configs describe --entity-type topics",
+        "configs describe --topic clicks",
+        "configs describe --broker 2 -o table",
+        "configs describe --broker-defaults",
         "configs alter --topic clicks --add retention.ms=1,cleanup.policy=[compact,delete]",
         "configs alter --topic clicks --append cleanup.policy=x --subtract cleanup.policy=delete -o json",
         "configs alter --topic clicks --delete-config retention.ms",
@@ -177,6 +181,13 @@ def test_configs_of_what_is_neither_topic_nor_broker(groups: FakeGroups, transcr
         "configs describe --group billing",
         "configs describe --entity-type groups --entity-name billing --all -o table",
         "configs describe --entity-type groups",
+        "configs describe --group shipping",
+        "configs describe --group shipping -o table",
+        "configs describe --group shipping -o json",
+        "configs describe --group nothing",
+        "configs describe --group nothing -o table",
+        "configs describe --group nothing -o json",
+        "configs describe --group nothing --all",
         "configs describe --entity-type client-metrics",
         "configs alter --client-metrics phones --add interval.ms=1000 -o json",
         "configs describe --client-metrics phones -o json",
@@ -188,6 +199,11 @@ def test_configs_of_what_is_neither_topic_nor_broker(groups: FakeGroups, transcr
         "configs describe --group billing --client-metrics phones",
         "configs describe --entity-type groups --entity-default",
     )
+
+
+def test_a_group_may_be_of_a_broker_that_does_not_answer(groups: FakeGroups, transcript: Transcript) -> None:
+    groups.silent[2] = KcliError("cannot connect to broker-2:9092")
+    transcript("configs_of_a_silent_broker", "configs describe --group nothing")
 
 
 def test_get_offsets(orders: FakeCluster, transcript: Transcript) -> None:

@@ -175,10 +175,11 @@ def test_levels_of_loggers_are_the_original_text(
     assert original("kafka-configs", "--describe", *entity) == before
 
 
-def test_a_subscription_to_metrics_that_does_not_exist_is_the_original_text(
-    run: Callable[..., list[str]], original: Callable[..., list[str]]
+@pytest.mark.parametrize("kind", ["client-metrics", "groups"])
+def test_configs_of_what_does_not_exist_are_the_original_text(
+    kind: str, run: Callable[..., list[str]], original: Callable[..., list[str]]
 ) -> None:
-    entity = ("--entity-type", "client-metrics", "--entity-name", "nobody")
+    entity = ("--entity-type", kind, "--entity-name", "nobody")
     assert run("configs", "describe", *entity) == original("kafka-configs", "--describe", *entity)
 
 
