@@ -19,9 +19,13 @@ LIBRARIES = {
 
 
 class KcliError(Exception):
-    """Anything refused, unreachable or broken. `message` is one line without a full stop."""
+    """Anything refused, unreachable or broken. `message` is one line without a full stop.
+
+    `wants_hint` tells whether a hint for errors of its kind may be added where it has none of its own.
+    """
 
     exit_code: ClassVar[int] = 1
+    wants_hint: ClassVar[bool] = True
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)

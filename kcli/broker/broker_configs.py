@@ -29,6 +29,7 @@ from kcli.broker.inert_configs import is_inert
 from kcli.broker.node_settings import NodeSettings
 from kcli.broker.replication_settings import ReplicationSettings
 from kcli.broker.topic_configs import LOG_BROKER_CONFIGS
+from kcli.protocol.inert_config import no_effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -229,5 +230,5 @@ def broker_config(name: str) -> ConfigDefinition[Any]:
         return BROKER_CONFIGS[name]
     except KeyError:
         if is_inert(name):
-            raise InvalidConfig(f"`{name}` has no effect in kcli") from None
+            raise InvalidConfig(no_effect(name)) from None
         raise InvalidConfig(f"unknown broker config name: {name}") from None

@@ -9,6 +9,8 @@ they steer is not: logs are not compacted. `warning` tells of these, too.
 
 from __future__ import annotations
 
+from kcli.protocol.inert_config import no_effect
+
 _OF_KAFKA_4_3 = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
     alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
@@ -168,7 +170,7 @@ _ACCEPTED_ONLY: frozenset[str] = frozenset(
 def warning(name: str, value: str) -> str | None:
     """Return what to say of a configuration that does not do what it promises, None if it does."""
     if is_inert(name) or name in _ACCEPTED_ONLY or name.startswith(_OF_OTHER_GROUPS):
-        return f"`{name}` has no effect in kcli"
+        return no_effect(name)
     if name in {"cleanup.policy", "log.cleanup.policy"} and "compact" in value:
         return f"`{name}={value}`: kcli does not compact logs yet, all versions of a key stay"
     return None

@@ -64,14 +64,10 @@ def connect_with(bootstrap_server: str, properties: Mapping[str, str]) -> Abstra
     return connect(bootstrap_server, ClientConfig.from_properties(properties))
 
 
-NO_HINT = "has no effect in kcli"
-"""How a kcli broker refuses what only Apache Kafka goes by: no name and no value would do."""
-
-
 def failure(attempt: str, error: KcliError) -> KcliError:
     """Return the error a user sees when `attempt` ("cannot create topic `x`") was answered by `error`."""
     code = getattr(error, "code", None)
-    hint = error.hint or HINTS.get(getattr(code, "name", ""))
-    if NO_HINT in error.message:
-        hint = error.hint
+    hint = error.hint
+    if not hint and error.wants_hint:
+        hint = HINTS.get(getattr(code, "name", ""))
     return KcliError(f"{attempt}: {error.message.rstrip('.')}", hint=hint)

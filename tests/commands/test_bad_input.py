@@ -159,6 +159,28 @@ def test_what_the_cluster_refuses(command: str, message: str, live: Kcli) -> Non
 
 
 @pytest.mark.parametrize(
+    ("entity", "whose"), [("--broker 1", "broker 1"), ("--broker-defaults", "the default of all brokers")]
+)
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "no.such.name",
+            "unknown broker config name: no.such.name\n"
+            "hint: `kcli configs describe` shows names and values with `--all`\n",
+        ),
+        ("log.cleaner.threads", "`log.cleaner.threads` has no effect in kcli\n"),
+    ],
+)
+def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
+    entity: str, whose: str, name: str, told: str, live: Kcli
+) -> None:
+    finished = live("configs", "alter", *entity.split(), "--add", f"{name}=1")
+    assert finished.exit_code == 1
+    assert finished.err == f"error: cannot alter the configuration of {whose}: {told}"
+
+
+@pytest.mark.parametrize(
     ("command", "message"),
     [
         ("consume", "exactly one of `TOPIC` and `--include` must be given"),

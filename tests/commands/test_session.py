@@ -6,6 +6,7 @@ import pytest
 
 from kcli.commands.session import failure
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.inert_config import InertConfig
 
 
 @pytest.mark.parametrize(
@@ -18,7 +19,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
             id="the hint is that of the error",
         ),
         pytest.param(
-            KafkaError(ErrorCode.INVALID_CONFIG, "`log.cleaner.threads` has no effect in kcli"),
+            InertConfig("`log.cleaner.threads` has no effect in kcli"),
             "cannot alter x: `log.cleaner.threads` has no effect in kcli",
             None,
             id="no other name would do",

@@ -13,6 +13,8 @@ from kcli.client.admin.types import (
 )
 from kcli.client.routing import ANY, CONTROLLER, Target
 from kcli.protocol.config_kinds import ConfigResourceType, ConfigSource, ConfigType
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.inert_config import InertConfig, tells_no_effect
 from kcli.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -101,7 +103,7 @@ async def incremental_alter_configs(
             )
             for result in response.responses:
                 resource = ConfigResource(ConfigResourceType(result.resource_type), result.resource_name)
-                results[resource] = error_of(result.error_code, result.error_message)
+                results[resource] = _refusal(result.error_code, result.error_message)
         return results
 
     return await retry_items(client, alterations, timeout_ms=timeout_ms, attempt=attempt)
@@ -154,6 +156,13 @@ def _altered(resource: ConfigResource, alterations: Sequence[ConfigAlteration]) 
             for item in alterations
         ],
     )
+
+
+def _refusal(code: int, message: str | None) -> KafkaError | None:
+    """Return why a resource was not altered, None if it was."""
+    if code == ErrorCode.INVALID_CONFIG and message is not None and tells_no_effect(message):
+        return InertConfig(message)
+    return error_of(code, message)
 
 
 def _entry(result: DescribeConfigsResourceResult) -> ConfigEntry:
