@@ -123,12 +123,17 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, 
 
 def wait_for(awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401  # whatever the command returns
     """Return what an awaitable gives, under trio."""
-    import trio
+    try:
+        import trio
 
-    async def wait() -> Any:  # noqa: ANN401  # the same
-        return await awaitable
+        async def wait() -> Any:  # noqa: ANN401  # the same
+            return await awaitable
 
-    return trio.run(wait)
+        return trio.run(wait)
+    finally:
+        # After an interrupt it may not have begun, of which Python would warn.
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()
 
 
 def flatten(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -35,10 +35,10 @@ class Line(NamedTuple):
 
 def run_shortcut(arguments: Sequence[str]) -> int | None:
     """Do what a command line says and return its exit code; None, and nothing done, if it is for Typer."""
-    body = None if _COMPLETE_VARIABLE in os.environ else body_of(arguments)
-    if body is None:
-        return None
     try:
+        body = None if _COMPLETE_VARIABLE in os.environ else body_of(arguments)
+        if body is None:
+            return None
         code = body()
         sys.stdout.flush()
     except BaseException as error:

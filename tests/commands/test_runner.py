@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import json
 import os
@@ -54,6 +55,19 @@ def finish(
         exit_code = exited.exit_code
     captured = capfd.readouterr()
     return Finished(exit_code, captured.out, captured.err)
+
+
+def test_an_interrupt_before_a_command_begins_is_one_line(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun = raising(KcliError("it began"))()
+
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(trio, "run", interrupted)
+    assert finish(lambda: begun, capfd) == Finished(130, "", "error: interrupted\n")
+    assert inspect.getcoroutinestate(begun) == inspect.CORO_CLOSED  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

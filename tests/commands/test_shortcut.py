@@ -65,6 +65,17 @@ def test_any_other_line_is_left_alone(line: str) -> None:
     assert run_shortcut(line.split()) is None
 
 
+def test_an_interrupt_while_a_line_is_understood_is_told_in_one(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("kcli.commands.shortcut.body_of", interrupted)
+    assert run_shortcut(["broker", "start"]) == 130
+    assert capfd.readouterr() == ("", "error: interrupted\n")
+
+
 def test_a_shell_that_wants_a_completion_gets_typers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("_KCLI_COMPLETE", "complete_bash")
     assert run_shortcut(["dump-log", "nowhere.log"]) is None
