@@ -37,6 +37,8 @@ Decoder = Callable[[memoryview, int, int], tuple[Any, int]]
 Direct = Callable[[Any, memoryview, int, int], Any]
 """Handles the common requests of an API at once, from behind the client id at `position` to `end`.
 
+The client id itself is not looked at.
+
 It returns the whole frame of the answer, as bytes or in parts, or a response; None leaves the request to the
 rest.
 """

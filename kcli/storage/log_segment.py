@@ -203,9 +203,11 @@ class LogSegment:
         if tail is not None and offset >= tail[2]:
             return EntryPosition(*tail) if offset <= tail[3] else None
         offsets = self.indexes.offsets
-        large = offsets.lookup_large(offset, SEARCH_BYTES)
-        if large is not None:
-            entry = self.records.batch_at(large[1], offset, last_offset=large[0])
+        # To walk over a gap from the entry before it would take another read.
+        behind_gap = offsets.lookup_behind_gap(offset, SEARCH_BYTES)
+        if behind_gap is not None:
+            last_offset, position = behind_gap
+            entry = self.records.batch_at(position, offset, last_offset=last_offset)
             if entry is not None:
                 return entry
         key, position = offsets.lookup(offset)

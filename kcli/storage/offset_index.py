@@ -102,15 +102,15 @@ class OffsetIndex:
             return self.base_offset, 0
         return self.base_offset + self._offsets[slot - 1], self._positions[slot - 1]
 
-    def lookup_large(self, target: int, min_size: int) -> tuple[int, int] | None:
-        """Return the first entry at or above `target` that lies `min_size` or more behind the one before it.
+    def lookup_behind_gap(self, target: int, min_gap: int) -> tuple[int, int] | None:
+        """Return the first entry at or above `target` if it lies `min_gap` or more behind the one before it.
 
-        None if it lies nearer. The batch there is the one with `target`, unless others without an entry lie
-        between the two.
+        Before the first entry is the segment's start. None if the entry lies nearer, or there is none. The
+        batch there is the one with `target`, unless others without an entry lie between the two.
         """
         positions = self._positions
         slot = bisect_left(self._offsets, target - self.base_offset)
-        if slot == len(positions) or positions[slot] - (positions[slot - 1] if slot else 0) < min_size:
+        if slot == len(positions) or positions[slot] - (positions[slot - 1] if slot else 0) < min_gap:
             return None
         return self.base_offset + self._offsets[slot], positions[slot]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -121,9 +120,8 @@ def test_an_offset_index_that_cannot_be_is_refused(tmp_path: Path, data: str) ->
 @given(
     st.sets(st.tuples(st.integers(1, 2**31 - 1), st.integers(1, 2**31 - 1)), max_size=30),
     st.integers(0, 2**31),
-    st.sampled_from([1, 2**20, 2**26, 2**30]),
 )
-def test_lookups_agree_with_a_list(pairs: set[tuple[int, int]], target: int, min_size: int) -> None:
+def test_lookup_agrees_with_a_list(pairs: set[tuple[int, int]], target: int) -> None:
     offsets = sorted({offset for offset, _ in pairs})
     entries = list(zip(offsets, sorted({position for _, position in pairs}), strict=False))
     index = OffsetIndex("unused", 0, 1 << 20)
@@ -131,11 +129,23 @@ def test_lookups_agree_with_a_list(pairs: set[tuple[int, int]], target: int, min
         index.append(offset, position)
     below = [entry for entry in entries if entry[0] <= target]
     assert index.lookup(target) == (below[-1] if below else (0, 0))
-    large = None
-    for (_, before), (offset, position) in pairwise([(0, 0), *entries]):
-        if large is None and offset >= target:
-            large = (offset, position) if position - before >= min_size else ()
-    assert index.lookup_large(target, min_size) == (large or None)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 50), st.integers(1, 50)), max_size=12),
+    st.integers(-2, 700),
+    st.sampled_from([1, 20, 40]),
+)
+def test_an_entry_behind_a_gap_is_found(steps: list[tuple[int, int]], target: int, min_gap: int) -> None:
+    index = OffsetIndex("unused", 0, 1 << 20)
+    offset = position = 0
+    expected: list[tuple[int, int] | None] = []
+    for more, size in steps:
+        offset, position = offset + more, position + size
+        index.append(offset, position)
+        if offset >= target:
+            expected.append((offset, position) if size >= min_gap else None)
+    assert index.lookup_behind_gap(target, min_gap) == (expected[0] if expected else None)
 
 
 def test_a_time_index_takes_only_growing_timestamps(tmp_path: Path) -> None:

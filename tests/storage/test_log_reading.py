@@ -12,6 +12,7 @@ import pytest
 from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record_batch import RecordBatch, iter_batches
+from kcli.storage.file_records import FileRecords
 from kcli.storage.log_read import Isolation
 from kcli.storage.producer_append import Origin
 from kcli.storage.retention import delete_old_segments
@@ -79,10 +80,10 @@ MIXED = [[LARGE], [LITTLE], [LARGE, LARGE], [LITTLE, LITTLE], [LITTLE], [LARGE],
 
 
 def log_of_mixed_batches(directory: Path, index_interval_bytes: int) -> tuple[LogHarness, list[int]]:
-    """Return a log with batches below and above what is read at once, and the batch of each offset."""
+    """Return a log with batches below and above what is read at once, and the base offset of each."""
     config = replace(SMALL, segment_bytes=1 << 20, index_interval_bytes=index_interval_bytes)
     log = LogHarness(directory, config)
-    return log, [log.append(*values).first_offset for values in MIXED for _ in values[:1]]
+    return log, [log.append(*values).first_offset for values in MIXED]
 
 
 @pytest.mark.parametrize("interval", [0, 200, 10_000])
@@ -118,6 +119,52 @@ def test_an_index_that_is_wrong_misleads_nobody(tmp_path: Path, entry: int, fiel
     path.write_bytes(data)
     log.start()
     assert found_batches(log) == [base for base, values in zip(bases, MIXED, strict=True) for _ in values]
+
+
+@pytest.mark.parametrize(
+    ("at", "value"),
+    [
+        (16, b"\x01"),
+        (8, (48).to_bytes(4, "big")),
+        (8, (1 << 20).to_bytes(4, "big")),
+        (23, (5).to_bytes(4, "big")),
+        (0, (1).to_bytes(8, "big")),
+    ],
+    ids=["magic 1", "too small", "past the file", "another last offset", "begins behind"],
+)
+def test_what_an_entry_points_to_is_checked(tmp_path: Path, at: int, value: bytes) -> None:
+    log, _ = log_of_mixed_batches(tmp_path, 0)
+    records = log.log.segments.active.records
+    assert records.batch_at(0, 0, last_offset=0) is not None
+    with open(records.path, "r+b") as file:
+        file.seek(at)
+        file.write(value)
+    assert records.batch_at(0, 0, last_offset=0) is None
+
+
+def test_no_batch_begins_near_the_end(tmp_path: Path) -> None:
+    log, _ = log_of_mixed_batches(tmp_path, 0)
+    records = log.log.segments.active.records
+    last = log.log.log_end_offset - 1
+    for back in range(60):
+        assert records.batch_at(records.size - back, last, last_offset=last) is None
+
+
+def test_a_batch_behind_a_large_one_takes_one_small_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, bases = log_of_mixed_batches(tmp_path, 0)
+    counts: list[int] = []
+    read = FileRecords.read
+
+    def counting(records: FileRecords, position: int, count: int) -> bytes:
+        counts.append(count)
+        return read(records, position, count)
+
+    monkeypatch.setattr(FileRecords, "read", counting)
+    entry = log.log.segments.active.find(bases[6])
+    assert entry is not None
+    assert (entry.base_offset, counts) == (bases[6], [27])
 
 
 def test_an_index_that_points_before_a_batch_misleads_nobody(tmp_path: Path) -> None:

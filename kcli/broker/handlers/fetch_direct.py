@@ -1,8 +1,9 @@
 """Fetch of one partition, without a session, read and answered in one go.
 
-That is what most clients send in a loop, and they wait while it is handled. Whatever is not of this shape, or
-not answered at once with records alone (nothing to read yet, an error, aborted transactions), is left to
-`fetch.fetch`, which begins anew: looking has changed nothing.
+That is what librdkafka, and others that keep no session, send in a loop, and they wait while it is handled.
+Whatever is not of this shape, or not answered at once with records alone (nothing to read yet, an error,
+aborted transactions), is left to `fetch.fetch`, which begins anew: looking has changed nothing, except that
+an I/O error has failed the log directory, as it then says.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from functools import cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kcli.broker.handlers.fetch_wire import TOPIC_IDS_FROM
 from kcli.broker.outbox import SENDFILE_FROM
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.unsigned_varint import encode_unsigned_varint
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
 
 PLAIN_VERSION = 11
 """The first in which consumers may read from any replica, and the last before the flexible ones."""
-TOPIC_IDS_FROM = 13
 _STATE_IN_TAG_FROM = 15
 
 _PLAIN_HEAD = Struct(">iiiibiiih")
@@ -46,7 +47,8 @@ _PLAIN_PARTITION_SIZE = _PLAIN_PARTITION.size
 _read_plain_head = _PLAIN_HEAD.unpack_from
 _read_plain_partition = _PLAIN_PARTITION.unpack_from
 _read_13, _read_15 = _FLEXIBLE_13.unpack_from, _FLEXIBLE_15.unpack_from
-_NO_RACK = 0x0000_0101
+_NOTHING_MORE = 0x0000_0101
+"""No tags of partition and topic; of what is forgotten, and of the rack, the compact length of nothing."""
 
 _FLEXIBLE_ANSWER = Struct(">iixihiB16sBihqqqBi")
 """Size, correlation id, no tags, throttle time, error, session; one topic, its id; one partition: index,
@@ -65,7 +67,10 @@ Wanted = tuple[bytes, int, int, int, int, int, int, int]
 def fetch_directly(
     context: RequestContext, buffer: memoryview, position: int, end: int
 ) -> bytes | list[Any] | None:
-    """Handle a request, of which `buffer[position:end]` is the body; None if it is not of this shape."""
+    """Handle a request, of which `buffer[position:end]` is the body; None if it is not of this shape.
+
+    In flexible versions the tags of the header stand before the body.
+    """
     version = context.api_version
     form = _FLEXIBLE if version >= TOPIC_IDS_FROM else _PLAIN
     wanted = form.read(buffer, position, end, version)
@@ -126,7 +131,7 @@ def read_plain(buffer: memoryview, position: int, end: int, version: int) -> Wan
 
 def read_flexible(buffer: memoryview, position: int, end: int, version: int) -> Wanted | None:
     """Read a request that names its topic by id, from its header's tags on; None if not of this shape."""
-    replica = -1
+    replica = -1  # Counts are compact: one more than there are.
     if version >= _STATE_IN_TAG_FROM:
         if position + _FLEXIBLE_15.size != end:
             return None
@@ -137,7 +142,7 @@ def read_flexible(buffer: memoryview, position: int, end: int, version: int) -> 
         head_tags, replica, *rest = _read_13(buffer, position)
     (
         wait_ms, min_bytes, max_bytes, isolation, session, session_epoch, topic_count, topic_id,
-        partition_count, index, epoch, offset, last_epoch, _, partition_max_bytes, rack, tags,
+        partition_count, index, epoch, offset, last_epoch, _, partition_max_bytes, more, tags,
     ) = rest  # fmt: skip
     if (
         head_tags
@@ -148,7 +153,7 @@ def read_flexible(buffer: memoryview, position: int, end: int, version: int) -> 
         or topic_count != 2
         or partition_count != 2
         or last_epoch != -1
-        or rack != _NO_RACK
+        or more != _NOTHING_MORE
         or tags
     ):
         return None
