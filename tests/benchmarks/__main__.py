@@ -16,7 +16,7 @@ NAMES = {
     "memory": "resident memory of idle brokers",
     "help": "CPU time of `kcli --help`",
     "produce": "produce throughput, librdkafka and raw frames",
-    "fetch": "fetch throughput, librdkafka and raw frames",
+    "fetch": "fetch throughput, librdkafka, raw frames and Java's consumer",
     "latency": "round trips of single records, one in flight and many",
     "connections": "memory of 10,000 connections, idle and parked",
     "metadata": "Metadata of 1,000 topics with 10 partitions each",

@@ -50,13 +50,13 @@ class JemallocClient:
 
     @classmethod
     def producer(
-        cls, library: str, bootstrap: str, topic: str, record_bytes: int, config: Mapping[str, object]
+        cls, library: str, bootstrap: str, *, topic: str, record_bytes: int, config: Mapping[str, object]
     ) -> JemallocClient:
         """Start a producer of records of a size to a topic."""
         return cls(library, "produce", bootstrap, topic, str(record_bytes), json.dumps(config))
 
     @classmethod
-    def consumer(cls, library: str, bootstrap: str, topic: str) -> JemallocClient:
+    def consumer(cls, library: str, bootstrap: str, *, topic: str) -> JemallocClient:
         """Start what reads a topic from its beginning, each time."""
         return cls(library, "consume", bootstrap, topic)
 
@@ -72,7 +72,12 @@ class JemallocClient:
 
     def close(self) -> None:
         """End the process."""
-        self._process.communicate(timeout=END_TIMEOUT_SECONDS)
+        with self._process:
+            try:
+                self._process.communicate(timeout=END_TIMEOUT_SECONDS)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                raise
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ Kafka in the rows "jemalloc", with an allocator that has no such lock.
 from __future__ import annotations
 
 import time
+from contextlib import ExitStack
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -118,18 +119,19 @@ def _producer(peer: Peer, topic: str, case: Case) -> Producer:
 
 
 def _with_jemalloc(library: str, peers: Mapping[str, Peer], topic: str, case: Case) -> dict[str, float]:
-    clients = {}
-    for name, peer in peers.items():
-        with peer.connect() as client:
-            wire.make_topic(client, topic)
-        clients[name] = JemallocClient.producer(
-            library, peer.bootstrap, topic, case.record_bytes, case.config
-        )
-    count = CLIENT_RUN_BYTES // case.record_bytes
-    rates = alternate({name: partial(client.move, count) for name, client in clients.items()}, rounds=ROUNDS)
-    for name, client in clients.items():
-        client.close()
-        _drop(peers[name], topic)
+    subjects = {}
+    with ExitStack() as stack:
+        for name, peer in peers.items():
+            with peer.connect() as connection:
+                wire.make_topic(connection, topic)
+            client = JemallocClient.producer(
+                library, peer.bootstrap, topic=topic, record_bytes=case.record_bytes, config=case.config
+            )
+            stack.callback(client.close)
+            subjects[name] = partial(client.move, CLIENT_RUN_BYTES // case.record_bytes)
+        rates = alternate(subjects, rounds=ROUNDS)
+    for peer in peers.values():
+        _drop(peer, topic)
     return {name: rate * case.record_bytes / MEGABYTE for name, rate in rates.items()}
 
 
