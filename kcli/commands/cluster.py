@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.errors import KcliError, MissingArgument, UsageError
@@ -124,7 +124,7 @@ class ApiVersions(NamedTuple):
 
 @command(app, "id", example="kcli cluster id")
 async def cluster_id(
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> ClusterId:
@@ -142,7 +142,7 @@ async def nodes(
         bool,
         typer.Option("--include-fenced-brokers", help="Also list brokers that are registered but fenced"),
     ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Nodes:
@@ -175,7 +175,7 @@ async def unregister(
     force: Annotated[
         bool, typer.Option("--force", help="Also a broker that runs: it is lost until its next start")
     ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Unregistered:
@@ -218,7 +218,7 @@ def refuse_if_running(node_id: int, cluster: ClusterDescription) -> None:
 
 @command(app, "api-versions", example="kcli cluster api-versions")
 async def api_versions(
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> ApiVersions:

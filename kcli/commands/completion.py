@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER
 from kcli.commands.runner import command
 from kcli.errors import KcliError
 
@@ -124,8 +123,7 @@ async def ask_cluster(
     command_config: Path | None = parameters.get("command_config")
     with trio.move_on_after(TIME_LIMIT_S):
         async with open_client(
-            parameters.get("bootstrap_server")
-            or os.environ.get("KCLI_BOOTSTRAP_SERVER", DEFAULT_BOOTSTRAP_SERVER),
+            parameters.get("bootstrap_server") or os.environ.get("KCLI_BOOTSTRAP_SERVER") or None,
             command_config,
             parameters.get("command_property"),
         ) as client:

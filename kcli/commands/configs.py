@@ -24,7 +24,6 @@ from kcli.commands.config_entities import (
     exists,
 )
 from kcli.commands.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
     CommandConfig,
     Property,
@@ -152,7 +151,7 @@ async def describe(
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
     show_all: Annotated[bool, typer.Option("--all", help="Also inherited and default values")] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Configs:
@@ -265,7 +264,7 @@ async def alter(
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Let the broker check, but change nothing")
     ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Altered | None:

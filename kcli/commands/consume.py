@@ -29,7 +29,6 @@ from kcli.commands.consume_options import (
     Verbose,
 )
 from kcli.commands.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
     CommandConfig,
     OutputFormat,
@@ -72,7 +71,7 @@ async def consume(
     old_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
     consumer_property: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     consumer_config: Annotated[Path | None, typer.Option("--consumer.config", hidden=True)] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
     output: OutputFormat | None = None,

@@ -8,7 +8,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
@@ -69,7 +69,7 @@ async def delete_records(
         Path | None,
         typer.Option(metavar="FILE", help="The offsets as JSON, see above", show_default=False),
     ] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> DeletedRecords:

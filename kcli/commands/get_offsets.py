@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
     CommandConfig,
     Property,
@@ -89,7 +88,7 @@ async def get_offsets(
     exclude_internal_topics: Annotated[
         bool, typer.Option("--exclude-internal-topics", help="Leave out internal topics")
     ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Offsets:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.log_dirs_app import app
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.errors import KcliError
@@ -121,7 +121,7 @@ async def describe(
         str | None,
         typer.Option(metavar="IDS", help="Only these brokers, separated by commas", show_default=False),
     ] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> LogDirs:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.log_dirs_app import app
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.errors import ChecksFailed, KcliError, MissingArgument, UsageError
@@ -71,7 +71,7 @@ async def move(
         str | None, typer.Option(metavar="DIR", help="One of its log directories, an absolute path")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all is moved, and show progress")] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Moved:

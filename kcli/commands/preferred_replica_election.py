@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
     CommandConfig,
     Property,
@@ -104,7 +103,7 @@ async def preferred_replica_election(
         ),
     ] = Election.PREFERRED,
     admin_config: Annotated[Path | None, typer.Option("--admin.config", hidden=True)] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Elected:

@@ -10,7 +10,6 @@ import typer
 
 from kcli.commands.line_producer import Produced
 from kcli.commands.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
     CommandConfig,
     Property,
@@ -85,7 +84,7 @@ async def produce(
     old_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
     producer_property: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     producer_config: Annotated[Path | None, typer.Option("--producer.config", hidden=True)] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Produced:

@@ -11,7 +11,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kcli.commands.options import parse_properties, read_properties
+from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, parse_properties, read_properties
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
@@ -45,14 +45,25 @@ def client_properties(
     }
 
 
+def addresses(bootstrap_server: str | None, properties: Mapping[str, str]) -> str:
+    """Return the brokers to connect to first: those that the option names, else those of the properties."""
+    if bootstrap_server is not None:
+        return bootstrap_server
+    return properties.get("bootstrap.servers", DEFAULT_BOOTSTRAP_SERVER)
+
+
 def open_client(
-    bootstrap_server: str, command_config: Path | None = None, command_property: Sequence[str] | None = None
+    bootstrap_server: str | None,
+    command_config: Path | None = None,
+    command_property: Sequence[str] | None = None,
 ) -> AbstractAsyncContextManager[Client]:
     """Return a context manager that connects on entry and closes the client on exit."""
     return connect_with(bootstrap_server, client_properties(command_config, command_property))
 
 
-def connect_with(bootstrap_server: str, properties: Mapping[str, str]) -> AbstractAsyncContextManager[Client]:
+def connect_with(
+    bootstrap_server: str | None, properties: Mapping[str, str]
+) -> AbstractAsyncContextManager[Client]:
     """Return a context manager that connects with client properties, and warns of those without effect."""
     from kcli.client.client import connect
     from kcli.client.config import ClientConfig
@@ -61,7 +72,7 @@ def connect_with(bootstrap_server: str, properties: Mapping[str, str]) -> Abstra
 
     for warning in property_warnings(properties):
         note(f"warning: {warning}")
-    return connect(bootstrap_server, ClientConfig.from_properties(properties))
+    return connect(addresses(bootstrap_server, properties), ClientConfig.from_properties(properties))
 
 
 def failure(attempt: str, error: KcliError) -> KcliError:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kcli.commands.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
     CommandConfig,
     Property,
@@ -76,7 +75,7 @@ async def spark_import(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be imported, and write nothing")
     ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> object:

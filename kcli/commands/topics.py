@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kcli.commands.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
     CommandConfig,
     Property,
@@ -85,7 +84,7 @@ async def create(
         bool, typer.Option("--disable-rack-aware", help="Accepted: the broker places replicas")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Create without warnings")] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Created:
@@ -125,7 +124,7 @@ async def list_topics(
     exclude_internal: Annotated[
         bool, typer.Option("--exclude-internal", help="Leave out internal topics")
     ] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> TopicNames:
@@ -169,7 +168,7 @@ async def describe(
     partition_size_limit_per_response: Annotated[
         int, typer.Option(min=1, help="Most partitions in one answer of a broker", hidden=True)
     ] = 2000,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> TopicReport:
@@ -227,7 +226,7 @@ async def alter(
     ] = None,
     if_exists: IfExists = False,
     force: Annotated[bool, typer.Option("--force", help="Alter without warnings")] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Altered:
@@ -268,7 +267,7 @@ async def delete(
         bool, typer.Option("--exclude-internal", help="Leave out internal topics")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Delete internal topics too")] = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Deleted:

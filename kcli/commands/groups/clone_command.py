@@ -16,7 +16,7 @@ from kcli.commands.groups.options import (
 )
 from kcli.commands.groups.reset_command import DRY_RUN_NOTE
 from kcli.commands.groups.reset_view import ResetView
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import note
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
@@ -42,7 +42,7 @@ async def clone(
         bool, typer.Option("--force", help="Also if NEW has committed offsets, which are overwritten")
     ] = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> ResetView:

@@ -21,7 +21,7 @@ from kcli.commands.groups.options import (
 )
 from kcli.commands.java.order import hash_map_order
 from kcli.commands.java.text import columns, widest
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
@@ -85,7 +85,7 @@ async def delete(
     group: GroupOption = None,
     all_groups: AllGroups = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> DeletedGroups:
@@ -123,7 +123,7 @@ async def delete_offsets(
         typer.Option(metavar="TOPIC[:PARTITIONS]", help="orders, or orders:0,2 (repeatable)"),
     ] = None,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> DeletedOffsets:

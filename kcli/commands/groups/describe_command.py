@@ -20,7 +20,6 @@ from kcli.commands.groups.options import (
 )
 from kcli.commands.groups.view import View, chosen_view
 from kcli.commands.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
     CommandConfig,
     OutputFormat,
@@ -72,7 +71,7 @@ async def describe(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     log_dir: LogDir = None,
     output: OutputFormat | None = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> object:

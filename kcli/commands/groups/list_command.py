@@ -8,7 +8,7 @@ import typer
 
 from kcli.commands.groups.listing import STATES, TYPES, GroupRow, Listing, in_tool_order, parse_words
 from kcli.commands.groups.options import DEFAULT_TIMEOUT_MS, LogDir, TimeoutMs, app, refuse_broker_options
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.runner import command
 
 
@@ -36,7 +36,7 @@ async def list_groups(
     ] = None,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     log_dir: LogDir = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Listing:

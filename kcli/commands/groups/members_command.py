@@ -15,7 +15,7 @@ from kcli.commands.groups.options import (
     app,
     one_group,
 )
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import OutputFormat, Table, chosen_format, note
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
@@ -87,7 +87,7 @@ async def members(
     group_option: GroupOption = None,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     output: OutputFormat | None = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> ShortMembers:
@@ -130,7 +130,7 @@ async def remove_members(
     ] = "",
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     output: OutputFormat | None = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> RemovedMembers:

@@ -25,7 +25,7 @@ from kcli.commands.groups.reset_csv import OffsetsFile, parse_offsets
 from kcli.commands.groups.reset_plan import ResetKind, Scope, parse_scope
 from kcli.commands.groups.reset_times import parse_datetime, parse_duration
 from kcli.commands.groups.reset_view import Exported, ResetView, in_tool_order
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import note
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
@@ -87,7 +87,7 @@ async def reset_offsets(
     dry_run: DryRun = False,
     export: Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV")] = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> ResetView | Exported:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.reassignment.options import (
     DEFAULT_TIMEOUT_MS,
     PlanArgument,
@@ -29,7 +29,7 @@ async def cancel(
     plan_option: PlanOption = None,
     preserve_throttles: PreserveThrottles = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Cancelled:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import OutputFormat
 from kcli.commands.reassignment.options import (
     DEFAULT_TIMEOUT_MS,
@@ -57,7 +57,7 @@ async def execute(
         typer.Option("--disallow-replication-factor-change", help="Refuse another number of replicas"),
     ] = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
     output: OutputFormat | None = None,

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.options import (
-    DEFAULT_BOOTSTRAP_SERVER,
     BootstrapServer,
     CommandConfig,
     Property,
@@ -82,7 +81,7 @@ async def generate(
     ] = None,
     start_index: Annotated[int | None, typer.Option(min=0, hidden=True)] = None,
     shift: Annotated[int | None, typer.Option(min=0, hidden=True)] = None,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
     output: OutputFormat | None = None,

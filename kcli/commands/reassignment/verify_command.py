@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER, BootstrapServer, CommandConfig, Property
+from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.reassignment.options import PlanArgument, PlanOption, PreserveThrottles, app, read_plan
 from kcli.commands.reassignment.view import Moving, MovingPartition, Verified
 from kcli.commands.runner import command
@@ -24,7 +24,7 @@ async def verify(
         bool, typer.Option("--wait", help="Wait until nothing of the plan moves, and show progress")
     ] = False,
     preserve_throttles: PreserveThrottles = False,
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Verified:
@@ -63,7 +63,7 @@ async def _wait(client: Client, plan: Plan) -> None:
 
 @command(app, "list", example="kcli reassign-partitions list")
 async def list_moves(
-    bootstrap_server: BootstrapServer = DEFAULT_BOOTSTRAP_SERVER,
+    bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Moving:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kcli.commands.options import DEFAULT_BOOTSTRAP_SERVER
 from kcli.commands.output import note
 from kcli.commands.transfer.export_choices import FollowChoice
 from kcli.commands.transfer.export_engines import LOCAL_MASTER
@@ -94,16 +93,14 @@ def open_source(choice: SourceChoice) -> Source:
         from kcli.spark.logs.log_dirs_source import LogDirsSource
 
         return LogDirsSource([str(path) for path in choice.log_dirs], warn)
+    from kcli.commands.session import addresses
     from kcli.spark.cluster.brokers_source import BrokersSource
 
-    return BrokersSource(bootstrap_of(choice), source_properties(choice))
-
-
-def bootstrap_of(choice: SourceChoice) -> str:
-    """Return the brokers to ask first."""
-    if choice.bootstrap_server is not None:
-        return choice.bootstrap_server
-    return os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP_SERVER
+    properties = source_properties(choice)
+    given = choice.bootstrap_server
+    if given is None:
+        given = os.environ.get(BOOTSTRAP_VARIABLE) or None
+    return BrokersSource(addresses(given, properties), properties)
 
 
 def source_properties(choice: SourceChoice) -> dict[str, str]:
