@@ -35,14 +35,17 @@ def complete_config(context: typer.Context, incomplete: str) -> list[str]:
     return config_names(context.params, incomplete)
 
 
+# None unless it is given: then `bootstrap.servers` of the properties counts before the default.
 BootstrapServer = Annotated[
-    str,
+    str | None,
     typer.Option(
         "--bootstrap-server",
         "-b",
         envvar="KCLI_BOOTSTRAP_SERVER",
         metavar="HOST:PORT,...",
-        help="Brokers to connect to first",
+        help="Brokers to connect to first  [env var: KCLI_BOOTSTRAP_SERVER; default: localhost:9092]",
+        show_envvar=False,
+        show_default=False,
     ),
 ]
 CommandConfig = Annotated[
