@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 RECORDS_PER_POLL = 5_000
 
 LOOK_MS = 200
-"""How often a group's partitions are looked at, which may have come to their end without a record."""
+"""How often partitions are looked at, which may have come to their end without a record: by what their group
+committed, or by a reset because what they were to begin with is deleted."""
 
 
 class Limits(NamedTuple):
@@ -57,7 +58,7 @@ class RecordPrinter:
         # An empty partition has nothing to poll for: only its position tells that it is at its end.
         for partition in limits.end_offsets or ():
             await self._consumer.position(partition)
-        look_ms = LOOK_MS if self._has_group and limits.end_offsets is not None else None
+        look_ms = LOOK_MS if limits.end_offsets is not None else None
         while not self._is_done():
             most = RECORDS_PER_POLL
             if limits.max_messages is not None:

@@ -351,7 +351,7 @@ class FakeBrokers:
                 partition_index=row.partition, error_code=100, high_watermark=-1, records=b""
             )
         partition = self.topics[name][row.partition]
-        code = 0 if 0 <= row.fetch_offset <= partition.end_offset else 1
+        code = 0 if partition.start_offset <= row.fetch_offset <= partition.end_offset else 1
         return PartitionData(
             partition_index=row.partition,
             error_code=code,
@@ -365,15 +365,11 @@ class FakeBrokers:
     ) -> ListOffsetsResponse:
         topics = []
         for topic in request.topics:
-            rows = [
-                ListOffsetsPartitionResponse(
-                    partition_index=row.partition_index,
-                    offset=0
-                    if row.timestamp == -2
-                    else self.topics[topic.name][row.partition_index].end_offset,
-                )
-                for row in topic.partitions
-            ]
+            rows = []
+            for row in topic.partitions:
+                partition = self.topics[topic.name][row.partition_index]
+                offset = partition.start_offset if row.timestamp == -2 else partition.end_offset
+                rows.append(ListOffsetsPartitionResponse(partition_index=row.partition_index, offset=offset))
             topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=rows))
         return ListOffsetsResponse(topics=topics)
 

@@ -13,6 +13,7 @@ class FakePartition:
         self.leader = leader
         self.leader_epoch = 0
         self.batches: list[bytes] = []
+        self.start_offset = 0
         self.end_offset = 0
         self.producers: dict[int, tuple[int, int]] = {}
 
