@@ -10,6 +10,7 @@ import typer
 from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
 from kcli.commands.runner import command
+from kcli.commands.whole_numbers import LARGEST_INT32
 from kcli.errors import KcliError, MissingArgument, UsageError
 
 if TYPE_CHECKING:
@@ -169,9 +170,12 @@ async def nodes(
 @command(app, "unregister", example="kcli cluster unregister 4")
 async def unregister(
     broker: Annotated[
-        int | None, typer.Argument(metavar="ID", min=0, help="The broker's id", show_default=False)
+        int | None,
+        typer.Argument(metavar="ID", min=0, max=LARGEST_INT32, help="The broker's id", show_default=False),
     ] = None,
-    broker_option: Annotated[int | None, typer.Option("--id", "-i", min=0, metavar="ID", hidden=True)] = None,
+    broker_option: Annotated[
+        int | None, typer.Option("--id", "-i", min=0, max=LARGEST_INT32, metavar="ID", hidden=True)
+    ] = None,
     force: Annotated[
         bool, typer.Option("--force", help="Also a broker that runs: it is lost until its next start")
     ] = False,

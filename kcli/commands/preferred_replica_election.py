@@ -17,6 +17,7 @@ from kcli.commands.options import (
 )
 from kcli.commands.output import Table
 from kcli.commands.runner import command
+from kcli.commands.whole_numbers import LARGEST_INT32, whole_number
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -161,9 +162,10 @@ def parse_partition(text: str) -> TopicPartition:
     from kcli.client.admin import TopicPartition
 
     topic, _, number = text.rpartition(":")
-    if not topic or not number.isdecimal() or not number.isascii() or int(number) >= 2**31:
+    partition = whole_number(number, LARGEST_INT32)
+    if not topic or partition is None:
         raise UsageError(f"not TOPIC:PARTITION: {text}", hint="as `orders:0`")
-    return TopicPartition(topic, int(number))
+    return TopicPartition(topic, partition)
 
 
 def _result(election: Election, results: dict[TopicPartition, KafkaError | None]) -> Elected:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from kcli.commands.whole_numbers import LARGEST_INT64, whole_number
 from kcli.errors import UsageError
 
 
 def parse_time(text: str, option: str) -> int:
     """Return milliseconds since 1970; `option` is named in the error."""
-    moment_ms = int(text) if text.isdecimal() else iso_ms(text)
+    moment_ms = whole_number(text, LARGEST_INT64) if text.isdecimal() else iso_ms(text)
     if moment_ms is None:
         raise UsageError(f"`{option}` cannot be {text}", hint="milliseconds or 2025-12-31T23:59:59Z")
     return moment_ms

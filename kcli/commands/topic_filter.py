@@ -21,7 +21,7 @@ PLAIN_NAME = re.compile(r"[\w.-]+", re.ASCII)
 """A topic's name; a dot in it is taken for one, although it matches any character."""
 
 BRACKETS = re.compile(r"[(\[{\\]")
-PARTITION_PATTERN = re.compile(r"([^:,]*)(?::(?:(\d+)|(?:(\d+)-(\d*))|-(\d+))?)?")
+PARTITION_PATTERN = re.compile(r"([^:,]*)(?::(?:(\d{1,10})|(?:(\d{1,10})-(\d{0,10}))|-(\d{1,10}))?)?")
 
 PartitionFilter = Callable[[str, int], bool]
 

@@ -22,6 +22,7 @@ from kcli.commands.options import (
 from kcli.commands.runner import command
 from kcli.commands.topic_report import ReportOptions, TopicReport
 from kcli.commands.topic_results import Altered, Created, Deleted, TopicNames, created_topic
+from kcli.commands.whole_numbers import LARGEST_INT32
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -310,6 +311,8 @@ def parse_replica_assignment(text: str) -> list[list[int]]:
             brokers = [int(broker) for broker in entry.split(":")]
         except ValueError:
             raise UsageError(f"`--replica-assignment` wants broker ids like 1:2,2:3: {text}") from None
+        if not all(abs(broker) <= LARGEST_INT32 for broker in brokers):
+            raise UsageError(f"a broker id in `--replica-assignment` is too large: {entry}")
         if len(set(brokers)) != len(brokers):
             raise UsageError(f"partition {index} names a broker twice: {entry}")
         if assignments and len(brokers) != len(assignments[0]):

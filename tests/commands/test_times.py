@@ -42,7 +42,14 @@ def test_a_time_before_1970_is_none_of_the_negative_words() -> None:
     assert get_offsets.parse_time("1969-12-31T23:59:59.999Z") == 0
 
 
-@pytest.mark.parametrize("text", ["", "noon", "2025-13-01", "-5"])
+@pytest.mark.parametrize(
+    "text", ["", "noon", "2025-13-01", "-5", "9223372036854775808", "9" * 20, "9" * 5000, "\u0661"]
+)
 def test_what_is_no_time_is_wrong_usage(text: str) -> None:
-    with pytest.raises(UsageError, match="`--from-time` cannot be"):
+    with pytest.raises(UsageError, match="`--from-time` cannot be") as refused:
         parse_time(text, "--from-time")
+    assert refused.value.hint == "milliseconds or 2025-12-31T23:59:59Z"
+
+
+def test_the_largest_time_is_one() -> None:
+    assert parse_time("9223372036854775807", "--to-time") == 2**63 - 1

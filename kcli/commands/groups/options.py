@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from kcli.commands.whole_numbers import LARGEST_INT32
 from kcli.errors import MissingArgument, UsageError
 
 app = typer.Typer(
@@ -42,7 +43,14 @@ GroupOption = Annotated[
 ]
 AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups of the cluster")]
 TimeoutMs = Annotated[
-    int, typer.Option("--timeout", min=1, metavar="MS", help="How long to wait for the answer of a broker")
+    int,
+    typer.Option(
+        "--timeout",
+        min=1,
+        max=LARGEST_INT32,
+        metavar="MS",
+        help="How long to wait for the answer of a broker",
+    ),
 ]
 LogDir = Annotated[
     list[Path] | None,

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from kcli.commands.java.order import hash_map_order, partition_hash
+from kcli.commands.whole_numbers import LARGEST_INT32, whole_number
 from kcli.errors import KcliError, UsageError
 
 Partition = tuple[str, int]
@@ -83,9 +84,10 @@ def parse_scope(topics: Iterable[str], *, all_topics: bool = False) -> Scope:
         if not colon:
             whole.append(topic)
         for number in numbers.split(",") if colon else ():
-            if not (number.isascii() and number.isdecimal()):
+            partition = whole_number(number, LARGEST_INT32)
+            if partition is None:
                 raise UsageError(f"`--topic {text}`: not a partition: {number}", hint="orders:0,2")
-            partitions.append((topic, int(number)))
+            partitions.append((topic, partition))
     named = [*((topic, -1) for topic in whole), *partitions]
     for topic, partition in named:
         if named.count((topic, partition)) > 1 or (partition >= 0 and topic in whole):

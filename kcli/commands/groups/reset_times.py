@@ -10,18 +10,21 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from kcli.commands.whole_numbers import LARGEST_INT64
 from kcli.errors import UsageError
 
 _DATETIME = re.compile(
     r"(\d{4}-\d\d-\d\d)(?:T(\d\d:\d\d:\d\d)(\.\d{3})?(?:Z|([+-]\d\d)(?::?(\d\d))?)?)?", re.ASCII
 )
 _DURATION = re.compile(
-    r"([-+])?P(?:([-+]?\d+)D)?"
-    r"(?:T(?=[-+\d])(?:([-+]?\d+)H)?(?:([-+]?\d+)M)?(?:([-+]?)(\d+)(?:[.,](\d{0,9}))?S)?)?",
+    r"([-+])?P(?:([-+]?\d{1,19})D)?"
+    r"(?:T(?=[-+\d])(?:([-+]?\d{1,19})H)?(?:([-+]?\d{1,19})M)?(?:([-+]?)(\d{1,19})(?:[.,](\d{0,9}))?S)?)?",
     re.ASCII | re.IGNORECASE,
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MS = timedelta(milliseconds=1)
+_LONGEST_MS = LARGEST_INT64 // 2
+"""From now it ends, or began, at a time that still fits the protocol."""
 
 
 def parse_datetime(text: str) -> int:
@@ -45,13 +48,18 @@ def parse_duration(text: str) -> int:
     """Return milliseconds; they may be negative."""
     match = _DURATION.fullmatch(text)
     if match is None or not any(match.groups()[1:]):
-        raise UsageError(
-            f"`--by-duration` cannot be {text}", hint="P1D is a day, PT2H30M two and a half hours"
-        )
+        raise _no_duration(text)
     sign, days, hours, minutes, second_sign, seconds, fraction = match.groups()
     nanos = int(seconds or 0) * 10**9 + int((fraction or "").ljust(9, "0"))
     if second_sign == "-":
         nanos = -nanos
     minutes_in_all = int(days or 0) * 1440 + int(hours or 0) * 60 + int(minutes or 0)
     nanos += minutes_in_all * 60 * 10**9
-    return (-nanos if sign == "-" else nanos) // 10**6
+    duration_ms = (-nanos if sign == "-" else nanos) // 10**6
+    if abs(duration_ms) > _LONGEST_MS:
+        raise _no_duration(text)
+    return duration_ms
+
+
+def _no_duration(text: str) -> UsageError:
+    return UsageError(f"`--by-duration` cannot be {text}", hint="P1D is a day, PT2H30M two and a half hours")

@@ -135,6 +135,8 @@ def test_a_scope_is_topics_and_partitions(topics: list[str], expected: Scope) ->
         [":0"],
         [""],
         ["orders:x"],
+        ["orders:2147483648"],
+        ["orders:" + "9" * 5000],
         ["orders:-1"],
         ["orders:0,"],
         ["orders:0:1"],

@@ -73,6 +73,7 @@ def test_what_is_no_datetime_is_wrong_usage(text: str) -> None:
         ("-PT-6H+3M", 6 * HOUR - 3 * MINUTE),
         ("PT-1.5S", -1_500),
         ("PT0S", 0),
+        ("P53375995583D", 53_375_995_583 * DAY),
     ],
 )
 def test_a_duration_is_iso_8601(text: str, expected: int) -> None:
@@ -81,5 +82,11 @@ def test_a_duration_is_iso_8601(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "P", "PT", "1h", "PT1", "P1Y", "P1M", "PT1D", "P1DT", "PT1S1H", "P 1D"])
 def test_what_is_no_duration_is_wrong_usage(text: str) -> None:
+    with pytest.raises(UsageError, match="--by-duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize("text", [f"P{'9' * 20}D", f"-P{'9' * 19}D", f"PT{'9' * 5000}S", "-P53375995584D"])
+def test_a_duration_that_ends_at_no_time_is_wrong_usage(text: str) -> None:
     with pytest.raises(UsageError, match="--by-duration"):
         parse_duration(text)
