@@ -93,6 +93,14 @@ def _reason(error: BaseException) -> str:
     return str(error)
 
 
+def no_answer(address: str, seconds: float) -> Unreachable:
+    """Return the error of an address that was silent for as long as it was waited for."""
+    return Unreachable(
+        f"{address} did not answer within {seconds:g} s",
+        hint="check the address, and that the port is a broker's PLAINTEXT listener",
+    )
+
+
 def nobody_answers(nodes: list[Node], errors: dict[int, KcliError]) -> KcliError:
     """Return the error of bootstrap addresses none of which answers as a broker."""
     if len(nodes) == 1:

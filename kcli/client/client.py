@@ -42,12 +42,17 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def connect(
-    bootstrap: str, config: ClientConfig | None = None, *, open_stream: OpenStream = open_tcp
+    bootstrap: str,
+    config: ClientConfig | None = None,
+    *,
+    timeout_ms: int | None = None,
+    open_stream: OpenStream = open_tcp,
 ) -> AsyncIterator[Client]:
     """Open a client to the cluster behind `host:port,host:port`.
 
     Raises `KcliError` naming the addresses when none of them answers as a broker: after about two seconds if
-    they refuse, at once for an unknown host, within the setup timeout for a silent one.
+    they refuse, at once for an unknown host, within the setup timeout for a silent one. All of them sooner if
+    `default.api.timeout.ms` is over, or `timeout_ms`, which is for who has less time than that.
     """
     config = config or ClientConfig()
     nodes = parse_bootstrap(bootstrap)
@@ -55,7 +60,7 @@ async def connect(
         async with trio.open_nursery() as nursery:
             client = Client(nodes, config, nursery=nursery, open_stream=open_stream)
             try:
-                await client.start()
+                await client.start(timeout_ms)
                 yield client
             finally:
                 nursery.cancel_scope.cancel()
@@ -87,10 +92,13 @@ class Client:
         """Return the current metadata snapshot."""
         return self.cache.cluster
 
-    async def start(self) -> None:
+    async def start(self, timeout_ms: int | None = None) -> None:
         """Reach one bootstrap address, take the first metadata, and begin to refresh it."""
-        await self.links.reach_bootstrap()
-        await self.metadata(())
+        overall_ms = self.config.default_api_timeout_ms
+        seconds = (overall_ms if timeout_ms is None else min(timeout_ms, overall_ms)) / 1000
+        deadline = trio.current_time() + seconds
+        await self.links.reach_bootstrap(seconds)
+        await self.metadata((), timeout_ms=round((deadline - trio.current_time()) * 1000))
         self.nursery.start_soon(self._keep_fresh)
 
     # --- requests --------------------------------------------------------------------------------------

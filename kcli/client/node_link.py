@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.client.backoff import Backoff
-from kcli.client.bootstrap import Unreachable
+from kcli.client.bootstrap import no_answer
 from kcli.client.connection import Connection, Disconnected
 from kcli.errors import KcliError
 
@@ -124,7 +124,7 @@ class NodeLink:
                 connection = Connection(stream, self.node.address, self._config)
                 await connection.run(lambda: self._became_ready(connection, setup))
             if setup.cancelled_caught:
-                self._failed(_silent(self.node.address, setup_seconds))
+                self._failed(no_answer(self.node.address, setup_seconds))
         except KcliError as error:
             self._failed(error)
         finally:
@@ -160,10 +160,3 @@ class NodeLink:
         self.state = state
         self._changed.set()
         self._changed = trio.Event()
-
-
-def _silent(address: str, seconds: float) -> KcliError:
-    return Unreachable(
-        f"{address} did not answer within {seconds:g} s",
-        hint="check the address, and that the port is a broker's PLAINTEXT listener",
-    )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.client.bootstrap import UnknownHost, nobody_answers
+from kcli.client.bootstrap import UnknownHost, no_answer, nobody_answers
 from kcli.client.connection import NotKafka
 from kcli.client.node_link import LinkState, NodeLink
 from kcli.errors import KcliError
@@ -112,10 +112,10 @@ class NodeLinks:
             else:
                 link.close()
 
-    async def reach_bootstrap(self) -> None:
+    async def reach_bootstrap(self, seconds: float) -> None:
         """Try the bootstrap addresses, each a little after the one before, until one is ready.
 
-        Raises `KcliError` naming them when none of them answers as a broker.
+        Raises `KcliError` naming them when none of them answers as a broker, after `seconds` at the latest.
         """
         give_up_at = trio.current_time() + REFUSED_SECONDS
         errors: dict[int, KcliError] = {}
@@ -139,11 +139,14 @@ class NodeLinks:
                     scope.cancel()
                     return
 
-        async with trio.open_nursery() as nursery:
-            for index, node in enumerate(self._bootstrap):
-                nursery.start_soon(attempt, index, node, nursery.cancel_scope)
+        with trio.move_on_after(seconds):
+            async with trio.open_nursery() as nursery:
+                for index, node in enumerate(self._bootstrap):
+                    nursery.start_soon(attempt, index, node, nursery.cancel_scope)
         if not reached:
-            raise nobody_answers(self._bootstrap, errors)
+            # Who has refused by then is told of as such.
+            silent = {node.node_id: no_answer(node.address, seconds) for node in self._bootstrap}
+            raise nobody_answers(self._bootstrap, silent | errors)
 
     def _link(self, node: Node, purpose: str = "") -> NodeLink:
         link = self._links.get((node.node_id, purpose))

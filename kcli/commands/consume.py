@@ -45,6 +45,9 @@ from kcli.errors import UsageError
 
 app = typer.Typer(rich_markup_mode=None)
 
+LEAST_CONNECTING_MS = 2_000
+"""The time that connecting has at least, however soon a silence ends the reading."""
+
 
 @command(app, "consume", example="kcli consume orders --from-beginning --max-messages 10")
 async def consume(
@@ -127,7 +130,7 @@ async def consume(
         ),
     )
     config = ConsumerConfig.from_properties(properties)
-    async with connect_with(bootstrap_server, properties) as client:
+    async with connect_with(bootstrap_server, properties, timeout_ms=connecting_ms(end.timeout_ms)) as client:
         await print_records(
             client,
             config,
@@ -161,6 +164,14 @@ def group_id(
             hint="`kcli consumer-groups reset-offsets GROUP --to-datetime` moves it",
         )
     return group
+
+
+def connecting_ms(timeout_ms: int | None) -> int | None:
+    """Return how long connecting may take where a silence of `timeout_ms` ends the reading.
+
+    One that is shorter than a few round trips is meant for records, not for the way to the broker.
+    """
+    return None if timeout_ms is None else max(timeout_ms, LEAST_CONNECTING_MS)
 
 
 def positive(number: int | None) -> int | None:

@@ -132,7 +132,7 @@ async def produce(
     properties |= {name: str(value) for name, value in flags.items() if value is not None}
     config = ProducerConfig.from_properties(properties)
     inputs = open_inputs(files or ())
-    async with connect_with(bootstrap_server, properties) as client:
+    async with connect_with(bootstrap_server, properties, timeout_ms=config.max_block_ms) as client:
         return await send_inputs(client, config, inputs=inputs, line_format=line_format, target=target)
 
 

@@ -56,13 +56,19 @@ def open_client(
     bootstrap_server: str | None,
     command_config: Path | None = None,
     command_property: Sequence[str] | None = None,
+    *,
+    timeout_ms: int | None = None,
 ) -> AbstractAsyncContextManager[Client]:
-    """Return a context manager that connects on entry and closes the client on exit."""
-    return connect_with(bootstrap_server, client_properties(command_config, command_property))
+    """Return a context manager that connects on entry and closes the client on exit.
+
+    Connecting takes no longer than `default.api.timeout.ms` and `timeout_ms`.
+    """
+    properties = client_properties(command_config, command_property)
+    return connect_with(bootstrap_server, properties, timeout_ms=timeout_ms)
 
 
 def connect_with(
-    bootstrap_server: str | None, properties: Mapping[str, str]
+    bootstrap_server: str | None, properties: Mapping[str, str], *, timeout_ms: int | None = None
 ) -> AbstractAsyncContextManager[Client]:
     """Return a context manager that connects with client properties, and warns of those without effect."""
     from kcli.client.client import connect
@@ -72,7 +78,8 @@ def connect_with(
 
     for warning in property_warnings(properties):
         note(f"warning: {warning}")
-    return connect(addresses(bootstrap_server, properties), ClientConfig.from_properties(properties))
+    config = ClientConfig.from_properties(properties)
+    return connect(addresses(bootstrap_server, properties), config, timeout_ms=timeout_ms)
 
 
 def failure(attempt: str, error: KcliError) -> KcliError:

@@ -110,7 +110,7 @@ async def spark_import(
     choice = ImportChoice(directory, topic, source_topic, state, restart, create, dry_run)
     target = open_target(directory)
     stored = read_stored(target, choice)
-    async with connect_with(bootstrap_server, properties) as client:
+    async with connect_with(bootstrap_server, properties, timeout_ms=config.max_block_ms) as client:
         return await import_stored(client, target, stored, choice, config)
 
 

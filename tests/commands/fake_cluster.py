@@ -62,7 +62,7 @@ class FakeCluster:
         return topic
 
     @asynccontextmanager
-    async def open_client(self, *_: object) -> AsyncIterator[FakeCluster]:
+    async def open_client(self, *_: object, timeout_ms: int | None = None) -> AsyncIterator[FakeCluster]:
         yield self
 
     async def list_topics(self, client: object, *, include_internal: bool = True) -> list[admin.TopicListing]:

@@ -56,7 +56,7 @@ PLAN = {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replic
 def asked_brokers(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     """Have every connection fail by the addresses that it was to go to."""
 
-    def connect(bootstrap: str, *_: object) -> Never:
+    def connect(bootstrap: str, *_: object, timeout_ms: int | None) -> Never:
         raise KcliError(f"asked {bootstrap}")
 
     monkeypatch.setattr("kcli.client.client.connect", connect)

@@ -15,7 +15,7 @@ How to use it::
 
 `connect` raises a `KcliError` with a hint when no bootstrap address answers: within about two seconds when
 all of them refuse, within `socket.connection.setup.timeout.ms` (10 s) when one is silent or speaks something
-else.
+else, and when `default.api.timeout.ms` is over at the latest.
 
 **Partial results.** A call about several items returns a dict from the item to its value *or* to a
 `KafkaError` (a `KcliError` for a node that could not be reached): one refused item never hides the others.

@@ -61,7 +61,9 @@ async def clone(
         raise UsageError("a group cannot be copied to itself")
     scope = parse_scope(topic or ())
     failures: list[KcliError] = []
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with open_client(
+        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
+    ) as client:
         plan, copied = await prepare_clone(
             client, group, new, scope=scope, force=force, timeout_ms=timeout_ms
         )

@@ -96,7 +96,9 @@ async def delete(
 
     names = chosen_groups(groups, group, all_groups=all_groups)
     failures: list[KcliError] = []
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with open_client(
+        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
+    ) as client:
         if all_groups:
             names, failures = await every_name(client, timeout_ms)
         results = await admin.delete_groups(client, names, timeout_ms=timeout_ms)
@@ -138,7 +140,9 @@ async def delete_offsets(
         raise UsageError("`--topic` is missing", hint="it names what the group shall forget")
     scope = parse_scope(topic)
     rows: list[PartitionStatus] = []
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with open_client(
+        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
+    ) as client:
         partitions = [TopicPartition(*partition) for partition in scope.partitions]
         described = await admin.describe_topics(client, scope.topics, timeout_ms=timeout_ms)
         for found, description in described.items():

@@ -97,7 +97,9 @@ async def describe(
     if log_dir:
         refuse_broker_options(context)
         return with_notes(describe_files(log_dir, names, view, verbose=verbose), output)
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with open_client(
+        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
+    ) as client:
         take = functools.partial(
             describe_live,
             client,

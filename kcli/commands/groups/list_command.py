@@ -62,7 +62,9 @@ async def list_groups(
         from kcli.commands.groups.lookup import list_consumer_groups
         from kcli.commands.session import open_client
 
-        async with open_client(bootstrap_server, command_config, command_property) as client:
+        async with open_client(
+            bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
+        ) as client:
             groups, failures = await list_consumer_groups(
                 client, states=states, types=types, timeout_ms=timeout_ms
             )

@@ -96,7 +96,9 @@ async def members(
     from kcli.commands.session import open_client
 
     name = one_group(group, group_option)
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with open_client(
+        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
+    ) as client:
         found = await describe(client, [name], timeout_ms=timeout_ms)
     if found.failures:
         raise found.failures[0]
@@ -149,7 +151,9 @@ async def remove_members(
             "nobody is named" if not chosen else "`--all-members` excludes the names of members",
             hint="`--member-id`, `--group-instance-id` or `--all-members`",
         )
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with open_client(
+        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
+    ) as client:
         try:
             results = await admin.remove_members(
                 client, name, None if all_members else chosen, reason=reason, timeout_ms=timeout_ms

@@ -117,7 +117,9 @@ async def reset_offsets(
     named = [*(groups or ()), *(group or ())]
     planned = OffsetsFile() if from_file is None else read_plan(from_file, named)
     names = chosen_groups(named or (() if all_groups else list(planned.offsets)), (), all_groups=all_groups)
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with open_client(
+        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
+    ) as client:
         unlisted: list[KcliError] = []
         if all_groups:
             names, unlisted = await every_name(client, timeout_ms)
