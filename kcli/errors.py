@@ -53,7 +53,7 @@ class ChecksFailed(KcliError):
 
 
 class Interrupted(KcliError):
-    """The user interrupted the work (Ctrl-C or SIGTERM)."""
+    """The user interrupted the work (Ctrl-C, SIGTERM or SIGHUP)."""
 
     exit_code = 130
 

@@ -1,8 +1,8 @@
-"""SIGINT and SIGTERM: the first asks for an orderly end, one that comes later means "now".
+"""SIGINT, SIGTERM and SIGHUP: the first asks for an orderly end, one that comes later means "now".
 
 What comes within half a second of the first only repeats it. GNU `timeout` signals the program, and then the
 group that it is in; a supervisor that had Ctrl-C of a terminal passes on to its children what the terminal
-has told them already.
+has told them already. So does a shell whose terminal has gone.
 """
 
 from __future__ import annotations
@@ -15,10 +15,17 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable
 
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 REPEAT_SECONDS = 0.5
 """How long after the first signal another one is taken for the same."""
+
+
+def heard_signals() -> tuple[signal.Signals, ...]:
+    """Return the signals to stop at: a hang-up is none of them where it is ignored, as under `nohup`."""
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        return tuple(number for number in STOP_SIGNALS if number is not signal.SIGHUP)
+    return STOP_SIGNALS
 
 
 async def obey(

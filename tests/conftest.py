@@ -123,6 +123,18 @@ def autojump_clock() -> trio.testing.MockClock:
 
 
 @pytest.fixture
+def hang_ups() -> Iterator[None]:
+    """Have SIGHUP end what is started here, and fail the test itself: who runs tests may have it ignored."""
+
+    def unheard(*_: object) -> None:
+        pytest.fail("nobody heard the hang-up")
+
+    before = signal.signal(signal.SIGHUP, unheard)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     """Compare text with a file under tests/golden; `--update-golden` writes it instead."""
 

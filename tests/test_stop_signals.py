@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: which of several is a repeat, and which means "now"."""
+"""SIGINT, SIGTERM and SIGHUP: which of several is a repeat, and which means "now"."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import trio
 
 from kcli.broker.process import stopping_on_signal
 from kcli.commands.interrupts import interruptible
-from kcli.stop_signals import REPEAT_SECONDS, STOP_SIGNALS, obey
+from kcli.stop_signals import REPEAT_SECONDS, STOP_SIGNALS, heard_signals, obey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from trio.testing import MockClock
 
-TERM, INT = signal.SIGTERM, signal.SIGINT
+TERM, INT, HUP = signal.SIGTERM, signal.SIGINT, signal.SIGHUP
 
 
 @pytest.fixture
-def handlers() -> Iterator[None]:
+def handlers(hang_ups: None) -> Iterator[None]:
     """Handlers of signals are those of before when the test is over."""
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     yield
@@ -36,6 +36,7 @@ def handlers() -> Iterator[None]:
         pytest.param([(3, TERM), (3, TERM)], "stop", id="one that comes twice is one"),
         pytest.param([(3, TERM), (3.002, TERM), (3.4, TERM)], "stop", id="three times"),
         pytest.param([(3, INT), (3.1, TERM)], "stop", id="a supervisor passes Ctrl-C on"),
+        pytest.param([(3, HUP), (3.1, HUP)], "stop", id="a shell passes the end of its terminal on"),
         pytest.param([(3, TERM), (3.5, TERM)], "stop abort", id="a later one means now"),
         pytest.param([(3, INT), (3.3, INT), (3.6, INT)], "stop abort", id="repeats do not renew the time"),
         pytest.param([(3, TERM), (4, TERM), (4.1, INT)], "stop abort abort", id="each later one"),
@@ -66,32 +67,36 @@ class StoppableCluster:
 
 
 @pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("number", [TERM, HUP])
 async def test_a_broker_that_is_told_twice_to_end_does_so_in_order(
-    autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
+    number: signal.Signals, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codes: list[int] = []
     aborted = trio.Event()
     monkeypatch.setattr("os._exit", lambda code: (codes.append(code), aborted.set()))
     cluster = StoppableCluster()
     async with stopping_on_signal(cluster):  # type: ignore[arg-type]
-        signal.raise_signal(TERM)
+        signal.raise_signal(number)
         await cluster.stopped.wait()
-        signal.raise_signal(TERM)
+        signal.raise_signal(number)
         await trio.sleep(REPEAT_SECONDS)
         assert codes == []
-        signal.raise_signal(TERM)
+        signal.raise_signal(number)
         await aborted.wait()
-    assert codes == [128 + TERM]
-    signal.raise_signal(TERM)  # All is done: a repeat that is late does not matter.
+    assert codes == [128 + number]
+    signal.raise_signal(number)  # All is done: a repeat that is late does not matter.
 
 
 @pytest.mark.usefixtures("handlers")
-async def test_a_command_that_is_told_twice_to_end_does_so_in_order(autojump_clock: MockClock) -> None:
+@pytest.mark.parametrize("number", [TERM, HUP])
+async def test_a_command_that_is_told_twice_to_end_does_so_in_order(
+    number: signal.Signals, autojump_clock: MockClock
+) -> None:
     async with interruptible() as scope:
         with scope:
-            signal.raise_signal(TERM)
+            signal.raise_signal(number)
             await trio.sleep_forever()
-        signal.raise_signal(TERM)
+        signal.raise_signal(number)
         await trio.sleep(REPEAT_SECONDS)
     with pytest.RaisesGroup(KeyboardInterrupt):
         async with interruptible() as scope:
@@ -101,3 +106,22 @@ async def test_a_command_that_is_told_twice_to_end_does_so_in_order(autojump_clo
             await trio.sleep(REPEAT_SECONDS)
             signal.raise_signal(INT)
             await trio.sleep_forever()
+
+
+@pytest.mark.usefixtures("handlers")
+async def test_a_hang_up_that_is_ignored_at_the_start_stays_so(autojump_clock: MockClock) -> None:
+    assert heard_signals() == STOP_SIGNALS
+    signal.signal(HUP, signal.SIG_IGN)
+    assert heard_signals() == (INT, TERM)
+    async with interruptible() as scope:
+        signal.raise_signal(HUP)
+        assert signal.getsignal(HUP) is signal.SIG_IGN
+        with scope:
+            signal.raise_signal(TERM)
+            await trio.sleep_forever()
+    cluster = StoppableCluster()
+    async with stopping_on_signal(cluster):  # type: ignore[arg-type]
+        signal.raise_signal(HUP)
+        assert signal.getsignal(HUP) is signal.SIG_IGN
+    assert not cluster.stopped.is_set()
+    assert signal.getsignal(HUP) is signal.SIG_IGN

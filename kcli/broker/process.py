@@ -1,7 +1,7 @@
 """The broker as a process: its limits, its signals, its ready line and its end.
 
-The first SIGINT or SIGTERM stops the cluster in order, also while it still loads. A later one ends the
-process at once, as a kill would: the next start recovers. Which one is later tells `kcli.stop_signals`.
+The first SIGINT, SIGTERM or SIGHUP stops the cluster in order, also while it still loads. A later one ends
+the process at once, as a kill would: the next start recovers. Which one is later tells `kcli.stop_signals`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kcli.broker.cluster import Cluster, ClusterOptions
 from kcli.broker.control_server import ControlServer
 from kcli.broker.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
-from kcli.stop_signals import STOP_SIGNALS, obey
+from kcli.stop_signals import STOP_SIGNALS, heard_signals, obey
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -125,7 +125,7 @@ async def stopping_on_signal(cluster: Cluster) -> AsyncIterator[None]:
         _log.warning("aborted: the next start recovers")
         os._exit(128 + number)
 
-    with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
+    with trio.open_signal_receiver(*heard_signals()) as signals:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(partial(obey, signals, stop=stop, abort=abort))
             yield

@@ -133,8 +133,8 @@ def start(
     """Start a broker and serve until it is interrupted.
 
     One line on standard output says that it is ready, and where; with `-o json` it has the fields of `kcli
-    broker status -o json`. Ctrl-C or SIGTERM stops it in order: a second one ends it at once, unless it comes
-    within half a second, as from programs that send it twice.
+    broker status -o json`. Ctrl-C, SIGTERM or the end of its terminal (SIGHUP) stops it in order: a second
+    one ends it at once, unless it comes within half a second, as from programs that send it twice.
 
     A scenario lists steps under `steps:`, each with `at:` (seconds after the start) or `after:` (seconds
     after the step before), `do:` and what that needs: kill, stop, start, pause, resume (`node:`), move-leader

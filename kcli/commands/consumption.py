@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
@@ -229,6 +229,7 @@ async def print_records(
                 with following_new(client, consumer, choice, limits):
                     await print_to_the_end(printer)
     if printer is not None:
-        note(f"Processed a total of {printer.count} messages")
+        with suppress(BrokenPipeError):  # the terminal has closed
+            note(f"Processed a total of {printer.count} messages")
     if scope.cancel_called:
         raise typer.Exit(Interrupted.exit_code)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM for commands that finish what they have begun before they end."""
+"""Ctrl-C, SIGTERM and SIGHUP for commands that finish what they have begun before they end."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from kcli.stop_signals import STOP_SIGNALS, obey
+from kcli.stop_signals import heard_signals, obey
 
 
 @asynccontextmanager
@@ -19,7 +19,7 @@ async def interruptible() -> AsyncIterator[trio.CancelScope]:
     """
 
     async def watch(scope: trio.CancelScope, *, task_status: trio.TaskStatus[None]) -> None:
-        with trio.open_signal_receiver(*STOP_SIGNALS) as signals:
+        with trio.open_signal_receiver(*heard_signals()) as signals:
             task_status.started()
             await obey(signals, stop=lambda _: scope.cancel(), abort=interrupt)
 

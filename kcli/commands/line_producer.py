@@ -6,7 +6,6 @@ delivered, after Ctrl-C within a second.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple
@@ -173,6 +172,14 @@ async def wait_for_topic(client: Client, producer: Producer, topic: str) -> None
         note(f"note: topic `{topic}` is new: the broker made it with {made}")
 
 
+def prompt(text: str) -> None:
+    """Write to a terminal; what was read from one that has closed is delivered all the same."""
+    from kcli.commands.output import note
+
+    with suppress(BrokenPipeError):
+        note(text, end="")
+
+
 class LineSender:
     """Feeds the lines of inputs to a producer; `bytes_read` are those of the lines that became records."""
 
@@ -199,10 +206,10 @@ class LineSender:
     async def read(self, source: Input) -> bytes:
         """Return the next chunk of an input; on a terminal ask for it."""
         if source.is_terminal:
-            print(PROMPT, end="", file=sys.stderr, flush=True)
+            prompt(PROMPT)
         chunk = await source.read()
         if source.is_terminal and not chunk:
-            print(file=sys.stderr)
+            prompt("\n")
         return chunk
 
     async def send_lines(self, lines: list[bytes], splitter: LineSplitter) -> None:

@@ -6,6 +6,8 @@ Data goes to stdout and nothing else does. rich is imported only for a table.
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -159,9 +161,14 @@ def cell_text(cell: object) -> str:
             return str(cell)
 
 
-def note(message: str, stream: TextIO | None = None) -> None:
-    """Tell the user something that is no data: on stderr."""
-    print(message, file=stream or sys.stderr)
+def note(message: str, stream: TextIO | None = None, *, end: str = "\n") -> None:
+    """Tell the user something that is no data: on stderr. Raises `BrokenPipeError` if nobody can read it."""
+    try:
+        print(message, end=end, file=stream or sys.stderr, flush=True)
+    except OSError as error:
+        if error.errno == errno.EIO:  # the terminal has closed
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
+        raise
 
 
 def warn(message: str) -> None:

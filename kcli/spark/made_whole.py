@@ -21,8 +21,9 @@ Thing = TypeVar("Thing")
 def made_whole(make: Callable[[], Thing], end: Callable[[Thing], None]) -> Iterator[Thing]:
     """Give what `make` returns for the time of the block, and end it.
 
-    The first SIGINT or SIGTERM in one of the two raises `KeyboardInterrupt` when that has returned; a second
-    one raises it inside of them at once, and what is half made or half ended is then for them to clear away.
+    The first SIGINT, SIGTERM or SIGHUP in one of the two raises `KeyboardInterrupt` when that has returned; a
+    second one raises it inside of them at once, and what is half made or half ended is then for them to clear
+    away.
     """
     made: list[Thing] = []
     try:

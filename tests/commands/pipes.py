@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import select
 import subprocess
 import sys
@@ -21,6 +22,27 @@ def start(*arguments: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
+
+
+def start_at(terminal: int, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start kcli at a terminal that is its own: it hears when that closes."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "kcli", *arguments],
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+    )
+
+
+def await_prompt(terminal: int) -> None:
+    """Read what is shown at a terminal until a program asks for a line; fails if it does not for long."""
+    while True:
+        ready, _, _ = select.select([terminal], [], [], PATIENCE_SECONDS)
+        assert ready, f"no prompt in {PATIENCE_SECONDS} s"
+        if b">" in os.read(terminal, 1000):
+            return
 
 
 def next_line(process: subprocess.Popen[bytes]) -> bytes:

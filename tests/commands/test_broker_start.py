@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -108,6 +109,19 @@ def test_a_broker_that_speaks_json(tmp_path: Path, kcli: Callable[..., Finished]
             "pid": running.process.pid,
         }
         assert running.process.process.wait(timeout=STOP_TIMEOUT_SECONDS) == 0
+    finally:
+        running.close()
+
+
+@pytest.mark.usefixtures("hang_ups")
+def test_a_hang_up_stops_a_broker_in_order(tmp_path: Path) -> None:
+    running = KcliBroker(tmp_path, arguments=["--ephemeral"])
+    try:
+        data = Path(running.start().ready_line.rpartition(" data ")[2])
+        assert data.is_dir()
+        assert running.process.stop(signal.SIGHUP) == 0
+        assert "stopping: SIGHUP" in running.messages()
+        assert not data.exists()
     finally:
         running.close()
 

@@ -144,7 +144,8 @@ def test_members_share_the_partitions(topic: str, kcli: Kcli) -> None:
     assert rest(kcli, topic) == []
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.usefixtures("hang_ups")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_commits_what_was_printed(number: signal.Signals, topic: str, kcli: Kcli) -> None:
     send(kcli, topic, "a", "b")
     process = start("consume", topic, "--group", topic, "--from-beginning")

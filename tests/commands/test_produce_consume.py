@@ -16,7 +16,7 @@ import trio
 from kcli.client import admin
 from kcli.commands.line_producer import wait_for_topic
 from kcli.protocol.error_codes import ErrorCode
-from tests.commands.pipes import next_line, start, stop_reading, unread_bytes
+from tests.commands.pipes import await_prompt, next_line, start, start_at, stop_reading, unread_bytes
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
 from tests.support.waiting import PATIENCE_SECONDS, eventually
@@ -242,6 +242,19 @@ def test_an_interrupt_while_producing_delivers_what_was_read(
     process.send_signal(number)
     assert process.wait(timeout=PATIENCE_SECONDS) == 130
     assert process.communicate() == (b"", b"error: interrupted: 2 records were delivered\n")
+    assert consumed(kcli, topic) == ["first", "second"]
+
+
+@pytest.mark.usefixtures("hang_ups")
+def test_what_was_typed_is_delivered_when_the_terminal_closes(topic: str, kcli: Kcli) -> None:
+    ours, theirs = os.openpty()
+    process = start_at(theirs, "produce", topic, "-X", "linger.ms=60000")
+    os.close(theirs)
+    for typed in (b"first\n", b"second\n", b""):
+        await_prompt(ours)
+        os.write(ours, typed)
+    os.close(ours)
+    process.wait(timeout=PATIENCE_SECONDS)
     assert consumed(kcli, topic) == ["first", "second"]
 
 

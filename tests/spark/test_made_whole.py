@@ -7,26 +7,31 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
-from signal import SIGINT, SIGTERM
+from signal import SIGHUP, SIGINT, SIGTERM
 
 import pytest
 
+from kcli.commands.transfer.export_actions import terminable
+from kcli.spark.job.stopping import termination_interrupts
 from kcli.spark.jvm_launches import jvm_launches, py4j_silenced
 from kcli.spark.made_whole import made_whole
 from tests.support.waiting import eventually
 
 Signals = tuple[signal.Signals, ...]
 
+HEARD = (SIGINT, SIGTERM, SIGHUP)
+
 
 @pytest.fixture(autouse=True)
 def heard() -> Iterator[None]:
-    """Whoever runs the tests may have Ctrl-C ignored."""
-    before = {one: signal.signal(one, signal.default_int_handler) for one in (SIGINT, SIGTERM)}
+    """Whoever runs the tests may have Ctrl-C ignored, and the end of the terminal."""
+    before = {one: signal.signal(one, signal.default_int_handler) for one in HEARD}
     yield
     handlers = [signal.signal(one, previous) for one, previous in before.items()]
-    assert handlers == [signal.default_int_handler] * 2
+    assert handlers == [signal.default_int_handler] * 3
 
 
 class Making:
@@ -57,6 +62,7 @@ def test_what_nobody_interrupts_is_made_used_and_ended() -> None:
     [
         ({"making": (SIGINT,)}, ["made", "ended"]),
         ({"making": (SIGTERM,)}, ["made", "ended"]),
+        ({"making": (SIGHUP,)}, ["made", "ended"]),
         ({"making": (SIGINT, SIGINT)}, []),
         ({"making": (SIGINT, SIGTERM)}, []),
         ({"using": (SIGINT,)}, ["made", "ended"]),
@@ -72,12 +78,31 @@ def test_an_interrupt_waits_and_a_second_one_does_not(signals: dict[str, Signals
     assert making.events == events
 
 
-def test_who_ignores_ctrl_c_goes_on_to_ignore_it() -> None:
-    signal.signal(SIGINT, signal.SIG_IGN)
-    making = Making(making=(SIGINT, SIGINT), ending=(SIGINT, SIGINT))
+@pytest.mark.parametrize("number", [SIGINT, SIGHUP])
+def test_who_ignores_a_signal_goes_on_to_ignore_it(number: signal.Signals) -> None:
+    signal.signal(number, signal.SIG_IGN)
+    making = Making(making=(number, number), ending=(number, number))
     making.run()
     assert making.events == ["made", "used", "ended"]
-    assert signal.signal(SIGINT, signal.default_int_handler) == signal.SIG_IGN
+    assert signal.signal(number, signal.default_int_handler) == signal.SIG_IGN
+
+
+@pytest.mark.parametrize("interrupts", [termination_interrupts, terminable])
+@pytest.mark.parametrize("number", [SIGTERM, SIGHUP])
+def test_an_export_ends_as_with_ctrl_c(
+    number: signal.Signals, interrupts: Callable[[], AbstractContextManager[None]]
+) -> None:
+    signal.signal(number, unheard)
+    with pytest.raises(KeyboardInterrupt), interrupts():
+        signal.raise_signal(number)
+    assert signal.signal(number, signal.SIG_IGN) is unheard
+    with interrupts():
+        signal.raise_signal(number)
+    assert signal.signal(number, signal.default_int_handler) is signal.SIG_IGN
+
+
+def unheard(number: int, _: object) -> None:
+    pytest.fail(f"nobody heard signal {number}")
 
 
 def test_what_cannot_be_made_is_not_ended() -> None:

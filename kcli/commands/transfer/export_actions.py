@@ -174,13 +174,16 @@ def target_of(choices: ExportChoices) -> Target:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Let SIGTERM end the work as Ctrl-C does."""
+    """Let SIGTERM, and SIGHUP unless it is ignored, end the work as Ctrl-C does."""
 
     def interrupt(number: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    ending = (signal.SIGTERM, signal.SIGHUP)
+    heard = [number for number in ending if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in heard}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, previous in before.items():
+            signal.signal(number, previous)

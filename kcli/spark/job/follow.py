@@ -43,7 +43,7 @@ def follow_export(
     clock: Callable[[], float] = time.monotonic,
     wait: Wait | None = None,
 ) -> Summary:
-    """Export again and again until SIGINT or SIGTERM, and return the sum of what was done.
+    """Export again and again until SIGINT, SIGTERM or SIGHUP, and return the sum of what was done.
 
     The first signal lets a running plan end and then ends the work; a second one raises `Interrupted` and
     leaves the plan to the next run. `wait(seconds)` returns whether it is time to end.

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: asked once, work ends where it may; asked twice, at once."""
+"""SIGINT, SIGTERM and SIGHUP: asked once, work ends where it may; asked twice, at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopRequest:
@@ -45,12 +45,12 @@ def stop_requests() -> Iterator[StopRequest]:
 
 @contextmanager
 def termination_interrupts() -> Iterator[None]:
-    """Have SIGTERM do what Ctrl-C does."""
+    """Have SIGTERM and SIGHUP do what Ctrl-C does."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with _handled(interrupt, (signal.SIGTERM,)):
+    with _handled(interrupt, (signal.SIGTERM, signal.SIGHUP)):
         yield
 
 
@@ -59,7 +59,7 @@ def _handled(handler: Callable[..., Any], signals: tuple[signal.Signals, ...] = 
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are the main thread's alone
         return
-    # Who starts programs in the background may have them ignore Ctrl-C.
+    # Who starts programs in the background may have them ignore Ctrl-C, and `nohup` the end of the terminal.
     heard = [one for one in signals if signal.getsignal(one) is not signal.SIG_IGN]
     before = {one: signal.signal(one, handler) for one in heard}
     try:
