@@ -16,6 +16,7 @@ from kcli.commands.coordinator_formatters import (
     offsets_formatter,
     transaction_log_formatter,
 )
+from kcli.commands.given_properties import flag
 from kcli.commands.serdes import Convert, Decode, decoder, deserializer, java_text
 from kcli.errors import UsageError
 
@@ -55,7 +56,7 @@ class DefaultFormat(NamedTuple):
                     f"there is no formatter property `{name}`", hint=", ".join((*known, *DESERIALIZERS))
                 )
         values = {**known, **properties}
-        columns = tuple(column for column in COLUMNS if values[f"print.{column}"].strip().lower() == "true")
+        columns = tuple(column for column in COLUMNS if flag(values, f"print.{column}"))
         key_separator, line_separator, headers_separator, null = (
             values[name].encode() for name in SEPARATORS
         )
@@ -189,7 +190,7 @@ def checksum_formatter(properties: Mapping[str, str]) -> Format:
     """
     from kcli.protocol.checksums import crc32c
 
-    with_topic = properties.get("print.topic", "true") != "false"
+    with_topic = flag(properties, "print.topic", default=True)
 
     def format_checksum(fetched: FetchedRecords, record: Record) -> bytes:
         checksum = crc32c((record.key or b"") + (record.value or b""))

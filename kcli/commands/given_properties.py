@@ -8,7 +8,7 @@ from kcli import properties
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 
@@ -26,3 +26,14 @@ def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]
 def read_properties(path: Path | None) -> dict[str, str]:
     """Read a Java properties file; None is an empty one."""
     return {} if path is None else properties.read_properties(path)
+
+
+def flag(properties: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """Return a property that is true or false; anything else is refused."""
+    text = properties.get(name)
+    if text is None:
+        return default
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise UsageError(f"invalid value for `{name}`: {text}", hint="use true or false")
+    return word == "true"

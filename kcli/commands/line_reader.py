@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from kcli.commands.given_properties import flag
 from kcli.commands.serdes import Convert, serializer
 from kcli.errors import KcliError, UsageError
 
@@ -63,13 +64,13 @@ class ReaderFormat(NamedTuple):
             if values[name] == marker:
                 raise UsageError(f"`null.marker` and `{name}` may not be equal: {marker}")
         return cls(
-            is_true(values.get("parse.key")),
+            flag(values, "parse.key"),
             values["key.separator"].encode(),
-            is_true(values.get("parse.headers")),
+            flag(values, "parse.headers"),
             values["headers.delimiter"].encode(),
             values["headers.separator"].encode(),
             values["headers.key.separator"].encode(),
-            is_true(values.get("ignore.error")),
+            flag(values, "ignore.error"),
             None if marker is None else marker.encode(),
             serializer(values.get("key.serializer", "bytes")),
             serializer(values.get("value.serializer", "bytes")),
@@ -79,11 +80,6 @@ class ReaderFormat(NamedTuple):
     def is_plain(self) -> bool:
         """Tell whether a line is a value as it stands."""
         return not (self.parse_key or self.parse_headers or self.null_marker or self.value_serializer)
-
-
-def is_true(text: str | None) -> bool:
-    """Tell whether a property's value is `true`, as Java's parser sees it."""
-    return text is not None and text.strip().lower() == "true"
 
 
 class LineReader:

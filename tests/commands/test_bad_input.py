@@ -221,6 +221,14 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
         ("produce a --acks 2", "invalid value for `acks`: 2"),
         ("produce a --acks 1 --idempotence", "an idempotent producer needs `acks` all: 1"),
         ("produce a --reader-property parse.key", "`--reader-property` wants name=value: parse.key"),
+        (
+            "produce a --reader-property parse.key=maybe",
+            "error: invalid value for `parse.key`: maybe\nhint: use true or false\n",
+        ),
+        (
+            "consume a --formatter-property print.key=ja",
+            "error: invalid value for `print.key`: ja\nhint: use true or false\n",
+        ),
         ("produce a --line-reader Mine", "there is no line reader `Mine`"),
         (
             "topics list --command-config /no/such/file",

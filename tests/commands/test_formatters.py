@@ -247,6 +247,22 @@ def test_an_unknown_formatter_or_property_is_refused() -> None:
         make_formatter("default", {"print.keys": "true"})
 
 
+@pytest.mark.parametrize(
+    ("formatter", "name"),
+    [
+        *(("default", f"print.{column}") for column in COLUMNS),
+        ("json", "print.key"),
+        ("logging", "print.value"),
+        ("checksum", "print.topic"),
+    ],
+)
+def test_what_is_neither_true_nor_false_is_refused(formatter: str, name: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        make_formatter(formatter, {name: "ja"})
+    assert refused.value.message == f"invalid value for `{name}`: ja"
+    assert refused.value.hint == "use true or false"
+
+
 def test_a_value_of_another_type_is_an_error() -> None:
     with pytest.raises(KcliError, match="not a value of type int: 1 bytes 76"):
         show(FULL, "default", {"value.deserializer": "int"})

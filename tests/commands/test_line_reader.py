@@ -20,7 +20,7 @@ BOTH = {**KEYS, **HEADERS}
         ({}, b"plain", (None, b"plain", ())),
         ({}, b"", (None, b"", ())),
         ({}, b"k\tv", (None, b"k\tv", ())),
-        ({"parse.key": "no"}, b"k\tv", (None, b"k\tv", ())),
+        ({"parse.key": "false"}, b"k\tv", (None, b"k\tv", ())),
         (KEYS, b"k\tv", (b"k", b"v", ())),
         (KEYS, b"\tv", (b"", b"v", ())),
         (KEYS, b"k\tv\tw", (b"k", b"v\tw", ())),
@@ -78,6 +78,9 @@ def test_a_line_that_cannot_be_parsed_is_named(properties: dict[str, str], line:
         ({"key.separator": ""}, "`key.separator` may not be empty"),
         ({"parse.keys": "true"}, "there is no reader property `parse.keys`"),
         ({"key.serializer": "json"}, "there is no serializer `json`"),
+        ({"parse.key": "maybe"}, "invalid value for `parse.key`: maybe"),
+        ({"parse.headers": "1"}, "invalid value for `parse.headers`: 1"),
+        ({"ignore.error": ""}, "invalid value for `ignore.error`: "),
     ],
 )
 def test_properties_that_make_no_sense_are_refused(properties: dict[str, str], message: str) -> None:
