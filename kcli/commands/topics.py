@@ -175,9 +175,11 @@ async def describe(
 ) -> TopicReport:
     """Show the partitions, leaders, replicas and in-sync replicas of topics: of all if none is named."""
     from kcli.commands.session import open_client
+    from kcli.commands.topic_ids import parse_topic_id, topics_with_id
     from kcli.commands.topic_report import report_topics
 
     pattern = one_topic_or_none(topic, topic_option)
+    wanted_id = None if topic_id is None else parse_topic_id(topic_id)
     options = ReportOptions(
         under_replicated=under_replicated_partitions,
         unavailable=unavailable_partitions,
@@ -187,10 +189,10 @@ async def describe(
     )
     options.check()
     async with open_client(bootstrap_server, command_config, command_property) as client:
-        if topic_id is None:
+        if wanted_id is None:
             names = await matching_topics(client, pattern, exclude_internal=exclude_internal)
         else:
-            names = await topics_with_id(client, topic_id)
+            names = await topics_with_id(client, wanted_id)
         if not names and (pattern or topic_id) and not if_exists:
             raise unknown_topic(topic_id or pattern)
         return await report_topics(
@@ -330,15 +332,6 @@ async def matching_topics(
 
     listings = await admin.list_topics(client)
     return select_topics((listing.name for listing in listings), pattern, exclude_internal=exclude_internal)
-
-
-async def topics_with_id(client: Client, topic_id: str) -> list[str]:
-    """Return the names of the topics with this id: one or none."""
-    from kcli.client import admin
-    from kcli.protocol.uuids import uuid_to_text
-
-    listings = await admin.list_topics(client)
-    return [listing.name for listing in listings if uuid_to_text(listing.topic_id) == topic_id]
 
 
 async def add_partitions(

@@ -84,8 +84,9 @@ def test_topics_describe(orders: FakeCluster, transcript: Transcript) -> None:
         "topics describe --at-min-isr-partitions --unavailable-partitions",
         "topics describe nothing",
         "topics describe nothing --if-exists",
-        "topics describe --topic-id AAAA",
-        "topics describe orders --topic-id AAAA",
+        "topics describe --topic-id AAAAAAAAAAAAAAAAAAAAAA",
+        "topics describe orders --topic-id AAAAAAAAAAAAAAAAAAAAAA",
+        "topics describe --topic-id orders",
     )
 
 
