@@ -63,8 +63,9 @@ class ConcurrentUse(KcliError):
 class Consumer(Background):
     """Used by one task at a time, with `async with`; in a group if the configuration has a `group_id`.
 
-    `note` is given a line for each thing that happens in the group and that nobody need act on, `warn` one
-    where a commit failed that nobody waits for: what was read since the one before may be read again.
+    `note` is given a line for each thing that happens in the group and that nobody need act on. `warn` is
+    given one where a commit failed that nobody waits for, so that what was read since the one before may be
+    read again, and where a position was out of range, with the one that took its place.
     """
 
     def __init__(
@@ -79,15 +80,17 @@ class Consumer(Background):
     ) -> None:
         self.config = config or ConsumerConfig()
         self._client = client
+        warn = warn or note
         has_group = bool(self.config.group_id)
         self._subscription = Subscription(self.config.auto_offset_reset, has_group=has_group)
-        self._fetcher = Fetcher(client, self.config, subscription=self._subscription, wall_ms=wall_ms)
+        self._fetcher = Fetcher(
+            client, self.config, subscription=self._subscription, wall_ms=wall_ms, warn=warn
+        )
         self._member: Member | None = None
         if has_group:
             # Imported here: most consumers have no group.
             from kcli.client.group_block import member_running, new_member
 
-            warn = warn or note
             self._member = new_member(
                 client,
                 self.config,

@@ -78,6 +78,7 @@ class Fetcher:
         *,
         subscription: Subscription,
         wall_ms: Callable[[], int],
+        warn: Callable[[str], None],
     ) -> None:
         self.error: KcliError | None = None
         self.committed: CommittedPositions | None = None
@@ -92,7 +93,7 @@ class Fetcher:
         self._held_since: dict[int, float] = {}
         self._sessions: dict[int, FetchSession] = {}
         self._resets = PositionResets(
-            client, config, subscription=subscription, wall_ms=wall_ms, ended=self.position_ended
+            client, config, subscription=subscription, wall_ms=wall_ms, ended=self.position_ended, warn=warn
         )
         client.cache.listeners.append(self._metadata_changed)
 
@@ -351,7 +352,7 @@ class Fetcher:
     def _out_of_range(self, state: AssignedPartition, offset: int) -> None:
         strategy = self._subscription.reset_strategy
         if strategy != "none":
-            state.reset(strategy)
+            state.reset(strategy, out_of_range=offset)
             return
         state.retry_at = math.inf
         self._fail(

@@ -1,7 +1,8 @@
 """PositionResets: gives partitions without a position one, by ListOffsets to their leaders.
 
 A reset that fails is tried again after a backoff that doubles, whether or not anybody polls meanwhile. A
-partition whose strategy is `none` is not tried again: only a seek helps it.
+partition whose strategy is `none` is not tried again: only a seek helps it. Where a position was out of range
+its user is warned, before anything is read from the new one: records may be missed, or read once more.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.client.admin.partitions import list_offsets
+from kcli.client.admin.types import OffsetAndTimestamp
 from kcli.client.backoff import Backoff
 from kcli.client.config import duration_ms
 from kcli.errors import KcliError
@@ -21,15 +23,20 @@ from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.client.admin.types import OffsetAndTimestamp
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
     from kcli.client.subscription import AssignedPartition, Subscription
     from kcli.protocol.topic_partition import TopicPartition
 
+    Offsets = dict[TopicPartition, OffsetAndTimestamp | KafkaError]
+
 
 class PositionResets:
-    """The resets of one consumer. `ended` is called after each, with what went wrong if anything did."""
+    """The resets of one consumer.
+
+    `ended` is called after each, with what went wrong if anything did; `warn` gets a line for each position
+    that was out of range.
+    """
 
     def __init__(
         self,
@@ -39,12 +46,14 @@ class PositionResets:
         subscription: Subscription,
         wall_ms: Callable[[], int],
         ended: Callable[[KcliError | None], None],
+        warn: Callable[[str], None],
     ) -> None:
         self._client = client
         self._config = config
         self._subscription = subscription
         self._wall_ms = wall_ms
         self._ended = ended
+        self._warn = warn
         self._in_flight: set[object] = set()
 
     def start(self, nursery: trio.Nursery) -> float:
@@ -61,7 +70,8 @@ class PositionResets:
             tokens = {state.partition: state.token for state in due}
             timestamps = {state.partition: self._timestamp(state.reset_to) for state in due}
             self._in_flight.update(tokens.values())
-            nursery.start_soon(self._reset, tokens, timestamps)
+            out_of_range = [state.partition for state in due if state.out_of_range >= 0]
+            nursery.start_soon(self._reset, tokens, timestamps, out_of_range)
         return min((state.retry_at for state in waiting if state.retry_at > now), default=math.inf)
 
     def _give_up(self, stuck: list[AssignedPartition]) -> None:
@@ -76,11 +86,16 @@ class PositionResets:
         )
 
     async def _reset(
-        self, tokens: dict[TopicPartition, object], timestamps: dict[TopicPartition, int]
+        self,
+        tokens: dict[TopicPartition, object],
+        timestamps: dict[TopicPartition, int],
+        out_of_range: list[TopicPartition],
     ) -> None:
         failure: KcliError | None = None
-        results: dict[TopicPartition, OffsetAndTimestamp | KafkaError] = {}
+        results: Offsets = {}
+        ranges: dict[TopicPartition, str] = {}
         try:
+            ranges = await self._ranges(out_of_range)
             results = await list_offsets(
                 self._client, timestamps, read_committed=self._config.is_read_committed
             )
@@ -100,7 +115,7 @@ class PositionResets:
                 self._try_later(state)
                 failure = failure or KafkaError(found.code, f"{partition}: {found.message}", hint=found.hint)
             else:
-                self._apply(state, found.offset)
+                self._apply(state, found.offset, ranges.get(partition, ""))
         self._ended(failure)
 
     def _try_later(self, state: AssignedPartition) -> None:
@@ -109,12 +124,28 @@ class PositionResets:
             state.reset_backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
         state.retry_at = trio.current_time() + state.reset_backoff.next_delay()
 
-    def _apply(self, state: AssignedPartition, offset: int) -> None:
-        if offset >= 0:
-            state.seek(offset)
-        else:
+    async def _ranges(self, partitions: list[TopicPartition]) -> dict[TopicPartition, str]:
+        """Return, in words, the first and the last offset that partitions can be read from."""
+        if not partitions:
+            return {}
+        firsts = await list_offsets(self._client, dict.fromkeys(partitions, EARLIEST))
+        ends = await list_offsets(self._client, dict.fromkeys(partitions, LATEST))
+        ranges: dict[TopicPartition, str] = {}
+        for partition in partitions:
+            first, end = firsts.get(partition), ends.get(partition)
+            if isinstance(first, OffsetAndTimestamp) and isinstance(end, OffsetAndTimestamp):
+                ranges[partition] = f" ({first.offset} to {end.offset})"
+        return ranges
+
+    def _apply(self, state: AssignedPartition, offset: int, in_range: str) -> None:
+        missed = state.out_of_range
+        if offset < 0:
             # No record is as young as the duration asked for: go on at the end.
-            state.reset("latest")
+            state.reset("latest", out_of_range=missed)
+            return
+        state.seek(offset)
+        if missed >= 0:
+            self._warn(f"{state.partition}: offset {missed} is out of range{in_range}, going on at {offset}")
 
     def _timestamp(self, strategy: str) -> int:
         match strategy:

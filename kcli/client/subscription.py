@@ -52,8 +52,8 @@ class AssignedPartition:
 
     __slots__ = (
         "buffered", "committed", "fetch_position", "high_watermark", "is_idle", "is_in_flight", "is_paused",
-        "last_stable_offset", "leader_epoch", "log_start_offset", "partition", "position", "position_epoch",
-        "preferred_replica", "reset_backoff", "reset_to", "retry_at", "state", "token",
+        "last_stable_offset", "leader_epoch", "log_start_offset", "out_of_range", "partition", "position",
+        "position_epoch", "preferred_replica", "reset_backoff", "reset_to", "retry_at", "state", "token",
     )  # fmt: skip
 
     def __init__(
@@ -63,6 +63,7 @@ class AssignedPartition:
         self.state = state
         self.reset_to = reset_to
         self.reset_backoff: Backoff | None = None
+        self.out_of_range = -1
         self.position = -1
         self.position_epoch = -1
         self.fetch_position = -1
@@ -100,10 +101,11 @@ class AssignedPartition:
         self.position = self.fetch_position = offset
         self.position_epoch = -1
 
-    def reset(self, strategy: str) -> None:
-        """Forget the position; `strategy` is a value of `auto.offset.reset`."""
+    def reset(self, strategy: str, *, out_of_range: int = -1) -> None:
+        """Forget the position, or one that is out of range; `strategy` is a value of `auto.offset.reset`."""
         self._move(FetchState.AWAIT_RESET)
         self.reset_to = strategy
+        self.out_of_range = out_of_range
         self.position = self.fetch_position = -1
 
     def drop_buffered(self) -> None:
@@ -118,6 +120,7 @@ class AssignedPartition:
         self.token = object()
         self.retry_at = -math.inf
         self.reset_backoff = None
+        self.out_of_range = -1
         self.is_idle = False
 
 
