@@ -220,7 +220,8 @@ async def report_topics(
                     if is_selected(each, options, minimum_isr=minimum, live=live)
                 ]
                 row = row._replace(partitions=selected)
-            if row.configs or not options.overrides_only:
+            without_match = options.partitions_only and not row.partitions
+            if not without_match and (row.configs or not options.overrides_only):
                 rows.append(row)
     return TopicReport(rows, show_topics, show_partitions, failures)
 
