@@ -84,13 +84,16 @@ async def create(
     disable_rack_aware: Annotated[
         bool, typer.Option("--disable-rack-aware", help="Accepted: the broker places replicas")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Create without warnings")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Create without warnings, internal topics too")
+    ] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Created:
     """Create a topic."""
     from kcli.client import admin
+    from kcli.commands.guarded_topics import refuse_new
     from kcli.commands.output import note
     from kcli.commands.session import failure, open_client
     from kcli.commands.topic_filter import COLLISION_WARNING, has_collision_characters
@@ -110,6 +113,8 @@ async def create(
     if has_collision_characters(name) and not force:
         note(COLLISION_WARNING)
     async with open_client(bootstrap_server, command_config, command_property) as client:
+        if not force:
+            await refuse_new(client, name)
         result = (await admin.create_topics(client, [new_topic]))[name]
     if isinstance(result, KafkaError):
         if if_not_exists and result.code == ErrorCode.TOPIC_ALREADY_EXISTS:
@@ -228,12 +233,15 @@ async def alter(
         ),
     ] = None,
     if_exists: IfExists = False,
-    force: Annotated[bool, typer.Option("--force", help="Alter without warnings")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Alter without warnings, add partitions to internal topics too")
+    ] = False,
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Altered:
     """Add partitions to topics, or change their configuration."""
+    from kcli.commands.guarded_topics import ALTER_HINT, guarded
     from kcli.commands.output import note
     from kcli.commands.session import open_client
 
@@ -251,13 +259,14 @@ async def alter(
         names = await matching_topics(client, pattern)
         if not names and not if_exists:
             raise unknown_topic(pattern)
-        refused: dict[str, KcliError] = {}
-        if partitions is not None and names:
+        refused = {} if force or partitions is None else guarded(names, "altered", ALTER_HINT)
+        allowed = [name for name in names if name not in refused]
+        if partitions is not None and allowed:
             if not force:
                 note("warning: with more partitions, records with keys go to other partitions than before")
-            refused |= await add_partitions(client, names, total=partitions, assignments=assignments)
-        if (settings or delete_config) and names:
-            refused |= await alter_configs(client, names, settings=settings, deleted=delete_config or ())
+            refused |= await add_partitions(client, allowed, total=partitions, assignments=assignments)
+        if (settings or delete_config) and allowed:
+            refused |= await alter_configs(client, allowed, settings=settings, deleted=delete_config or ())
     return Altered([name for name in names if name not in refused], list(refused.values()))
 
 
@@ -276,19 +285,16 @@ async def delete(
 ) -> Deleted:
     """Delete topics and everything in them."""
     from kcli.client import admin
+    from kcli.commands.guarded_topics import DELETE_HINT, guarded
     from kcli.commands.session import failure, open_client
-    from kcli.protocol.internal_topics import INTERNAL_TOPICS
 
     pattern = one_topic(topic, topic_option)
     async with open_client(bootstrap_server, command_config, command_property) as client:
         names = await matching_topics(client, pattern, exclude_internal=exclude_internal)
         if not names and not if_exists:
             raise unknown_topic(pattern)
-        refused = [] if force else [name for name in names if name in INTERNAL_TOPICS]
-        failures = [
-            KcliError(f"topic `{name}` is internal and was not deleted", hint="`--force` deletes it")
-            for name in refused
-        ]
+        refused = {} if force else guarded(names, "deleted", DELETE_HINT)
+        failures = list(refused.values())
         results = await admin.delete_topics(client, [name for name in names if name not in refused])
     failures += [
         failure(f"cannot delete topic `{name}`", result)

@@ -124,6 +124,25 @@ def test_topics_alter(orders: FakeCluster, transcript: Transcript) -> None:
     assert orders.topics["orders"].configs == {"retention.ms": "5"}
 
 
+def test_topics_that_are_internal(cluster: FakeCluster, transcript: Transcript) -> None:
+    cluster.add("clicks", [1])
+    transcript(
+        "topics_internal",
+        "topics create __consumer_offsets",
+        "topics create __transaction_state --partitions 1 --if-not-exists -o json",
+        "topics create __share_group_state --partitions 1 --force",
+        "topics create __share_group_state",
+        "topics create __share_group_state --if-not-exists",
+        "topics alter __share_group_state --partitions 2",
+        "topics alter '.*' --partitions 2 --config retention.ms=5 -o json",
+        "topics describe",
+        "topics alter __share_group_state --config retention.ms=6",
+        "topics alter __share_group_state --partitions 3 --config retention.ms=7 --force",
+        "topics describe __share_group_state",
+    )
+    assert cluster.topics.keys() == {"clicks", "__share_group_state"}
+
+
 def test_topics_delete(orders: FakeCluster, transcript: Transcript) -> None:
     transcript(
         "topics_delete",
