@@ -31,7 +31,7 @@ COMMANDS = {
     "consume": ("kcli.commands.consume", "Print the records of a topic."),
     "consumer-groups": (
         "kcli.commands.consumer_groups",
-        "List, describe, reset, copy and delete consumer groups and their offsets.",
+        "List, describe, reset, clone and delete consumer groups and their offsets.",
     ),
     "get-offsets": ("kcli.commands.get_offsets", "Print partition offsets: earliest, latest or by time."),
     "delete-records": ("kcli.commands.delete_records", "Delete the records below given offsets."),
@@ -197,6 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
     """Print an error in the command line itself the way the runner prints every other error."""
+    forget_hidden_options(error)
     message: str = error.format_message()  # type: ignore[attr-defined]
     if message.startswith("Usage:"):  # a group without a verb: the message is the group's help
         print(message, file=sys.stderr, flush=True)
@@ -208,17 +209,35 @@ def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
     print(f"hint: {usage_hint(error, arguments)}", file=sys.stderr, flush=True)
 
 
+def forget_hidden_options(error: Exception) -> None:
+    """Have the message of an unknown option suggest those only that the help shows."""
+    context: typer.Context | None = getattr(error, "ctx", None)
+    suggested = getattr(error, "possibilities", None)
+    if context is not None and suggested:
+        shown = {
+            name
+            for each in context.command.params
+            if not getattr(each, "hidden", False)
+            for name in (*each.opts, *each.secondary_opts, "--help")
+        }
+        error.possibilities = [name for name in suggested if name in shown]  # type: ignore[attr-defined]
+
+
 def usage_hint(error: Exception, arguments: Sequence[str]) -> str:
     """Return what may help: what Kafka's word or option is called here, else where the help is."""
     context: typer.Context | None = getattr(error, "ctx", None)
     if context is None:  # a value is missing at the end of the line
-        return f"kcli {arguments[0]} --help"
+        return f"{called_path(arguments)} --help"
     if unknown := re.match(r"No such command '(.*?)'", error.format_message()):  # type: ignore[attr-defined]
         from kcli.commands.kafka_words import hint_for
 
         if hint := hint_for(context.command_path, unknown[1]):
             return hint
     option, verbs = getattr(error, "option_name", None), getattr(context.command, "commands", ())
+    if option is not None and any("--bootstrap-server" in each.opts for each in context.command.params):
+        from kcli.commands.kafka_words import OPTIONS
+
+        return OPTIONS.get(option, f"{context.command_path} --help")
     dashed = [word for word in arguments if word.startswith("--")]
     words = (word.removeprefix("--") for word in (*dashed, *arguments))
     verb = next((word for word in words if word in verbs), None)
@@ -228,3 +247,15 @@ def usage_hint(error: Exception, arguments: Sequence[str]) -> str:
         return f"a verb has no dashes: {context.command_path} {verb}"
     kind = "verb" if context.parent else "command"
     return f"the {kind} comes before its options: {context.command_path} {verb}"
+
+
+def called_path(arguments: Sequence[str]) -> str:
+    """Return the command that a command line calls, as far as its words name one: `kcli topics create`."""
+    here: Any = typer.main.get_command(build_app(named_words(arguments)))
+    path = ["kcli"]
+    for word in arguments:
+        if word not in getattr(here, "commands", ()):
+            break
+        here = here.commands[word]
+        path.append(word)
+    return " ".join(path)

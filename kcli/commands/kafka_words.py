@@ -60,9 +60,18 @@ VERBS = {
         "cluster-id": "kcli cluster id",
         "list-endpoints": "kcli cluster nodes",
     },
-    "kcli consumer-groups": {"reset": "kcli consumer-groups reset-offsets"},
+    "kcli consumer-groups": {
+        "copy": "kcli consumer-groups clone",
+        "reset": "kcli consumer-groups reset-offsets",
+    },
 }
-"""The sub-commands of Kafka's tools, by the group in which they are typed."""
+"""The sub-commands of Kafka's tools, and other words for kcli's, by the group in which they are typed."""
+
+OPTIONS = {
+    "--broker-list": "`-b HOST:PORT` names the brokers",
+    "--zookeeper": "no ZooKeeper is asked: `-b HOST:PORT` names the brokers",
+}
+"""Options that Kafka's tools had once, of commands that ask brokers, and what to do instead."""
 
 
 def hint_for(path: str, word: str) -> str | None:

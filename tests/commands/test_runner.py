@@ -166,7 +166,45 @@ def test_a_body_is_told_of_the_common_options_that_it_names(capfd: pytest.Captur
             ["broker", "stop", "--timeout", "soon"],
             "error: invalid value for `--timeout`: `soon` is not a number\n",
         ),
-        (["topics", "list", "-b"], "error: option `-b` requires an argument\nhint: kcli topics --help\n"),
+        (
+            ["topics", "list", "-b"],
+            "error: option `-b` requires an argument\nhint: kcli topics list --help\n",
+        ),
+        (
+            ["topics", "create", "x", "--partitions"],
+            "error: option `--partitions` requires an argument\nhint: kcli topics create --help\n",
+        ),
+        (
+            ["broker", "node", "kill", "--data-dir"],
+            "error: option `--data-dir` requires an argument\nhint: kcli broker node kill --help\n",
+        ),
+        (
+            ["consume", "topics", "--partition"],
+            "error: option `--partition` requires an argument\nhint: kcli consume --help\n",
+        ),
+        (
+            ["produce", "orders", "--broker-list", "a:1"],
+            "error: no such option: --broker-list\nhint: `-b HOST:PORT` names the brokers\n",
+        ),
+        (
+            ["consume", "orders", "--zookeeper", "a:1"],
+            "error: no such option: --zookeeper\n"
+            "hint: no ZooKeeper is asked: `-b HOST:PORT` names the brokers\n",
+        ),
+        (
+            ["produce", "orders", "--producer-propertie", "a=1"],
+            "error: no such option: --producer-propertie (Possible options: --reader-property)\n"
+            "hint: kcli produce --help\n",
+        ),
+        (
+            ["topics", "create", "x", "--partition", "1"],
+            "error: no such option: --partition (Possible options: --partitions)\n"
+            "hint: kcli topics create --help\n",
+        ),
+        (
+            ["consumer-groups", "copy", "a", "b"],
+            "error: no such command `copy`\nhint: kcli consumer-groups clone\n",
+        ),
         (
             ["topics", "--create", "--topic", "t"],
             "error: no such option: --create\nhint: a verb has no dashes: kcli topics create\n",

@@ -14,7 +14,7 @@ from kcli.errors import MissingArgument, UsageError
 
 app = typer.Typer(
     name="consumer-groups",
-    help="List, describe, reset, copy and delete consumer groups and their offsets.",
+    help="List, describe, reset, clone and delete consumer groups and their offsets.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
