@@ -24,16 +24,11 @@ def start(*arguments: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
     )
 
 
-def start_at(terminal: int, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start kcli at a terminal that is its own: it hears when that closes."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "kcli", *arguments],
-        stdin=terminal,
-        stdout=terminal,
-        stderr=terminal,
-        start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
-    )
+def start_at(terminal: str, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start kcli at a terminal: the first that a new session opens is its own, and tells it of its end."""
+    script = 'terminal=$0; exec <"$terminal" >"$terminal" 2>&1; exec "$@"'
+    command = ["/bin/sh", "-c", script, terminal, sys.executable, "-m", "kcli", *arguments]
+    return subprocess.Popen(command, start_new_session=True)
 
 
 def await_prompt(terminal: int) -> None:

@@ -248,11 +248,11 @@ def test_an_interrupt_while_producing_delivers_what_was_read(
 @pytest.mark.usefixtures("hang_ups")
 def test_what_was_typed_is_delivered_when_the_terminal_closes(topic: str, kcli: Kcli) -> None:
     ours, theirs = os.openpty()
-    process = start_at(theirs, "produce", topic, "-X", "linger.ms=60000")
-    os.close(theirs)
+    process = start_at(os.ttyname(theirs), "produce", topic, "-X", "linger.ms=60000")
     for typed in (b"first\n", b"second\n", b""):
         await_prompt(ours)
         os.write(ours, typed)
+    os.close(theirs)
     os.close(ours)
     process.wait(timeout=PATIENCE_SECONDS)
     assert consumed(kcli, topic) == ["first", "second"]
