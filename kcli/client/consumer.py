@@ -64,8 +64,9 @@ class Consumer(Background):
     """Used by one task at a time, with `async with`; in a group if the configuration has a `group_id`.
 
     `note` is given a line for each thing that happens in the group and that nobody need act on. `warn` is
-    given one where a commit failed that nobody waits for, so that what was read since the one before may be
-    read again, and where a position was out of range, with the one that took its place.
+    given one where a commit failed that nobody waits for, or the group went on without this member, so that
+    what was read since the last commit may be read again; and where a position was out of range, with the one
+    that took its place.
     """
 
     def __init__(

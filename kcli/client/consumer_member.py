@@ -25,6 +25,7 @@ from kcli.client.group_commits import GroupCommits
 from kcli.client.group_leave import LEAVE_SECONDS
 from kcli.client.handover import Handover
 from kcli.client.heartbeat_fields import HeartbeatFields
+from kcli.client.heartbeat_pace import POLL_IS_OVER
 from kcli.client.membership import GroupMetadata
 from kcli.client.topic_subscription import SubscriptionMode, SubscriptionPattern, TopicSubscription
 from kcli.errors import KcliError
@@ -167,7 +168,8 @@ class ConsumerMember:
         self._ids.clear()
         owned = self.handover.owned
         if owned:
-            await self.handover.lose(owned)
+            is_stale = self.membership.state is ConsumerState.STALE
+            await self.handover.lose(owned, why=POLL_IS_OVER if is_stale else "the coordinator fenced it")
 
     def _is_resolvable(self) -> bool:
         """Return whether there is something to do now; have the names looked up that are missing."""

@@ -171,7 +171,7 @@ class GroupMember:
         owned = self.handover.owned
         if not self.membership.generation.is_known:
             if owned:
-                await self.handover.lose(owned)
+                await self.handover.lose(owned, why=self.membership.reason)
             return
         dropped = owned
         if self._config.is_cooperative:

@@ -25,9 +25,11 @@ if TYPE_CHECKING:
     from kcli.client.subscription import Subscription
     from kcli.protocol.topic_partition import TopicPartition
 
+READ_AGAIN = "what it read and did not commit will be read again"
+
 
 class Handover:
-    """The partitions of one member. `tell` wakes the poll that waits, `warn` hears of failed commits."""
+    """The partitions of one member. `tell` wakes the poll that waits, `warn` hears what may be read again."""
 
     def __init__(
         self,
@@ -87,8 +89,14 @@ class Handover:
         finally:
             self.assign(one for one in self._assigned.partitions if one not in partitions)
 
-    async def lose(self, partitions: set[TopicPartition]) -> None:
-        """Give up everything: these partitions are, or may be, another member's already."""
+    async def lose(self, partitions: set[TopicPartition], *, why: str | None = None) -> None:
+        """Give up everything: these partitions are, or may be, another member's already.
+
+        `why` tells how the member lost its place in the group, if it does not leave of its own accord.
+        """
+        if why is not None:
+            group = self._config.group_id
+            self._warn(f"this member lost its place in group `{group}`: {why}; {READ_AGAIN}")
         try:
             with self.shielded():
                 await self.listener.on_lost(sorted(partitions))

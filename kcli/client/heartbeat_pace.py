@@ -14,6 +14,9 @@ import trio
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+POLL_IS_OVER = "consumer poll timeout has expired"
+"""Why a member leaves that is not polled, as Kafka's consumer words it."""
+
 
 class HeartbeatPace:
     """Calls `beat` whenever `due` says so, a time of trio's clock or None for not now; `leave` after no poll.
@@ -59,7 +62,7 @@ class HeartbeatPace:
                 await self._changed.wait()
             elif self.poll_ends <= trio.current_time():
                 self.poll_ends = math.inf
-                await self._leave("consumer poll timeout has expired")
+                await self._leave(POLL_IS_OVER)
             elif due > trio.current_time():
                 with trio.move_on_at(min(due, self.poll_ends)):
                     await self._changed.wait()
