@@ -92,7 +92,7 @@ async def consume(
     from kcli.commands.formatters import make_formatter
     from kcli.commands.session import client_properties, connect_with
     from kcli.commands.times import parse_time
-    from kcli.commands.topic_filter import parse_ids
+    from kcli.commands.topic_filter import some_ids
 
     if offset is not None and partition is None:
         raise UsageError("`--offset` needs `--partition`")
@@ -104,7 +104,7 @@ async def consume(
     if isolation_level is not None:
         properties["isolation.level"] = isolation_level
     properties["group.id"] = group_id(group, properties, partition=partition, from_time=from_time)
-    ids = None if partition is None else frozenset(parse_ids(partition, "--partition"))
+    ids = None if partition is None else frozenset(some_ids(partition, "--partition"))
     excludes_internal = properties.get("exclude.internal.topics", "true").strip().lower() != "false"
     choice = Choice(one_topic_or_none(topic, topic_option), include, ids, excludes_internal)
     choice.check()

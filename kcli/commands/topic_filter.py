@@ -101,6 +101,14 @@ def parse_ids(text: str, option: str) -> list[int]:
         raise UsageError(f"`{option}` wants numbers separated by commas: {text}") from None
 
 
+def some_ids(text: str, option: str) -> list[int]:
+    """Return a comma-separated list of numbers that may not be empty; `option` is named in the error."""
+    ids = parse_ids(text, option)
+    if not ids:
+        raise UsageError(f"`{option}` cannot be empty")
+    return ids
+
+
 def _unquoted(text: str) -> str:
     return text.replace(" ", "").strip("\"'")
 

@@ -189,6 +189,8 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
         ("consume a --partition 0 --offset five", "`--offset` cannot be five"),
         ("consume a --partition 0 --offset 9223372036854775808", "`--offset` cannot be 9223372036854775808"),
         ("consume a --partition zero", "`--partition` wants numbers"),
+        ("consume a --partition=", "`--partition` cannot be empty"),
+        ("consume a --partition ,", "`--partition` cannot be empty"),
         ("consume --include a --partition 0", "`--partition` needs `TOPIC`"),
         ("consume a --from-beginning --from-time 0", "exclude each other"),
         ("consume a --from-beginning -X auto.offset.reset=latest", "contradicts `auto.offset.reset`: latest"),
