@@ -91,7 +91,7 @@ async def consume(
     from kcli.commands.consumption import Choice, End, Start, parse_offset, print_records
     from kcli.commands.formatters import make_formatter
     from kcli.commands.session import client_properties, connect_with
-    from kcli.commands.times import parse_time
+    from kcli.commands.times import asked_time
     from kcli.commands.topic_filter import some_ids
 
     if offset is not None and partition is None:
@@ -111,14 +111,14 @@ async def consume(
     start = Start(
         None if offset is None else parse_offset(offset),
         from_beginning,
-        None if from_time is None else parse_time(from_time, "--from-time"),
+        None if from_time is None else asked_time(from_time, "--from-time"),
         properties.get("auto.offset.reset"),
     )
     properties["auto.offset.reset"] = start.reset_strategy()
     end = End(
         positive(max_messages),
         positive(timeout_ms),
-        None if to_time is None else parse_time(to_time, "--to-time"),
+        None if to_time is None else asked_time(to_time, "--to-time"),
         until_end,
     )
     format_record = make_formatter(

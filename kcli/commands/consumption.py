@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from kcli.commands.whole_numbers import LARGEST_INT64, whole_number
 from kcli.errors import Interrupted, KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from kcli.protocol.topic_partition import TopicPartition
 
 OFFSET_WORDS = {"earliest": -2, "latest": -1}
-LARGEST_OFFSET = 2**63 - 1
 
 
 class Choice(NamedTuple):
@@ -77,8 +77,8 @@ class End(NamedTuple):
 def parse_offset(text: str) -> int:
     """Return an offset; `earliest` and `latest` are negative numbers."""
     offset = OFFSET_WORDS.get(text.lower())
-    if offset is None and text.isdecimal() and int(text) <= LARGEST_OFFSET:
-        offset = int(text)
+    if offset is None:
+        offset = whole_number(text, LARGEST_INT64)
     if offset is None:
         raise UsageError(f"`--offset` cannot be {text}", hint="a number, earliest or latest")
     return offset

@@ -19,6 +19,11 @@ def parse_time(text: str, option: str) -> int:
     return moment_ms
 
 
+def asked_time(text: str, option: str) -> int:
+    """Return a time as brokers are asked for it: 1970 for one before, as negative ones are words to them."""
+    return max(0, parse_time(text, option))
+
+
 def iso_ms(text: str) -> int | None:
     """Return milliseconds since 1970 of a date or a time in ISO 8601, None if it is none."""
     try:

@@ -31,6 +31,7 @@ def _nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "consume orders --from-time {}",
         "consume orders --to-time {}",
+        "consume orders --partition 0 --offset {}",
         "get-offsets orders --time {}",
         "get-offsets --topic-partitions orders:{}",
         "get-offsets --topic-partitions orders:0-{}",

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 
 import pytest
 
 from kcli.commands import get_offsets
-from kcli.commands.times import parse_time
+from kcli.commands.consumption import End, Start
+from kcli.commands.times import asked_time, parse_time
 from kcli.errors import UsageError
+from tests.conftest import Finished
 
 
 @pytest.fixture(params=["UTC", "America/New_York"])
@@ -40,6 +43,8 @@ def test_a_time_without_a_zone_is_utc_everywhere(text: str, moment_ms: int) -> N
 
 def test_a_time_before_1970_is_none_of_the_negative_words() -> None:
     assert get_offsets.parse_time("1969-12-31T23:59:59.999Z") == 0
+    assert asked_time("1969-12-31T23:59:59.999Z", "--from-time") == 0
+    assert asked_time("1", "--from-time") == 1
 
 
 @pytest.mark.parametrize(
@@ -53,3 +58,22 @@ def test_what_is_no_time_is_wrong_usage(text: str) -> None:
 
 def test_the_largest_time_is_one() -> None:
     assert parse_time("9223372036854775807", "--to-time") == 2**63 - 1
+
+
+def test_consume_asks_for_1970_where_an_earlier_time_is_given(
+    monkeypatch: pytest.MonkeyPatch, kcli: Callable[..., Finished]
+) -> None:
+    asked = []
+
+    @asynccontextmanager
+    async def connect_with(*_: object, **__: object) -> AsyncIterator[None]:
+        yield
+
+    async def print_records(*_: object, start: Start, end: End, **__: object) -> None:
+        asked.append((start.time_ms, end.time_ms))
+
+    monkeypatch.setattr("kcli.commands.session.connect_with", connect_with)
+    monkeypatch.setattr("kcli.commands.consumption.print_records", print_records)
+    before = "1969-12-31T23:59:59.999Z"
+    assert kcli("consume", "orders", "--from-time", before, "--to-time", before).exit_code == 0
+    assert asked == [(0, 0)]
