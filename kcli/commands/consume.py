@@ -28,6 +28,7 @@ from kcli.commands.consume_options import (
     ValueDeserializer,
     Verbose,
 )
+from kcli.commands.given_properties import flag
 from kcli.commands.options import (
     BootstrapServer,
     CommandConfig,
@@ -105,7 +106,7 @@ async def consume(
         properties["isolation.level"] = isolation_level
     properties["group.id"] = group_id(group, properties, partition=partition, from_time=from_time)
     ids = None if partition is None else frozenset(some_ids(partition, "--partition"))
-    excludes_internal = properties.get("exclude.internal.topics", "true").strip().lower() != "false"
+    excludes_internal = flag(properties, "exclude.internal.topics", default=True)
     choice = Choice(one_topic_or_none(topic, topic_option), include, ids, excludes_internal)
     choice.check()
     start = Start(

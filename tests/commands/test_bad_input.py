@@ -216,6 +216,10 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
         ("consume a --formatter xml", "there is no formatter `xml`"),
         ("consume a --formatter-property print.everything=true", "there is no formatter property"),
         ("consume a --value-deserializer json", "there is no deserializer `json`"),
+        (
+            "consume a -X exclude.internal.topics=no",
+            "error: invalid value for `exclude.internal.topics`: no\nhint: use true or false\n",
+        ),
         ("consume a -X auto.offset.reset=middle", "auto.offset.reset"),
         ("produce", "missing argument `TOPIC`"),
         ("produce a /no/such/file", "cannot read `/no/such/file`: No such file or directory"),
