@@ -214,12 +214,8 @@ def forget_hidden_options(error: Exception) -> None:
     context: typer.Context | None = getattr(error, "ctx", None)
     suggested = getattr(error, "possibilities", None)
     if context is not None and suggested:
-        shown = {
-            name
-            for each in context.command.params
-            if not getattr(each, "hidden", False)
-            for name in (*each.opts, *each.secondary_opts, "--help")
-        }
+        listed = [each for each in context.command.params if not getattr(each, "hidden", False)]
+        shown = {"--help", *(name for each in listed for name in (*each.opts, *each.secondary_opts))}
         error.possibilities = [name for name in suggested if name in shown]  # type: ignore[attr-defined]
 
 

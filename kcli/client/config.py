@@ -240,8 +240,9 @@ _NOT_CONSUMER = {
 """What the other protocol alone has, and what stands in its place."""
 
 _DURATION = re.compile(
-    r"by_duration:P(?:(?P<days>\d+)D)?"
-    r"(?:T(?=\d)(?:(?P<hours>\d+)H)?(?:(?P<minutes>\d+)M)?(?:(?P<seconds>\d+(?:\.\d+)?)S)?)?"
+    r"by_duration:P(?:(?P<days>\d{1,15})D)?"
+    r"(?:T(?=\d)(?:(?P<hours>\d{1,15})H)?(?:(?P<minutes>\d{1,15})M)?"
+    r"(?:(?P<seconds>\d{1,15}(?:\.\d{1,15})?)S)?)?"
 )
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kcli.client.subscription import Subscription
     from kcli.protocol.topic_partition import TopicPartition
 
-READ_AGAIN = "what it read and did not commit will be read again"
+READ_AGAIN = "what it read and did not commit may be read again"
 
 
 class Handover:

@@ -154,4 +154,4 @@ class PositionResets:
             case "latest":
                 return LATEST
             case _:
-                return self._wall_ms() - duration_ms(strategy)
+                return max(0, self._wall_ms() - duration_ms(strategy))

@@ -46,9 +46,6 @@ from kcli.errors import UsageError
 
 app = typer.Typer(rich_markup_mode=None)
 
-LEAST_CONNECTING_MS = 2_000
-"""The time that connecting has at least, however soon a silence ends the reading."""
-
 
 @command(app, "consume", example="kcli consume orders --from-beginning --max-messages 10")
 async def consume(
@@ -91,7 +88,7 @@ async def consume(
     from kcli.client.config import ConsumerConfig
     from kcli.commands.consumption import Choice, End, Start, parse_offset, print_records
     from kcli.commands.formatters import make_formatter
-    from kcli.commands.session import client_properties, connect_with
+    from kcli.commands.session import client_properties, connect_with, connecting_ms
     from kcli.commands.times import asked_time
     from kcli.commands.topic_filter import some_ids
 
@@ -165,14 +162,6 @@ def group_id(
             hint="`kcli consumer-groups reset-offsets GROUP --to-datetime` moves it",
         )
     return group
-
-
-def connecting_ms(timeout_ms: int | None) -> int | None:
-    """Return how long connecting may take where a silence of `timeout_ms` ends the reading.
-
-    One that is shorter than a few round trips is meant for records, not for the way to the broker.
-    """
-    return None if timeout_ms is None else max(timeout_ms, LEAST_CONNECTING_MS)
 
 
 def positive(number: int | None) -> int | None:

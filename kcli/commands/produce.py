@@ -96,7 +96,7 @@ async def produce(
     from kcli.client.config import ProducerConfig
     from kcli.commands.line_input import open_inputs
     from kcli.commands.line_producer import Target, send_inputs
-    from kcli.commands.session import client_properties, connect_with
+    from kcli.commands.session import client_properties, connect_with, connecting_ms
 
     if topic_option is not None and topic is not None:
         files, topic = [Path(topic), *(files or ())], None
@@ -132,7 +132,8 @@ async def produce(
     properties |= {name: str(value) for name, value in flags.items() if value is not None}
     config = ProducerConfig.from_properties(properties)
     inputs = open_inputs(files or ())
-    async with connect_with(bootstrap_server, properties, timeout_ms=config.max_block_ms) as client:
+    timeout_ms = connecting_ms(config.max_block_ms)
+    async with connect_with(bootstrap_server, properties, timeout_ms=timeout_ms) as client:
         return await send_inputs(client, config, inputs=inputs, line_format=line_format, target=target)
 
 

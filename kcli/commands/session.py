@@ -17,6 +17,9 @@ from kcli.errors import KcliError
 if TYPE_CHECKING:
     from kcli.client.client import Client
 
+LEAST_CONNECTING_MS = 5_000
+"""The time that connecting has at least, however soon a wait for records or for their room ends."""
+
 HINTS = {
     "UNKNOWN_TOPIC_OR_PARTITION": "`kcli topics list` shows the topics there are",
     "TOPIC_ALREADY_EXISTS": "`--if-not-exists` accepts a topic that exists",
@@ -65,6 +68,14 @@ def open_client(
     """
     properties = client_properties(command_config, command_property)
     return connect_with(bootstrap_server, properties, timeout_ms=timeout_ms)
+
+
+def connecting_ms(timeout_ms: int | None) -> int | None:
+    """Return how long connecting may take where `timeout_ms` bounds the wait for records, or for their room.
+
+    One that is shorter than a few round trips is meant for those, not for the way to the broker.
+    """
+    return None if timeout_ms is None else max(timeout_ms, LEAST_CONNECTING_MS)
 
 
 def connect_with(

@@ -96,7 +96,7 @@ async def spark_import(
     a schema, become the bytes they were. Those of json with a schema and of
     avro cannot: export them as binary.
     """
-    from kcli.commands.session import client_properties, connect_with
+    from kcli.commands.session import client_properties, connect_with, connecting_ms
     from kcli.commands.transfer.import_actions import ImportChoice, import_stored, read_stored
 
     if not topic:
@@ -110,7 +110,8 @@ async def spark_import(
     choice = ImportChoice(directory, topic, source_topic, state, restart, create, dry_run)
     target = open_target(directory)
     stored = read_stored(target, choice)
-    async with connect_with(bootstrap_server, properties, timeout_ms=config.max_block_ms) as client:
+    timeout_ms = connecting_ms(config.max_block_ms)
+    async with connect_with(bootstrap_server, properties, timeout_ms=timeout_ms) as client:
         return await import_stored(client, target, stored, choice, config)
 
 

@@ -77,7 +77,7 @@ def test_durations(text: str, milliseconds: int) -> None:
     assert duration_ms(f"by_duration:{text}") == milliseconds
 
 
-@pytest.mark.parametrize("text", ["P", "PT", "1D", "P1H", "PT1D", ""])
+@pytest.mark.parametrize("text", ["P", "PT", "1D", "P1H", "PT1D", "", "P" + "9" * 5000 + "D"])
 def test_what_is_no_duration(text: str) -> None:
     with pytest.raises(UsageError):
         duration_ms(f"by_duration:{text}")

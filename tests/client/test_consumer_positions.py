@@ -24,7 +24,13 @@ async def _slowly(node_id: int, request: Any, version: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "expected"), [("earliest", 0), ("latest", 20), ("by_duration:PT1H", 20)]
+    ("strategy", "expected"),
+    [
+        ("earliest", 0),
+        ("latest", 20),
+        ("by_duration:PT1H", 20),
+        ("by_duration:P99999999999999D", 20),
+    ],
 )
 async def test_without_a_position_the_reset_strategy_decides(
     strategy: str, expected: int, autojump_clock: trio.testing.MockClock
@@ -39,7 +45,8 @@ async def test_without_a_position_the_reset_strategy_decides(
         assert await consumer.position(ORDERS_0) == expected
         (request,) = brokers.received(ListOffsetsRequest)
         timestamp = request.topics[0].partitions[0].timestamp
-        assert timestamp == {"earliest": -2, "latest": -1}.get(strategy, 10_000_000 - 3_600_000)
+        hour_ago = 10_000_000 - 3_600_000
+        assert timestamp == {"earliest": -2, "latest": -1, "by_duration:PT1H": hour_ago}.get(strategy, 0)
 
 
 async def test_the_strategy_none_raises(autojump_clock: trio.testing.MockClock) -> None:

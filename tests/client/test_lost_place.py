@@ -20,7 +20,7 @@ from tests.client.fake_group import FakeGroup
 from tests.client.grouped_consumer import CONFIG, COOPERATIVE, grouped, read
 
 Group = Callable[[], AbstractAsyncContextManager[Any]]
-AGAIN = "what it read and did not commit will be read again"
+AGAIN = "what it read and did not commit may be read again"
 NO_MEMBER = f"this member lost its place in group `g`: the group has no such member; {AGAIN}"
 FENCED = f"this member lost its place in group `g`: the coordinator fenced it; {AGAIN}"
 NOT_POLLED = f"this member lost its place in group `g`: consumer poll timeout has expired; {AGAIN}"

@@ -202,6 +202,10 @@ def test_a_body_is_told_of_the_common_options_that_it_names(capfd: pytest.Captur
             "hint: kcli topics create --help\n",
         ),
         (
+            ["topics", "--hepl"],
+            "error: no such option: --hepl (Possible options: --help)\nhint: kcli topics --help\n",
+        ),
+        (
             ["consumer-groups", "copy", "a", "b"],
             "error: no such command `copy`\nhint: kcli consumer-groups clone\n",
         ),

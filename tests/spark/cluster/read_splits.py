@@ -12,7 +12,7 @@ from kcli.spark.split import Split
 from tests.spark.cluster.scripted_broker import TOPIC, ScriptedBroker, batch
 
 QUICK = {"retry.backoff.ms": "1", "reconnect.backoff.ms": "1", "fetch.max.wait.ms": "1"}
-IMPATIENT = {**QUICK, "default.api.timeout.ms": "1500"}
+IMPATIENT = {**QUICK, "default.api.timeout.ms": "3000"}
 """What goes wrong lasts, and whoever is this impatient has met it by then on a busy machine too."""
 READING = Reading(columns=("offset", "value"))
 SKIPPING = replace(READING, on_corrupt=OnCorrupt.SKIP)
