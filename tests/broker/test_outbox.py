@@ -6,6 +6,7 @@ import os
 import random
 import socket
 from contextlib import contextmanager
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -102,13 +103,47 @@ async def test_a_turn_ends_after_a_megabyte(tmp_path: Path) -> None:
             assert await receive(other, 3 * TURN_BYTES) == bytes(3 * TURN_BYTES)
 
 
+DATA_SEGMENTS_SENT = Struct("=156xI")
+"""The field of Linux's `tcp_info`, whose others before it take 156 bytes."""
+
+
+def data_segments(sock: socket.socket) -> int:
+    """How many segments with data the socket has sent."""
+    info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, DATA_SEGMENTS_SENT.size)
+    return int(DATA_SEGMENTS_SENT.unpack(info)[0])
+
+
+@pytest.mark.parametrize(
+    ("behind", "segments"),
+    [([], 1), ([b"end"], 3)],
+    ids=["nothing behind the file", "an end behind the file"],
+)
+async def test_a_head_goes_with_the_file_unless_something_comes_behind_that(
+    behind: list[bytes], segments: int, tmp_path: Path
+) -> None:
+    data = random.Random(2).randbytes(SENDFILE_FROM)
+    file = records(tmp_path / "log", data)
+    expected = b"".join([b"head", data, *behind])
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as other,
+        server.accept()[0] as ours,
+    ):
+        ours.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        outbox = Outbox(ours)
+        outbox.add([b"head", file.slice(0, len(data)), *behind])
+        assert outbox.send_now()
+        assert await receive(other, len(expected)) == expected
+        assert data_segments(ours) == segments
+
+
 class RoomySocket:
     """A socket that takes whatever it is given."""
 
     def fileno(self) -> int:
         return -1
 
-    def send(self, data: bytes) -> int:
+    def send(self, data: bytes, _flags: int = 0) -> int:
         return len(data)
 
 
