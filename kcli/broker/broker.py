@@ -17,6 +17,7 @@ import trio
 
 from kcli.broker.api import APIS
 from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
+from kcli.broker.engine_layers import EngineLayers
 from kcli.broker.fetch_session import FetchSessionCache
 from kcli.broker.group_coordination import group_runtime
 from kcli.broker.heartbeats import Heartbeats
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from kcli.broker.metadata_image import MetadataImage
     from kcli.broker.peer_link import PeerLink, PeerLinks
     from kcli.broker.receive_buffers import ReceiveBuffers
-    from kcli.broker.request_engine import Engine, RequestEngine
+    from kcli.broker.request_engine import RequestEngine
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.topic_partition import TopicPartition
     from kcli.storage.log_config import LogConfig
@@ -105,6 +106,7 @@ class Broker:
         self._quotas = ConnectionQuotas()
         self._set_connection_limits()
         self._server = self._new_server(buffers)
+        self.engine_layers = EngineLayers(engine, self._server.use)
         self._sockets: list[tuple[str, socket.socket]] = []
         self.metadata_directory = log_dirs[0]
         """The log directory that this node's copy of the metadata log lies in."""
@@ -263,10 +265,6 @@ class Broker:
         """Go on."""
         self.state = NodeState.RUNNING
         self.gate.open()
-
-    def use_engine(self, engine: Engine) -> None:
-        """Have clients' requests go through `engine`: `self.engine`, or what stands before it."""
-        self._server.use(engine)
 
     def stop_coordinating(self) -> None:
         """Answer every request that waits in a coordinator, and close them: the node is stopping."""

@@ -14,9 +14,11 @@ in any order. The same seed and the same requests in the same order meet the sam
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kcli.broker.api import APIS
+from kcli.broker.engine_layers import Layer
 from kcli.broker.faults.active_fault import ActiveFault
 from kcli.broker.faults.fault import LinkFault, NodeFault, RequestFault
 from kcli.broker.faults.fault_options import fault_of
@@ -140,7 +142,8 @@ class Faults:
             for active in self._active.values()
             if isinstance(active.fault, RequestFault) and active.fault.node in (None, broker.node_id)
         ]
-        broker.use_engine(FaultyEngine(broker.engine, APIS, own) if own else broker.engine)
+        make = partial(FaultyEngine, apis=APIS, faults=own, reader=broker.engine) if own else None
+        broker.engine_layers.put(Layer.FAULTS, make)
         full = broker.node_id in self._nodes_with("fill-disk")
         for directory in broker.log_manager.directories:
             disk.set_full(directory.path, full=full)

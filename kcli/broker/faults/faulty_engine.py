@@ -1,8 +1,4 @@
-"""FaultyEngine: stands before a node's `RequestEngine` while requests to the node shall suffer.
-
-Connections feed it instead of the engine as long as there is such a fault, and the engine itself when there
-is none: without faults they cost nothing.
-"""
+"""FaultyEngine: stands before a node's `RequestEngine` while requests to the node shall suffer."""
 
 from __future__ import annotations
 
@@ -33,7 +29,7 @@ if TYPE_CHECKING:
     from kcli.broker.api import Api
     from kcli.broker.faults.active_fault import ActiveFault
     from kcli.broker.request_context import RequestContext
-    from kcli.broker.request_engine import Answer, RequestEngine
+    from kcli.broker.request_engine import Answer, Engine, RequestEngine
 
 NEVER_MS = 7 * 24 * 3600 * 1000
 """How long a request that is never answered waits for its client to leave."""
@@ -55,10 +51,16 @@ class Unanswered(DelayedOperation):
 
 
 class FaultyEngine:
-    """What connections of one node feed while `faults`, in this order, concern its requests."""
+    """What connections of one node feed while `faults`, in this order, concern its requests.
 
-    def __init__(self, engine: RequestEngine, apis: Iterable[Api], faults: list[ActiveFault]) -> None:
+    Requests that are left alone go to `engine`; `reader` tells what is in one.
+    """
+
+    def __init__(
+        self, engine: Engine, *, reader: RequestEngine, apis: Iterable[Api], faults: list[ActiveFault]
+    ) -> None:
         self._engine = engine
+        self._reader = reader
         self._apis = {api.key: api for api in apis}
         self.faults = faults
 
@@ -98,7 +100,7 @@ class FaultyEngine:
             candidates = [each for each in self.faults if each.request_fault.concerns(api.name, client_id)]
             if not candidates:
                 return None
-            read = self._engine.read(context, buffer, start, end)
+            read = self._reader.read(context, buffer, start, end)
             if read is None:
                 return None
             topics: set[str] | None = None
@@ -155,7 +157,7 @@ class FaultyEngine:
         """Answer with an error: all of a request, or those of its topics that the fault is about."""
         fault, code = active.request_fault, active.request_fault.code
         assert code is not None
-        read = self._engine.read(context, buffer, start, end)
+        read = self._reader.read(context, buffer, start, end)
         assert read is not None
         api, request = read
         reply_to = (api.key, context.api_version, context.correlation_id)
