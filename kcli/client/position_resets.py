@@ -115,7 +115,7 @@ class PositionResets:
                 self._try_later(state)
                 failure = failure or KafkaError(found.code, f"{partition}: {found.message}", hint=found.hint)
             else:
-                self._apply(state, found.offset, ranges.get(partition, ""))
+                self._apply(state, found.offset, in_range=ranges.get(partition, ""))
         self._ended(failure)
 
     def _try_later(self, state: AssignedPartition) -> None:
@@ -137,7 +137,7 @@ class PositionResets:
                 ranges[partition] = f" ({first.offset} to {end.offset})"
         return ranges
 
-    def _apply(self, state: AssignedPartition, offset: int, in_range: str) -> None:
+    def _apply(self, state: AssignedPartition, offset: int, *, in_range: str) -> None:
         missed = state.out_of_range
         if offset < 0:
             # No record is as young as the duration asked for: go on at the end.

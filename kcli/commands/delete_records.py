@@ -11,12 +11,10 @@ import typer
 from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
 from kcli.commands.runner import command
+from kcli.commands.whole_numbers import LARGEST_INT32, LARGEST_INT64
 from kcli.errors import KcliError, UsageError
 
 app = typer.Typer(rich_markup_mode=None)
-
-LARGEST_PARTITION = 2**31 - 1
-LARGEST_OFFSET = 2**63 - 1
 
 FORMAT_HINT = '{"partitions": [{"topic": "orders", "partition": 0, "offset": 100}], "version": 1}'
 
@@ -140,7 +138,7 @@ def checked(target: Target) -> Target:
         raise UsageError(
             f"a partition or offset is negative: {target.topic}:{target.partition}:{target.offset}"
         )
-    if target.partition > LARGEST_PARTITION or target.offset > LARGEST_OFFSET:
+    if target.partition > LARGEST_INT32 or target.offset > LARGEST_INT64:
         raise UsageError(
             f"a partition or offset is too large: {target.topic}:{target.partition}:{target.offset}"
         )

@@ -17,6 +17,7 @@ from kcli.commands.options import (
 )
 from kcli.commands.output import Table
 from kcli.commands.runner import command
+from kcli.commands.whole_numbers import LARGEST_INT64
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -34,8 +35,6 @@ TIMES = {
     "earliest-pending-upload": -6,
 }
 """The words for special timestamps, and the numbers they stand for on the wire."""
-
-LARGEST_TIMESTAMP = 2**63 - 1
 
 
 class PartitionOffset(NamedTuple):
@@ -134,7 +133,7 @@ def parse_time(text: str) -> int:
         timestamp = iso_ms(text)
         # Negative numbers are words.
         timestamp = None if timestamp is None else max(0, timestamp)
-    if timestamp is None or not min(TIMES.values()) <= timestamp <= LARGEST_TIMESTAMP:
+    if timestamp is None or not min(TIMES.values()) <= timestamp <= LARGEST_INT64:
         words = ", ".join(TIMES)
         raise UsageError(
             f"`--time` cannot be {text}", hint=f"{words}, milliseconds since 1970 or 2025-12-31T23:59:59Z"

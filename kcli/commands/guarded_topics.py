@@ -22,7 +22,7 @@ ALTER_HINT = (
 DELETE_HINT = "`--force` deletes it"
 
 
-def guarded(names: Iterable[str], done: str, hint: str) -> dict[str, KcliError]:
+def guarded(names: Iterable[str], *, done: str, hint: str) -> dict[str, KcliError]:
     """Return why those topics that are internal were not `done`."""
     return {
         name: KcliError(f"topic `{name}` is internal and was not {done}", hint=hint)
@@ -35,6 +35,6 @@ async def refuse_new(client: Client, name: str) -> None:
     """Raise `KcliError` for an internal topic that there is not yet."""
     from kcli.client import admin
 
-    refused = guarded([name], "created", CREATE_HINT)
+    refused = guarded([name], done="created", hint=CREATE_HINT)
     if refused and name not in {listing.name for listing in await admin.list_topics(client)}:
         raise refused[name]

@@ -36,7 +36,6 @@ app = typer.Typer(
 )
 
 LARGEST_REPLICATION_FACTOR = 32_767
-MOST_PARTITIONS = 2**31 - 1
 
 IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist")]
 ReplicaAssignment = Annotated[
@@ -57,7 +56,7 @@ async def create(
         int | None,
         typer.Option(
             min=1,
-            max=MOST_PARTITIONS,
+            max=LARGEST_INT32,
             metavar="N",
             help="Number of partitions: the cluster's default if not given",
         ),
@@ -212,7 +211,7 @@ async def alter(
     partitions: Annotated[
         int | None,
         typer.Option(
-            min=1, max=MOST_PARTITIONS, metavar="N", help="The new number of partitions, more than now"
+            min=1, max=LARGEST_INT32, metavar="N", help="The new number of partitions, more than now"
         ),
     ] = None,
     replica_assignment: ReplicaAssignment = None,
@@ -259,7 +258,7 @@ async def alter(
         names = await matching_topics(client, pattern)
         if not names and not if_exists:
             raise unknown_topic(pattern)
-        refused = {} if force or partitions is None else guarded(names, "altered", ALTER_HINT)
+        refused = {} if force or partitions is None else guarded(names, done="altered", hint=ALTER_HINT)
         allowed = [name for name in names if name not in refused]
         if partitions is not None and allowed:
             if not force:
@@ -293,7 +292,7 @@ async def delete(
         names = await matching_topics(client, pattern, exclude_internal=exclude_internal)
         if not names and not if_exists:
             raise unknown_topic(pattern)
-        refused = {} if force else guarded(names, "deleted", DELETE_HINT)
+        refused = {} if force else guarded(names, done="deleted", hint=DELETE_HINT)
         failures = list(refused.values())
         results = await admin.delete_topics(client, [name for name in names if name not in refused])
     failures += [

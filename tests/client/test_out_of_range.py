@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -27,6 +29,19 @@ def from_three_to_ten(brokers: FakeBrokers) -> None:
     brokers.topics["orders"][0].start_offset = 3
 
 
+@asynccontextmanager
+async def assigned(config: ConsumerConfig) -> AsyncIterator[tuple[FakeBrokers, Consumer, list[str]]]:
+    """A consumer that reads that partition, without a group, and what it warns of."""
+    warnings: list[str] = []
+    async with (
+        fake_cluster(topics={"orders": 1}) as (brokers, client),
+        Consumer(client, config, warn=warnings.append) as consumer,
+    ):
+        from_three_to_ten(brokers)
+        consumer.assign([ORDERS_0])
+        yield brokers, consumer, warnings
+
+
 def told(offset: int, code: int = 0) -> ListOffsetsResponse:
     row = ListOffsetsPartitionResponse(partition_index=0, offset=offset, error_code=code)
     return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="orders", partitions=[row])])
@@ -39,14 +54,8 @@ def told(offset: int, code: int = 0) -> ListOffsetsResponse:
 async def test_it_is_told_with_what_there_is(
     strategy: str, sought: int, expected: int, autojump_clock: trio.testing.MockClock
 ) -> None:
-    warnings: list[str] = []
     config = ConsumerConfig(auto_offset_reset=strategy)
-    async with (
-        fake_cluster(topics={"orders": 1}) as (brokers, client),
-        Consumer(client, config, warn=warnings.append) as consumer,
-    ):
-        from_three_to_ten(brokers)
-        consumer.assign([ORDERS_0])
+    async with assigned(config) as (_, consumer, warnings):
         consumer.seek(ORDERS_0, sought)
         await read(consumer, 5)
         assert warnings == [
@@ -55,13 +64,7 @@ async def test_it_is_told_with_what_there_is(
 
 
 async def test_it_is_told_each_time(autojump_clock: trio.testing.MockClock) -> None:
-    warnings: list[str] = []
-    async with (
-        fake_cluster(topics={"orders": 1}) as (brokers, client),
-        Consumer(client, EARLIEST, warn=warnings.append) as consumer,
-    ):
-        from_three_to_ten(brokers)
-        consumer.assign([ORDERS_0])
+    async with assigned(EARLIEST) as (_, consumer, warnings):
         for offset in (1, 2):
             consumer.seek(ORDERS_0, offset)
             await read(consumer, 5)
@@ -72,13 +75,7 @@ async def test_it_is_told_each_time(autojump_clock: trio.testing.MockClock) -> N
 
 
 async def test_to_begin_without_a_position_is_no_news(autojump_clock: trio.testing.MockClock) -> None:
-    warnings: list[str] = []
-    async with (
-        fake_cluster(topics={"orders": 1}) as (brokers, client),
-        Consumer(client, EARLIEST, warn=warnings.append) as consumer,
-    ):
-        from_three_to_ten(brokers)
-        consumer.assign([ORDERS_0])
+    async with assigned(EARLIEST) as (_, consumer, warnings):
         assert len(await read(consumer, 5)) == 7
         consumer.seek_to_beginning()
         assert len(await read(consumer, 5)) == 7
@@ -86,15 +83,9 @@ async def test_to_begin_without_a_position_is_no_news(autojump_clock: trio.testi
 
 
 async def test_no_record_as_young_as_asked_for_is_still_told(autojump_clock: trio.testing.MockClock) -> None:
-    warnings: list[str] = []
     config = ConsumerConfig(auto_offset_reset="by_duration:PT1H")
-    async with (
-        fake_cluster(topics={"orders": 1}) as (brokers, client),
-        Consumer(client, config, warn=warnings.append) as consumer,
-    ):
-        from_three_to_ten(brokers)
+    async with assigned(config) as (brokers, consumer, warnings):
         brokers.script(ListOffsetsRequest, None, None, told(-1))
-        consumer.assign([ORDERS_0])
         consumer.seek(ORDERS_0, 1)
         await read(consumer, 5)
         assert warnings == ["orders-0: offset 1 is out of range (3 to 10), going on at 10"]
@@ -103,14 +94,8 @@ async def test_no_record_as_young_as_asked_for_is_still_told(autojump_clock: tri
 async def test_a_range_that_cannot_be_found_out_holds_nothing_up(
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    warnings: list[str] = []
-    async with (
-        fake_cluster(topics={"orders": 1}) as (brokers, client),
-        Consumer(client, EARLIEST, warn=warnings.append) as consumer,
-    ):
-        from_three_to_ten(brokers)
+    async with assigned(EARLIEST) as (brokers, consumer, warnings):
         brokers.script(ListOffsetsRequest, told(-1, code=29), told(-1, code=29))
-        consumer.assign([ORDERS_0])
         consumer.seek(ORDERS_0, 1)
         assert len(await read(consumer, 5)) == 7
         assert warnings == ["orders-0: offset 1 is out of range, going on at 3"]
@@ -120,14 +105,8 @@ async def test_who_seeks_meanwhile_goes_on_there(autojump_clock: trio.testing.Mo
     async def slowly(node_id: int, request: Any, version: int) -> None:
         await trio.sleep(5)
 
-    warnings: list[str] = []
-    async with (
-        fake_cluster(topics={"orders": 1}) as (brokers, client),
-        Consumer(client, EARLIEST, warn=warnings.append) as consumer,
-    ):
-        from_three_to_ten(brokers)
+    async with assigned(EARLIEST) as (brokers, consumer, warnings):
         brokers.script(ListOffsetsRequest, slowly)
-        consumer.assign([ORDERS_0])
         consumer.seek(ORDERS_0, 1)
         assert await read(consumer, 1) == []
         consumer.seek(ORDERS_0, 8)

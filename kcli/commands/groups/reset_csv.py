@@ -12,6 +12,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
+from kcli.commands.whole_numbers import LARGEST_INT32, LARGEST_INT64
 from kcli.commands.words import counted
 from kcli.errors import UsageError
 
@@ -58,11 +59,11 @@ def parse_offsets(text: str, name: str, groups: Collection[str]) -> OffsetsFile:
                 )
             names = [next(iter(groups)), *names]
         group, topic = _name(names[0], "group", where), _name(names[1].strip(), "topic", where)
-        target = (topic, _number(partition, "partition", where, least=0, most=2**31 - 1))
+        target = (topic, _number(partition, "partition", where, least=0, most=LARGEST_INT32))
         offsets = plans.setdefault(group, {})
         if target in offsets:
             raise UsageError(f"{where}: a partition is named twice: {topic}-{partition}")
-        offsets[target] = _number(offset, "offset", where, least=-(2**63), most=2**63 - 1)
+        offsets[target] = _number(offset, "offset", where, least=-LARGEST_INT64 - 1, most=LARGEST_INT64)
         lines[group, target] = number
     if not plans:
         raise UsageError(f"`{name}` holds no offsets", hint=FORMAT_HINT)

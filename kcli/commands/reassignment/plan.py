@@ -16,6 +16,7 @@ from typing import TypeAlias
 from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
 from kcli.commands.input_files import entries_of, parse_json
 from kcli.commands.java.json import java_json
+from kcli.commands.whole_numbers import LARGEST_INT32
 from kcli.errors import UsageError
 from kcli.protocol.topic_partition import TopicPartition
 
@@ -176,4 +177,4 @@ def _log_dirs(
 
 def _is_number(value: object) -> bool:
     """Tell whether a value is an id or an index; True is an int, but no number."""
-    return type(value) is int and 0 <= value < 2**31
+    return type(value) is int and 0 <= value <= LARGEST_INT32
