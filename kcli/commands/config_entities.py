@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.groups.options import complete_group
+from kcli.commands.whole_numbers import LARGEST_INT32, whole_number
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -108,7 +109,8 @@ def chosen_entity(
         if entity.kind != "brokers" or entity.name:
             raise UsageError("`--entity-default` goes with `--entity-type brokers` alone")
         return Entity("brokers", "")
-    if entity.name and entity.kind in ("brokers", "broker-loggers") and not entity.name.isdecimal():
+    is_broker = entity.kind in ("brokers", "broker-loggers")
+    if entity.name and is_broker and whole_number(entity.name, LARGEST_INT32) is None:
         raise UsageError(f"a broker's name is its id: {entity.name}")
     return entity
 

@@ -11,7 +11,7 @@ import typer
 from kcli.commands.options import BootstrapServer, CommandConfig, Property
 from kcli.commands.output import Table
 from kcli.commands.runner import command
-from kcli.commands.whole_numbers import LARGEST_INT32, LARGEST_INT64
+from kcli.commands.whole_numbers import LARGEST_INT32, LARGEST_INT64, signed_number
 from kcli.errors import KcliError, UsageError
 
 app = typer.Typer(rich_markup_mode=None)
@@ -102,14 +102,13 @@ async def delete_records(
 
 def parse_target(text: str) -> Target:
     """Return `topic:partition:offset` as a target."""
-    topic, *numbers = text.rsplit(":", 2)
-    try:
-        partition, offset = (int(number) for number in numbers)
-    except ValueError:
-        raise UsageError(
-            f"not TOPIC:PARTITION:OFFSET: {text}", hint="orders:0:100 keeps offset 100 and what follows"
-        ) from None
-    return checked(Target(topic, partition, offset))
+    topic, *words = text.rsplit(":", 2)
+    match [signed_number(word) for word in words]:
+        case [int(partition), int(offset)]:
+            return checked(Target(topic, partition, offset))
+    raise UsageError(
+        f"not TOPIC:PARTITION:OFFSET: {text}", hint="orders:0:100 keeps offset 100 and what follows"
+    )
 
 
 def read_targets(path: Path) -> list[Target]:

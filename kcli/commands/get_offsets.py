@@ -17,7 +17,7 @@ from kcli.commands.options import (
 )
 from kcli.commands.output import Table
 from kcli.commands.runner import command
-from kcli.commands.whole_numbers import LARGEST_INT64
+from kcli.commands.whole_numbers import LARGEST_INT64, signed_number
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -127,9 +127,8 @@ def parse_time(text: str) -> int:
 
     if text in TIMES:
         return TIMES[text]
-    try:
-        timestamp: int | None = int(text)
-    except ValueError:
+    timestamp = signed_number(text)
+    if timestamp is None:
         timestamp = iso_ms(text)
         # Negative numbers are words.
         timestamp = None if timestamp is None else max(0, timestamp)

@@ -13,12 +13,11 @@ import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from itertools import pairwise
 from typing import Annotated, Any, get_origin
 
 import typer
-from typer.core import TyperCommand
 
+from kcli.commands.command_words import command_class
 from kcli.commands.options import Output, OutputFormat, Verbose
 from kcli.errors import Interrupted, KcliError, MissingArgument
 
@@ -47,27 +46,12 @@ def command(
             run(lambda: body(**arguments), output=output, verbose=verbose, path=path)
 
         add_common_options(run_command, body)
-        cls = taking_optional_values(optional_values) if optional_values else None
+        cls = command_class(optional_values or {})
         # `\b` alone on a line: what is to be copied is not wrapped.
         app.command(name, cls=cls, epilog=f"\b\nExample: {example}")(run_command)
         return body
 
     return register
-
-
-def taking_optional_values(values: Mapping[str, str]) -> type[TyperCommand]:
-    """Return a class of commands whose options `values` need no value: none begins with a dash."""
-
-    class OptionalValues(TyperCommand):
-        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  # Typer's own click
-            filled = []
-            for argument, following in pairwise([*args, "-"]):
-                filled.append(argument)
-                if argument in values and following.startswith("-"):
-                    filled.append(values[argument])
-            return super().parse_args(ctx, filled)
-
-    return OptionalValues
 
 
 def add_common_options(run_command: Callable[..., None], body: Body) -> None:

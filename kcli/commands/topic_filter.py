@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from kcli.commands.whole_numbers import LARGEST_INT32, whole_number
 from kcli.errors import UsageError
 from kcli.protocol.internal_topics import INTERNAL_TOPICS
 
@@ -21,7 +22,9 @@ PLAIN_NAME = re.compile(r"[\w.-]+", re.ASCII)
 """A topic's name; a dot in it is taken for one, although it matches any character."""
 
 BRACKETS = re.compile(r"[(\[{\\]")
-PARTITION_PATTERN = re.compile(r"([^:,]*)(?::(?:(\d{1,10})|(?:(\d{1,10})-(\d{0,10}))|-(\d{1,10}))?)?")
+PARTITION_PATTERN = re.compile(
+    r"([^:,]*)(?::(?:([0-9]{1,10})|(?:([0-9]{1,10})-([0-9]{0,10}))|-([0-9]{1,10}))?)?"
+)
 
 PartitionFilter = Callable[[str, int], bool]
 
@@ -94,11 +97,14 @@ def parse_pattern(pattern: str) -> PartitionRange:
 
 
 def parse_ids(text: str, option: str) -> list[int]:
-    """Return a comma-separated list of numbers; `option` is named in the error."""
-    try:
-        return [int(item) for item in text.split(",") if item.strip()]
-    except ValueError:
-        raise UsageError(f"`{option}` wants numbers separated by commas: {text}") from None
+    """Return a comma-separated list of partitions or brokers; `option` is named in the error."""
+    ids = []
+    for item in filter(None, map(str.strip, text.split(","))):
+        number = whole_number(item, LARGEST_INT32)
+        if number is None:
+            raise UsageError(f"`{option}` wants numbers separated by commas: {text}")
+        ids.append(number)
+    return ids
 
 
 def some_ids(text: str, option: str) -> list[int]:

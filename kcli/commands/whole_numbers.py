@@ -1,4 +1,7 @@
-"""Whole numbers on command lines: what does not fit the protocol's fields is refused before it gets there."""
+"""Whole numbers on command lines: what does not fit the protocol's fields is refused before it gets there.
+
+They are decimal digits: Python's own `int` also takes `1_0`, for ten, and the digits of other scripts.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,11 @@ MOST_DIGITS = 40
 
 def whole_number(text: str, most: int) -> int | None:
     """Return the number that decimal digits are, None for any other text and for one above `most`."""
-    if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
-        return None
-    number = int(text)
-    return number if number <= most else None
+    number = None if text.startswith(("+", "-")) else signed_number(text)
+    return number if number is not None and number <= most else None
+
+
+def signed_number(text: str) -> int | None:
+    """Return the number that decimal digits are, behind a sign or without one, None for any other text."""
+    digits = text[1:] if text.startswith(("+", "-")) else text
+    return int(text) if digits.isascii() and digits.isdecimal() and len(digits) <= MOST_DIGITS else None

@@ -7,7 +7,7 @@ from typing import Never
 
 import pytest
 
-from kcli.commands.whole_numbers import LARGEST_INT32, whole_number
+from kcli.commands.whole_numbers import LARGEST_INT32, signed_number, whole_number
 from tests.conftest import Finished
 
 LARGE = "9" * 22
@@ -84,3 +84,40 @@ def test_a_time_that_is_none_is_told_with_those_that_are(option: str, kcli: Call
 )
 def test_a_whole_number_is_decimal_digits_and_not_too_large(text: str, number: int | None) -> None:
     assert whole_number(text, LARGEST_INT32) == number
+
+
+@pytest.mark.parametrize(
+    ("number", "found"), [("-2", -2), ("+3", 3), ("010", 10), ("-", None), ("1_0", None)]
+)
+def test_a_signed_number_is_decimal_digits_behind_a_sign(number: str, found: int | None) -> None:
+    assert signed_number(number) == found
+
+
+@pytest.mark.parametrize("number", ["1_0", "\u0661"], ids=["underscore", "other digits"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "consume orders --partition {}",
+        "consume orders --partition 0 --offset {}",
+        "consume orders --max-messages {}",
+        "get-offsets orders --partitions 0,{}",
+        "get-offsets orders --time {}",
+        "get-offsets --topic-partitions orders:{}",
+        "delete-records orders:0:{}",
+        "delete-records orders:{}:0",
+        "log-dirs describe --broker-list {}",
+        "configs describe --broker {}",
+        "broker stop --timeout {}",
+        "cluster unregister {}",
+        "topics create new --partitions {}",
+        "topics create new --replica-assignment 1,{}",
+        "reassign-partitions generate --all-topics --broker-list 1,{}",
+    ],
+)
+def test_what_only_python_takes_for_digits_is_wrong_usage(
+    line: str, number: str, kcli: Callable[..., Finished]
+) -> None:
+    finished = kcli(*line.format(number).split())
+    assert finished.exit_code == 2
+    assert finished.err.startswith("error: ")
+    assert number in finished.err

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from kcli.commands.whole_numbers import LARGEST_INT32, LARGEST_INT64
+from kcli.commands.whole_numbers import LARGEST_INT32, LARGEST_INT64, signed_number
 from kcli.commands.words import counted
 from kcli.errors import UsageError
 
@@ -94,7 +93,7 @@ def _name(text: str, what: str, where: str) -> str:
 
 def _number(text: str, what: str, where: str, *, least: int, most: int) -> int:
     text = text.strip()
-    number = int(text) if re.fullmatch(r"[-+]?\d{1,19}", text, re.ASCII) else None
+    number = signed_number(text)
     if number is None or not least <= number <= most:
         raise UsageError(f"{where}: the {what} cannot be {text or 'missing'}", hint=FORMAT_HINT)
     return number

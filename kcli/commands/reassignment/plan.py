@@ -16,7 +16,7 @@ from typing import TypeAlias
 from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
 from kcli.commands.input_files import entries_of, parse_json
 from kcli.commands.java.json import java_json
-from kcli.commands.whole_numbers import LARGEST_INT32
+from kcli.commands.whole_numbers import LARGEST_INT32, whole_number
 from kcli.errors import UsageError
 from kcli.protocol.topic_partition import TopicPartition
 
@@ -83,10 +83,12 @@ def parse_election(text: str, source: str) -> list[TopicPartition]:
 
 def parse_brokers(text: str, option: str) -> list[int]:
     """Return the brokers of a list like `1,2,3`; `option` is named in errors."""
-    try:
-        brokers = [int(word) for word in text.split(",")]
-    except ValueError:
-        raise UsageError(f"`{option}` wants ids with commas between them: {text}") from None
+    brokers: list[int] = []
+    for word in text.split(","):
+        broker = whole_number(word.strip(), LARGEST_INT32)
+        if broker is None:
+            raise UsageError(f"`{option}` wants ids with commas between them: {text}")
+        brokers.append(broker)
     refuse_twice(brokers, f"`{option}` names a broker twice")
     return brokers
 
