@@ -10,13 +10,16 @@ them and, from 5, list them as offline.
   for its metadata is there when the controller returns. The cluster's own topics are not: coordinators create
   theirs, and the metadata log is no topic.
 
-Topics are encoded once per version and joined: a response of a thousand topics is not built twice.
+Topics are encoded once per version and joined: a response of a thousand topics is not built twice. A request
+that names more than `TOPICS_PER_TURN` lets others run meanwhile.
 """
 
 from __future__ import annotations
 
 from struct import Struct
 from typing import TYPE_CHECKING
+
+from trio.lowlevel import checkpoint
 
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.controller.topic_names import check_topic_name
@@ -33,29 +36,34 @@ from kcli.protocol.unsigned_varint import encode_unsigned_varint
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Coroutine, Sequence
 
     from kcli.broker.metadata_image import TopicImage
     from kcli.broker.request_context import RequestContext
-    from kcli.protocol.messages.metadata import MetadataRequest
+    from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 CLUSTER_OPERATIONS = 0b1_1111_1010_0000
 """Every operation on the cluster, as a bit field: nobody is refused anything without an authorizer."""
 TOPIC_OPERATIONS = 0b1101_1111_1000
 NOT_ASKED_FOR = -(2**31)
 
+TOPICS_PER_TURN = 500
+"""So many are answered before others run: about a millisecond."""
+
 _COUNT = Struct(">i")
 
 
-def metadata(request: MetadataRequest, context: RequestContext) -> bytes:
+def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Coroutine[None, None, bytes]:
     """Answer with the brokers and the topics asked for."""
     version = context.api_version
     topics: list[bytes]
+    if request.topics is not None and len(request.topics) > TOPICS_PER_TURN:
+        return _metadata_in_turns(request.topics, request, context)
     if request.topics is None or (version == 0 and not request.topics):
         encoder = _encoder(context)
         topics = [_known(context, topic, request, encoder) for topic in context.broker.image.topics.values()]
     else:
-        _check_ids(request, version)
+        _check_ids(request.topics, version)
         ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID)
         if ids:
             encoder = _encoder(context)
@@ -65,6 +73,32 @@ def metadata(request: MetadataRequest, context: RequestContext) -> bytes:
             refused = _create_missing(names, request, context)
             encoder = _encoder(context)
             topics = [_by_name(context, name, request, refused, encoder) for name in names]
+    return _body(topics, request, context)
+
+
+async def _metadata_in_turns(
+    wanted: Sequence[MetadataRequestTopic], request: MetadataRequest, context: RequestContext
+) -> bytes:
+    """Let others run between the topics that are named: each turn answers from the metadata of its time."""
+    ids: dict[bytes, None] = {}
+    names: dict[str, None] = {}
+    for first in range(0, len(wanted), TOPICS_PER_TURN):
+        part = wanted[first : first + TOPICS_PER_TURN]
+        _check_ids(part, context.api_version)
+        ids.update(dict.fromkeys(topic.topic_id for topic in part if topic.topic_id != ZERO_UUID))
+        names.update(dict.fromkeys(topic.name for topic in part if topic.name is not None))
+        await checkpoint()
+    refused = {} if ids else _create_missing([*names], request, context)
+    listed = [*(ids or names)]
+    topics: list[bytes] = []
+    for first in range(0, len(listed), TOPICS_PER_TURN):
+        await checkpoint()
+        encoder = _encoder(context)
+        for key in listed[first : first + TOPICS_PER_TURN]:
+            if isinstance(key, str):
+                topics.append(_by_name(context, key, request, refused, encoder))
+            else:
+                topics.append(_by_id(context, key, request, encoder))
     return _body(topics, request, context)
 
 
@@ -86,8 +120,8 @@ def _encoder(context: RequestContext) -> EncodedTopics:
     return EncodedTopics(context.broker.image, context.listener_name, context.api_version)
 
 
-def _check_ids(request: MetadataRequest, version: int) -> None:
-    for topic in request.topics or ():
+def _check_ids(topics: Sequence[MetadataRequestTopic], version: int) -> None:
+    for topic in topics:
         if version < 12 and topic.name is None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"version {version} needs topic names")
         if version < 12 and topic.topic_id != ZERO_UUID:
