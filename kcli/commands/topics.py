@@ -109,11 +109,11 @@ async def create(
         None if assignments is None else dict(enumerate(assignments)),
         parse_properties(config, "--config"),
     )
-    if has_collision_characters(name) and not force:
-        note(COLLISION_WARNING)
     async with open_client(bootstrap_server, command_config, command_property) as client:
         if not force:
             await refuse_new(client, name)
+            if has_collision_characters(name):
+                note(COLLISION_WARNING)
         result = (await admin.create_topics(client, [new_topic]))[name]
     if isinstance(result, KafkaError):
         if if_not_exists and result.code == ErrorCode.TOPIC_ALREADY_EXISTS:
