@@ -190,7 +190,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not hasattr(error, "format_message"):
             raise
         code = int(getattr(error, "exit_code", 2))
-        with suppress(BrokenPipeError):  # nobody reads the error
+        with suppress(OSError):  # nobody reads the error, or it has no place in a file
             report_usage_error(error, arguments)
     return code if isinstance(code, int) else 0
 

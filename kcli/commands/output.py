@@ -162,13 +162,17 @@ def cell_text(cell: object) -> str:
 
 
 def note(message: str, stream: TextIO | None = None, *, end: str = "\n") -> None:
-    """Tell the user something that is no data: on stderr. Raises `BrokenPipeError` if nobody can read it."""
+    """Tell the user something that is no data: on stderr. Raises `BrokenPipeError` if nobody can read it.
+
+    Where stderr is a file on a full disk, there is nobody to tell it to, and what is done goes on.
+    """
     try:
         print(message, end=end, file=stream or sys.stderr, flush=True)
     except OSError as error:
         if error.errno == errno.EIO:  # the terminal has closed
             raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
-        raise
+        if stream is not None or error.errno != errno.ENOSPC:
+            raise
 
 
 def warn(message: str) -> None:

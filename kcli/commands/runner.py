@@ -95,7 +95,7 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, 
     if not failures:
         return
     exit_code, shown = judge(failures)
-    with suppress(BrokenPipeError):  # nobody reads the errors
+    with suppress(OSError):  # nobody reads the errors, or they have no place in a file
         if verbose:
             print_tracebacks(failures)
         for error in shown:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import pytest
@@ -20,7 +21,7 @@ import typer
 from kcli import errors
 from kcli.cli import COMMANDS, build_app, main
 from kcli.commands.options import OutputFormat
-from kcli.commands.output import note, print_json, warn
+from kcli.commands.output import note, print_error, print_json, warn
 from kcli.commands.runner import command, run
 from kcli.errors import ChecksFailed, Interrupted, KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -290,6 +291,41 @@ def test_a_warning_that_nobody_reads_stops_nothing(monkeypatch: pytest.MonkeyPat
         note("something else")
 
 
+@pytest.mark.parametrize(
+    ("line", "exit_code"),
+    [
+        ("nothing", 2),
+        ("topics list -b 127.0.0.1:1", 1),
+        ("topics list -b 127.0.0.1:1 --verbose", 1),
+        ("dump-log nowhere.log", 1),
+        ("completion bash", 0),
+    ],
+)
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+def test_errors_on_a_full_disk_keep_their_exit_code(line: str, exit_code: int, unbuffered: str) -> None:
+    with open("/dev/full", "wb") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "kcli", *line.split()],
+            stdout=subprocess.PIPE,
+            stderr=full,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
+            check=False,
+        )
+    assert process.returncode == exit_code
+    assert bool(process.stdout) is (exit_code == 0)
+
+
+def test_what_cannot_be_told_stops_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    with open("/dev/full", "w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stderr", full)
+        warn("something")
+        note("something else")
+        print_error(KcliError("it failed", hint="try again"))
+        monkeypatch.undo()
+        with suppress(OSError):
+            full.close()
+
+
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize(
     ("line", "exit_code"), [("nothing", 2), ("topics list -b 127.0.0.1:1", 1), ("dump-log nowhere.log", 1)]
@@ -323,7 +359,7 @@ def test_files_that_a_shell_closed_are_not_missed(redirections: str, out: bytes)
 def test_any_text_can_be_written_in_any_encoding(encoding: str) -> None:
     script = (
         "from kcli.__main__ import write_any_text; write_any_text()\n"
-        "from kcli.commands.output import note, print_json, warn; print_json('→'); print('→')"
+        "from kcli.commands.output import note, print_error, print_json, warn; print_json('→'); print('→')"
     )
     environment = {**os.environ, "PYTHONIOENCODING": encoding}
     output = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, check=True)
