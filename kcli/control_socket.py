@@ -13,14 +13,16 @@ from __future__ import annotations
 import json
 import os
 import socket
+import struct
+import time
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
 SOCKET_NAME = "control.sock"
 MAX_LINE_BYTES = 1 << 20
@@ -28,6 +30,11 @@ MAX_LINE_BYTES = 1 << 20
 _MAX_NAME_BYTES = 100
 _CONNECT_SECONDS = 5.0
 _RECEIVE_BYTES = 65536
+_PEER = struct.Struct("3i")
+"""The id of a process, and its user and group."""
+
+SILENT_SECONDS = 2.0
+"""Who has not answered for so long is looked at: a stopped process never does."""
 
 
 @contextmanager
@@ -47,14 +54,15 @@ def socket_name(data_dir: Path) -> Iterator[str]:
 def ask(data_dir: Path, operation: str, *, timeout_seconds: float, **arguments: object) -> Any:  # noqa: ANN401 - JSON
     """Have the process of a data directory perform an operation; return its result, which is JSON's.
 
-    Raises `KcliError` if no process listens there, if it refuses, or if it takes longer than this.
+    Raises `KcliError` if no process listens there, if it is stopped or refuses, or if it takes longer.
     """
     request = {"operation": operation, "arguments": arguments}
     try:
         with _connect(data_dir) as connection:
+            refuse_stopped(_peer(connection))  # It would do later what nobody waits for.
             connection.settimeout(timeout_seconds)
             connection.sendall(json.dumps(request).encode() + b"\n")
-            line = _receive_line(connection)
+            line = _receive_line(connection, timeout_seconds)
     except TimeoutError as error:
         raise KcliError(
             f"the broker has not done it within {timeout_seconds:g} s", hint="it may still do it: ask again"
@@ -81,14 +89,45 @@ def _connect(data_dir: Path) -> socket.socket:
     return connection
 
 
-def _receive_line(connection: socket.socket) -> bytes:
+def refuse_stopped(process_id: int) -> None:
+    """Raise `KcliError` for a process that a signal has stopped, where the system tells of that."""
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b") ")[2]
+    except OSError:
+        return
+    if state.startswith((b"T", b"t")):
+        raise KcliError(
+            f"the broker does not answer: process {process_id} is stopped",
+            hint=f"`kill -CONT {process_id}` lets it go on",
+        )
+
+
+def _receive_line(connection: socket.socket, timeout_seconds: float) -> bytes:
     received = bytearray()
+    end = time.monotonic() + timeout_seconds
     while not received.endswith(b"\n"):
-        data = connection.recv(_RECEIVE_BYTES)
+        connection.settimeout(max(0.001, min(SILENT_SECONDS, end - time.monotonic())))
+        try:
+            data = connection.recv(_RECEIVE_BYTES)
+        except TimeoutError:
+            refuse_stopped(_peer(connection))
+            if time.monotonic() >= end:
+                raise
+            continue
         if not data:
             break
         received += data
     return bytes(received)
+
+
+def _peer(connection: socket.socket) -> int:
+    """Return the id of the process that listens, 0 where the system does not tell."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return 0
+    process_id: int = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[
+        0
+    ]
+    return process_id
 
 
 def _result(line: bytes, data_dir: Path) -> Any:  # noqa: ANN401 - whatever the operation returns

@@ -15,6 +15,7 @@ from kcli.commands.broker_data_dir import DEFAULT_DATA_DIR, DataDir
 from kcli.commands.broker_start import MOST_NODES, MOST_PORT, StartOptions, start_broker
 from kcli.commands.output import OutputFormat
 from kcli.commands.runner import command
+from kcli.control_socket import refuse_stopped
 from kcli.errors import ChecksFailed, KcliError
 
 app = typer.Typer(name="broker", help="Start, stop and inspect a development broker.", no_args_is_help=True)
@@ -182,8 +183,9 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
     except PermissionError as error:
         raise KcliError(f"not allowed to stop process {running.pid}") from error
     with trio.move_on_after(timeout_seconds):
-        while pid_file.read() is not None:  # noqa: ASYNC110 - another process, it cannot set an event
+        while pid_file.read() is not None:  # another process, it cannot set an event
             await trio.sleep(0.05)
+            refuse_stopped(running.pid)
         return stopped
     raise KcliError(
         f"the broker is still stopping after {timeout_seconds:g} s: process {running.pid}",
