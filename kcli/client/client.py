@@ -20,7 +20,7 @@ from kcli.client.attempts import Attempts
 from kcli.client.background import unwrapped
 from kcli.client.bootstrap import Unreachable, open_tcp, parse_bootstrap
 from kcli.client.config import ClientConfig
-from kcli.client.connection import Disconnected
+from kcli.client.connection import Disconnected, RequestTimedOut
 from kcli.client.coordinators import Coordinators
 from kcli.client.metadata import cluster_of, metadata_request
 from kcli.client.metadata_cache import MetadataCache
@@ -98,7 +98,15 @@ class Client:
         seconds = (overall_ms if timeout_ms is None else min(timeout_ms, overall_ms)) / 1000
         deadline = trio.current_time() + seconds
         await self.links.reach_bootstrap(seconds)
-        await self.metadata((), timeout_ms=round((deadline - trio.current_time()) * 1000))
+        address = self.links.least_loaded().node.address
+        try:
+            await self.metadata((), timeout_ms=round((deadline - trio.current_time()) * 1000))
+        except RequestTimedOut as error:
+            # A part of the time went by before: the user gave the whole.
+            raise RequestTimedOut(
+                f"{address} did not answer within {seconds:g} s",
+                hint="check the broker: it took the connection",
+            ) from error
         self.nursery.start_soon(self._keep_fresh)
 
     # --- requests --------------------------------------------------------------------------------------
