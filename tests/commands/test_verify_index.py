@@ -198,6 +198,32 @@ def test_replicas_are_compared(directory: Path, kcli: Run) -> None:
     assert "replicas_differ" in finished.out
 
 
+def test_two_partitions_that_are_compared_are_told_to_be_two(directory: Path, kcli: Run) -> None:
+    shutil.copytree("orders-0", "clicks-3")
+    shutil.copytree("orders-0", "rescued")
+    finished = kcli("verify-index", "orders-0", "--compare", "clicks-3")
+    assert finished.exit_code == 0
+    assert finished.err == "warning: these are two different partitions: orders-0 and clicks-3\n"
+    assert kcli("verify-index", "orders-0", "--compare", "rescued").err == ""
+
+
+def test_a_directory_that_is_only_named_like_a_replica_is_none(directory: Path, kcli: Run) -> None:
+    shutil.rmtree("orders-0")
+    Path("dbus-1").mkdir()
+    Path("dbus-1", "session.conf").write_text("")
+    finished = kcli("verify-index", ".")
+    assert finished.exit_code == 2
+    assert finished.err.startswith("error: no segments in the directory: `.`\nhint: ")
+    Path("dbus-1", f"{0:020d}.log").write_bytes(b"")
+    assert "dbus-1" in kcli("verify-index", ".").out
+
+
+def test_a_replica_without_files_in_a_log_directory_is_told_of(directory: Path, kcli: Run) -> None:
+    Path("lost-0").mkdir()
+    Path("meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    assert "lost-0" in kcli("verify-index", ".").out
+
+
 def test_every_kind_is_explained(kcli: Run, golden: Golden) -> None:
     finished = kcli("verify-index", "--explain", "-o", "text")
     assert finished.exit_code == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from kcli.commands.output import warn
 from kcli.commands.verify.tasks import Comparison, Rebuilding
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.internal_topics import INTERNAL_TOPICS
@@ -15,6 +16,7 @@ from kcli.storage.verification.log_dir_checkpoints import LogDirCheckpoints
 if TYPE_CHECKING:
     from kcli.commands.verify.targets import Targets
     from kcli.commands.verify.tasks import Task
+    from kcli.protocol.topic_partition import TopicPartition
     from kcli.storage.verification.findings import Finding
 
 
@@ -42,6 +44,10 @@ def comparisons(targets: Targets, other: str) -> list[Task]:
         raise KcliError(f"cannot read `{other}`: {error.strerror}") from error
     if is_replica and len(targets.replicas) != 1:
         raise UsageError(f"`{other}` is one replica: compare it with one")
+    for replica in targets.replicas if is_replica else ():
+        one, two = _partition_of(replica.directory), _partition_of(other)
+        if one is not None and two is not None and one != two:
+            warn(f"these are two different partitions: {one} and {two}")
     return [
         Comparison(
             replica.directory,
@@ -54,15 +60,21 @@ def comparisons(targets: Targets, other: str) -> list[Task]:
 
 def _is_compacted(directory: str) -> bool:
     """Whether the cleaner has been at a partition, or must have been."""
-    parsed = parse_replica_directory(_name(directory))
-    if parsed is None:
+    partition = _partition_of(directory)
+    if partition is None:
         return False
-    if parsed.topic_partition.topic in INTERNAL_TOPICS:
+    if partition.topic in INTERNAL_TOPICS:
         return True
     checkpoints = LogDirCheckpoints(os.path.dirname(os.path.abspath(directory)))
     found: list[Finding] = []
     checkpoints.load(found.append)
-    return checkpoints.of(parsed.topic_partition).cleaner is not None
+    return checkpoints.of(partition).cleaner is not None
+
+
+def _partition_of(directory: str) -> TopicPartition | None:
+    """Return the partition that a replica's directory is named for, None if its name is another."""
+    parsed = parse_replica_directory(_name(directory))
+    return None if parsed is None else parsed.topic_partition
 
 
 def _name(directory: str) -> str:

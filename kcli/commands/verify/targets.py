@@ -128,17 +128,31 @@ def _log_directories(path: str) -> list[str]:
 
 
 def _replicas_in(directory: str, topics: Collection[str], partitions: Collection[int]) -> Iterator[str]:
-    """Yield the replicas in a log directory that are wanted, but those deleted."""
+    """Yield the replicas in a log directory that are wanted, but those deleted.
+
+    In any other directory many a name is like theirs: `dbus-1`. There, one has to have a file of theirs, too.
+    """
+    is_log_directory = not set(_OF_LOG_DIRECTORY).isdisjoint(os.listdir(directory))
     parsed = [(parse_replica_directory(name), name) for name in os.listdir(directory)]
     replicas = [(replica, name) for replica, name in parsed if replica is not None]
     for (topic_partition, suffix), name in sorted(replicas):
-        if suffix == DELETE_DIRECTORY_SUFFIX or not os.path.isdir(f"{directory}/{name}"):
+        path = f"{directory}/{name}"
+        if suffix == DELETE_DIRECTORY_SUFFIX or not os.path.isdir(path):
+            continue
+        if not (is_log_directory or _has_files_of_replica(path)):
             continue
         if topics and topic_partition.topic not in topics:
             continue
         if partitions and topic_partition.partition not in partitions:
             continue
         yield os.path.normpath(f"{directory}/{name}")
+
+
+def _has_files_of_replica(path: str) -> bool:
+    return any(
+        name in _OF_REPLICA or name.endswith((*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX))
+        for name in os.listdir(path)
+    )
 
 
 def _has_segments(path: str) -> bool:
