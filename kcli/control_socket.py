@@ -95,7 +95,7 @@ def refuse_stopped(process_id: int) -> None:
         state = Path(f"/proc/{process_id}/stat").read_bytes().rpartition(b") ")[2]
     except OSError:
         return
-    if state.startswith((b"T", b"t")):
+    if state.startswith(b"T"):
         raise KcliError(
             f"the broker does not answer: process {process_id} is stopped",
             hint=f"`kill -CONT {process_id}` lets it go on",
