@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from kcli.broker.controller.journal import Journal
     from kcli.broker.faults.faults import Faults
     from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metering.meters import Meters
 
 __all__ = ["Cluster", "ClusterOptions"]
 
@@ -75,6 +76,7 @@ class Cluster:
         self.peers = PeerLinks(self._find)
         """The ways between the nodes."""
         self._faults: Faults | None = None
+        self._meters: Meters | None = None
         self.stopped = trio.Event()
         self.failed: dict[int, Exception] = {}
         """What nodes failed with, by node id."""
@@ -117,6 +119,15 @@ class Cluster:
 
             self._faults = Faults(self)
         return self._faults
+
+    @property
+    def meters(self) -> Meters:
+        """Who measures requests; imported when first asked for, as the faults are."""
+        if self._meters is None:
+            from kcli.broker.metering.meters import Meters
+
+            self._meters = Meters(self)
+        return self._meters
 
     @property
     def stopping(self) -> bool:
@@ -241,6 +252,8 @@ class Cluster:
         )
         if self._faults is not None:
             self._faults.attend(broker)
+        if self._meters is not None:
+            self._meters.attend(broker)
         return broker
 
     def _make_controller(self, node_id: int, journal: Journal, image: MetadataImage) -> Controller:

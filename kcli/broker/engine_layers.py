@@ -30,6 +30,8 @@ class EngineLayers:
         self._engine = engine
         self._use = use
         self._layers: dict[Layer, Callable[[Engine], Engine]] = {}
+        self.outermost: Engine = engine
+        """What connections feed."""
 
     def put(self, layer: Layer, make: Callable[[Engine], Engine] | None) -> None:
         """Have what `make` returns for the engine behind it be a layer; None takes the layer away.
@@ -43,4 +45,5 @@ class EngineLayers:
         engine: Engine = self._engine
         for each in sorted(self._layers):
             engine = self._layers[each](engine)
+        self.outermost = engine
         self._use(engine)
