@@ -3,7 +3,8 @@
 `<data-dir>/control.sock` takes one JSON object a line, as
 ``{"operation": "node.stop", "arguments": {"node": 2}}``, and answers each with one line:
 ``{"result": …}``, or ``{"error": message, "hint": hint, "exit_code": number}``.
-It exists while the process runs; only the user who started that may open it.
+It exists while the process runs; only the user who started that may open it. An operation that lasts, such as
+`requests.measure`, ends with what it has when the client shuts down its side, or has gone.
 
 The name of a socket has room for a hundred bytes: a longer one is reached through the directory's descriptor.
 """
@@ -19,7 +20,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kcli.errors import KcliError, UsageError
+from kcli.errors import KcliError, UsageError, reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -56,20 +57,64 @@ def ask(data_dir: Path, operation: str, *, timeout_seconds: float, **arguments: 
 
     Raises `KcliError` if no process listens there, if it is stopped or refuses, or if it takes longer.
     """
-    request = {"operation": operation, "arguments": arguments}
-    try:
-        with _connect(data_dir) as connection:
-            refuse_stopped(_peer(connection))  # It would do later what nobody waits for.
-            connection.settimeout(timeout_seconds)
-            connection.sendall(json.dumps(request).encode() + b"\n")
-            line = _receive_line(connection, timeout_seconds)
-    except TimeoutError as error:
-        raise KcliError(
-            f"the broker has not done it within {timeout_seconds:g} s", hint="it may still do it: ask again"
-        ) from error
-    except OSError as error:
-        raise KcliError(f"the broker in `{data_dir}` went away: {error.strerror}") from error
-    return _result(line, data_dir)
+    with asking(data_dir, operation, **arguments) as question:
+        return question.answer(timeout_seconds=timeout_seconds)
+
+
+@contextmanager
+def asking(data_dir: Path, operation: str, **arguments: object) -> Iterator[Question]:
+    """Ask for an operation that lasts, and let go of it at the end of the block.
+
+    Raises `KcliError` if no process listens there, or one that is stopped.
+    """
+    with _connect(data_dir) as connection:
+        refuse_stopped(_peer(connection))  # It would do later what nobody waits for.
+        question = Question(connection, data_dir)
+        question.ask(operation, arguments)
+        yield question
+
+
+class Question:
+    """What a process has been asked for and has yet to answer."""
+
+    def __init__(self, connection: socket.socket, data_dir: Path) -> None:
+        self._connection = connection
+        self._data_dir = data_dir
+
+    def fileno(self) -> int:
+        """Return the descriptor that can be read once there is an answer, or none to come."""
+        return self._connection.fileno()
+
+    def ask(self, operation: str, arguments: Mapping[str, object]) -> None:
+        """Send the question. Raises `KcliError`."""
+        request = {"operation": operation, "arguments": arguments}
+        try:
+            self._connection.sendall(json.dumps(request).encode() + b"\n")
+        except OSError as error:
+            raise self._went_away(error) from error
+
+    def hurry(self) -> None:
+        """Have an operation that lasts be over: its answer is what there is by now. Raises `KcliError`."""
+        try:
+            self._connection.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            raise self._went_away(error) from error
+
+    def answer(self, *, timeout_seconds: float) -> Any:  # noqa: ANN401 - JSON
+        """Return the result. Raises `KcliError` if it is refused, or does not come in time."""
+        try:
+            line = _receive_line(self._connection, timeout_seconds)
+        except TimeoutError as error:
+            raise KcliError(
+                f"the broker has not done it within {timeout_seconds:g} s",
+                hint="it may still do it: ask again",
+            ) from error
+        except OSError as error:
+            raise self._went_away(error) from error
+        return _result(line, self._data_dir)
+
+    def _went_away(self, error: OSError) -> KcliError:
+        return KcliError(f"the broker in `{self._data_dir}` went away: {reason_of(error)}")
 
 
 def _connect(data_dir: Path) -> socket.socket:

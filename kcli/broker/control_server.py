@@ -4,6 +4,7 @@
 `control_operations` lists what there is: a function of the cluster and the arguments, whose result is
 JSON's. It is imported with the first request, for few brokers get one and every start would pay for it.
 Operations of different clients run at the same time; each looks whether what it was asked for still can be.
+One that lasts, and is worth something before its time is over, returns `Lasting`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import json
 import logging
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -29,6 +31,15 @@ if TYPE_CHECKING:
 
 _RECEIVE_BYTES = 65536
 _log = logging.getLogger(__name__)
+
+
+class Lasting(NamedTuple):
+    """What an operation does as long as its client stays: `until` returns the result.
+
+    The event tells it when the client sends nothing more, or has gone.
+    """
+
+    until: Callable[[trio.Event], Awaitable[object]]
 
 
 class ControlServer:
@@ -76,12 +87,12 @@ class ControlServer:
         try:
             received = bytearray()
             while (line := await _next_line(stream, received)) is not None:
-                answer = await self._answer(line)
+                answer = await self._answer(line, partial(_has_left, stream, received))
                 await stream.send_all(json.dumps(answer).encode() + b"\n")
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             _log.debug("a control connection ended: %s", error)
 
-    async def _answer(self, line: bytes) -> dict[str, Any]:
+    async def _answer(self, line: bytes, has_left: Callable[[trio.Event], Awaitable[None]]) -> dict[str, Any]:
         try:
             request = _parse(line)
             if self._operations is None:
@@ -91,12 +102,29 @@ class ControlServer:
             operation = self._operations.get(request["operation"])
             if operation is None:
                 raise UsageError(f"there is no operation `{request['operation']}`")
-            return {"result": await operation(self._cluster, request["arguments"])}
+            result = await operation(self._cluster, request["arguments"])
+            if isinstance(result, Lasting):
+                left = trio.Event()
+                async with trio.open_nursery() as nursery:
+                    nursery.start_soon(has_left, left)
+                    result = await result.until(left)
+                    nursery.cancel_scope.cancel()
+            return {"result": result}
         except KcliError as error:
             return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
         except Exception as error:
             _log.exception("an operation failed")
             return {"error": f"unexpected {type(error).__name__}: {error}", "hint": None, "exit_code": 1}
+
+
+async def _has_left(stream: trio.SocketStream, received: bytearray, left: trio.Event) -> None:
+    """Set `left` once a client sends nothing more; keep what it sends until then."""
+    try:
+        while len(received) <= MAX_LINE_BYTES and (data := await stream.receive_some(_RECEIVE_BYTES)):
+            received += data
+    except trio.BrokenResourceError as error:
+        _log.debug("a control connection ended: %s", error)
+    left.set()
 
 
 async def _next_line(stream: trio.SocketStream, received: bytearray) -> bytes | None:

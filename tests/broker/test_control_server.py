@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -9,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kcli.broker.control_server import ControlServer
-from kcli.control_socket import SOCKET_NAME, ask, socket_name
+from kcli.broker.control_server import ControlServer, Lasting
+from kcli.control_socket import MAX_LINE_BYTES, SOCKET_NAME, ask, asking, socket_name
 from kcli.errors import KcliError, UsageError
+from tests.support import waiting
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,8 +37,38 @@ async def hang(cluster: object, arguments: Mapping[str, Any]) -> object:
     await trio.sleep_forever()
 
 
+async def last(cluster: object, arguments: Mapping[str, Any]) -> object:
+    """Last until the client has left; that one had done so is the result, or a bug."""
+
+    async def until(left: trio.Event) -> object:
+        await left.wait()
+        if arguments.get("fail"):
+            raise ZeroDivisionError("a bug")
+        LEFT.append(arguments.get("name"))
+        return "left"
+
+    return Lasting(until)
+
+
+LEFT: list[object] = []
+
+
+async def end_by_itself(cluster: object, arguments: Mapping[str, Any]) -> object:
+    async def until(left: trio.Event) -> object:
+        return "over"
+
+    return Lasting(until)
+
+
 def server(data_dir: Path) -> ControlServer:
-    operations = {"echo": echo, "refuse": refuse, "fail": fail, "hang": hang}
+    operations = {
+        "echo": echo,
+        "refuse": refuse,
+        "fail": fail,
+        "hang": hang,
+        "last": last,
+        "end-by-itself": end_by_itself,
+    }
     return ControlServer(None, data_dir, operations=operations)  # type: ignore[arg-type]
 
 
@@ -107,6 +139,59 @@ async def test_one_that_hangs_delays_no_other(tmp_path: Path) -> None:
         with pytest.raises(KcliError, match="not done it within"):
             await asked(tmp_path, "hang", timeout_seconds=0.01)
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "answer"),
+    [({}, {"result": "left"}), ({"fail": True}, "unexpected ExceptionGroup")],
+)
+async def test_what_lasts_is_over_when_its_client_has_nothing_more_to_say(
+    arguments: dict[str, object], answer: object, tmp_path: Path
+) -> None:
+    def hurried() -> Any:
+        with asking(tmp_path, "last", **arguments) as question:
+            question.hurry()
+            try:
+                return {"result": question.answer(timeout_seconds=60)}
+            except KcliError as error:
+                return error.message.partition(":")[0]
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server(tmp_path).run)
+        assert await trio.to_thread.run_sync(hurried) == answer
+        nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("sent", [b"", b"x" * (MAX_LINE_BYTES + 1)], ids=["gone", "sends too much"])
+async def test_what_lasts_is_over_when_its_client_is_gone(
+    sent: bytes, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    name = request.node.name
+    line = json.dumps({"operation": "last", "arguments": {"name": name}}).encode() + b"\n"
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server(tmp_path).run)
+        async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:
+            await stream.send_all(line + sent)
+            if sent:
+                await waiting.until(lambda: name in LEFT)
+        await waiting.until(lambda: name in LEFT)
+        assert await asked(tmp_path, "echo") == {"arguments": {}}
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_asked_while_something_lasts_is_answered_after_it(tmp_path: Path) -> None:
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server(tmp_path).run)
+        async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:
+            await stream.send_all(b'{"operation": "last"}\n')
+            await stream.send_all(b'{"operation": "end-by-itself"}\n{"operation": "echo"}\n')
+            await stream.send_eof()
+            received = b""
+            while data := await stream.receive_some():
+                received += data
+        nursery.cancel_scope.cancel()
+    answers = [json.loads(line) for line in received.splitlines()]
+    assert answers == [{"result": "left"}, {"result": "over"}, {"result": {"arguments": {}}}]
 
 
 async def test_a_directory_with_a_long_name_has_one_too(tmp_path: Path) -> None:
