@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.broker.faults.fault_operations import FAULT_OPERATIONS
+from kcli.broker.metering.meter_operations import METER_OPERATIONS
 from kcli.broker.node_operations import NODE_OPERATIONS
 
 if TYPE_CHECKING:
@@ -12,4 +13,4 @@ if TYPE_CHECKING:
 
     from kcli.broker.node_operations import Operation
 
-OPERATIONS: Mapping[str, Operation] = {**NODE_OPERATIONS, **FAULT_OPERATIONS}
+OPERATIONS: Mapping[str, Operation] = {**NODE_OPERATIONS, **FAULT_OPERATIONS, **METER_OPERATIONS}
