@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from kcli.commands import broker_fault, broker_node
+from kcli.commands import broker_fault, broker_node, broker_requests
 from kcli.commands.broker_data_dir import DEFAULT_DATA_DIR, DataDir
 from kcli.commands.broker_start import MOST_NODES, MOST_PORT, StartOptions, start_broker
 from kcli.commands.output import OutputFormat
@@ -212,6 +212,9 @@ def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     bootstrap = ",".join(node.address() for node in alive or nodes if node.host is not None)
     failures = () if alive else (_no_node(data_dir, nodes),)
     return BrokerStatus(True, directory, running.pid, bootstrap, running.cluster_id, nodes, failures)
+
+
+command(app, "requests", example="kcli broker requests --seconds 10")(broker_requests.requests)
 
 
 def _no_node(data_dir: Path, nodes: Sequence[broker_node.NodeRow]) -> KcliError:

@@ -1,4 +1,4 @@
-"""Progress bars: on stderr, when that is a terminal, and nowhere else."""
+"""Progress bars: on stderr, when that is a terminal that can move its cursor, and nowhere else."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Advance = Callable[[int], None]
 def progress_bar(description: str, total_bytes: int | None) -> Iterator[Advance]:
     """Show the bytes that are done; `advance(n)` tells of `n` more.
 
-    Without a total there is no bar, nor on a terminal that cannot move its cursor.
+    Without a total there is no bar.
     """
-    if total_bytes is None or not sys.stderr.isatty() or os.environ.get("TERM") in ("dumb", "unknown"):
+    if total_bytes is None or not _shows_bars():
         yield lambda _: None
         return
     from rich.console import Console
@@ -34,3 +34,22 @@ def progress_bar(description: str, total_bytes: int | None) -> Iterator[Advance]
     with Progress(*columns, console=screen, transient=True, redirect_stdout=shares) as bars:
         task = bars.add_task(description, total=total_bytes)
         yield lambda count: bars.advance(task, count)
+
+
+@contextmanager
+def time_bar(description: str, total_seconds: int) -> Iterator[Callable[[float], None]]:
+    """Show how much of a time is over, in seconds, which is what is called with."""
+    if not _shows_bars():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress
+
+    columns = ("{task.description}", BarColumn(), "{task.completed:.0f} of {task.total:.0f} s")
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task(description, total=total_seconds)
+        yield lambda seconds: bars.update(task, completed=seconds)
+
+
+def _shows_bars() -> bool:
+    return sys.stderr.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")

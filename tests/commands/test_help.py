@@ -12,7 +12,7 @@ from kcli.cli import COMMANDS
 from tests.conftest import Finished
 
 VERBS = {
-    "broker": ("start", "stop", "status", "node", "fault"),
+    "broker": ("start", "stop", "status", "requests", "node", "fault"),
     "topics": ("create", "list", "describe", "alter", "delete"),
     "configs": ("describe", "alter"),
     "consumer-groups": (
