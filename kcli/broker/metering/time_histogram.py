@@ -10,8 +10,9 @@ into 32 buckets of the same width:
 | 2^k to 2^(k+1) - 1 | 2^(k-5) |
 
 A quantile is the middle of the bucket that it lies in, so it is at most 1/64 (1.6 %) away from the time that
-sorting all of them would give, and never below the smallest or above the largest; the largest itself is exact,
-as are count, sum and smallest. Times above `LONGEST_NS` (13 days) share the last of `MOST_BUCKETS`.
+sorting all of them would give, and never below the smallest or above the largest. Count, sum, smallest and
+largest are exact, and so is a quantile that is the largest. Times above `LONGEST_NS` (13 days) share the last
+of `MOST_BUCKETS`.
 """
 
 from __future__ import annotations
