@@ -6,8 +6,8 @@
 | remote | its handler has returned | the answer is made |
 | total | the request is whole | the answer is made |
 
-Remote is what a request waits for records, replicas, the members of its group or a disk; it is 0 for one that
-is answered at once. A fetch counts as `FetchConsumer` or
+Remote is what a request waits for records, replicas, the members of its group or a disk, and what lets others
+have turns in between; it is 0 for one that is answered at once. A fetch counts as `FetchConsumer` or
 `FetchFollower`, and both together as `Fetch`.
 """
 
