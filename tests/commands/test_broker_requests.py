@@ -8,7 +8,7 @@ import pty
 import signal
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from kcli.broker.control_server import ControlServer, Lasting
 from kcli.broker.metering.meter_operations import MOST_SECONDS
 from kcli.commands import broker_requests
 from kcli.errors import KcliError
+from tests.support.kcli_broker import KcliBroker
 from tests.support.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
     from tests.commands.conftest import Transcript
     from tests.conftest import Finished
-    from tests.support.kcli_broker import KcliBroker
 
 
 def times(*values: float) -> dict[str, float]:
@@ -102,9 +102,11 @@ def answering(data_dir: Path) -> Iterator[None]:
     thread = threading.Thread(target=partial(trio.run, serve))
     thread.start()
     assert started.wait(PATIENCE_SECONDS)
-    yield
-    token[0].run_sync_soon(scope.cancel)
-    thread.join(PATIENCE_SECONDS)
+    try:
+        yield
+    finally:
+        token[0].run_sync_soon(scope.cancel)
+        thread.join(PATIENCE_SECONDS)
     assert not thread.is_alive()
 
 
@@ -144,11 +146,11 @@ def test_where_no_broker_runs_it_says_so(tmp_path: Path, kcli: Callable[..., Fin
     assert finished.err.splitlines()[0] == f"error: no broker runs in `{tmp_path}`"
 
 
-def test_a_process_tells_what_it_was_asked_meanwhile(
-    broker: KcliBroker, live: Callable[..., Finished]
-) -> None:
-    # Nobody asks it anything but to measure, which is no request.
-    finished = live("broker", "requests", "--seconds", "1", "--data-dir", str(broker.data), "-o", "json")
+def test_to_be_asked_to_measure_is_no_request(tmp_path: Path, kcli: Callable[..., Finished]) -> None:
+    with closing(KcliBroker(tmp_path)) as broker:
+        broker.start()
+        finished = kcli("broker", "requests", "--seconds", "1", "--data-dir", str(broker.data), "-o", "json")
+        assert broker.stop() == 0
     result = json.loads(finished.out)
     assert finished.exit_code == 0
     assert (result["nodes"], result["apis"]) == ([1], [])
