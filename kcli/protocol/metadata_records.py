@@ -20,6 +20,7 @@ from kcli.protocol.schema import (
     DecodeError,
     boolean,
     codec,
+    f64,
     fresh,
     i8,
     i16,
@@ -180,6 +181,24 @@ class FeatureLevelRecord:
     feature_level: i16
 
 
+@struct
+class EntityData:
+    """A part of whom a quota is for; None is the default of its type."""
+
+    entity_type: string
+    entity_name: string | None
+
+
+@record(type=14, versions="0", flexible="0+")
+class ClientQuotaRecord:
+    """A quota is set, or removed."""
+
+    entity: list[EntityData]
+    key: string
+    value: f64
+    remove: boolean
+
+
 @record(type=15, versions="0", flexible="0+")
 class ProducerIdsRecord:
     """A broker took a block of producer ids; the next block begins at `next_producer_id`."""
@@ -254,6 +273,7 @@ MetadataRecord = (
     | UnfenceBrokerRecord
     | RemoveTopicRecord
     | FeatureLevelRecord
+    | ClientQuotaRecord
     | ProducerIdsRecord
     | BrokerRegistrationChangeRecord
     | NoOpRecord

@@ -1,4 +1,4 @@
-"""Records of the metadata log that this program's broker does not write: credentials, quotas, migration.
+"""Records of the metadata log that this program's broker does not write: credentials, migration.
 
 One class per published schema, as in `metadata_records`.
 """
@@ -8,16 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from kcli.protocol.schema import (
-    boolean,
     bytes_,
-    f64,
     i8,
     i32,
     i64,
     message_info,
     record,
     string,
-    struct,
     uuid,
 )
 
@@ -45,24 +42,6 @@ class UserScramCredentialRecord:
     stored_key: bytes_
     server_key: bytes_
     iterations: i32
-
-
-@struct
-class EntityData:
-    """A part of whom a quota is for; None is the default of its type."""
-
-    entity_type: string
-    entity_name: string | None
-
-
-@record(type=14, versions="0", flexible="0+")
-class ClientQuotaRecord:
-    """A quota is set, or removed."""
-
-    entity: list[EntityData]
-    key: string
-    value: f64
-    remove: boolean
 
 
 @record(type=18, versions="0", flexible="0+")
@@ -111,7 +90,6 @@ class RemoveDelegationTokenRecord:
 SecurityRecord = (
     DelegationTokenRecord
     | UserScramCredentialRecord
-    | ClientQuotaRecord
     | AccessControlEntryRecord
     | RemoveAccessControlEntryRecord
     | ZkMigrationStateRecord
