@@ -155,6 +155,8 @@ APIS = (
     Api(45, "AlterPartitionReassignments", "0-1", "reassignments"),
     Api(46, "ListPartitionReassignments", "0", "reassignments"),
     Api(47, "OffsetDelete", "0", "offsets"),
+    Api(48, "DescribeClientQuotas", "0-1", "client_quotas"),
+    Api(49, "AlterClientQuotas", "0-1", "client_quotas"),
     Api(55, "DescribeQuorum", "0-2", "quorum"),
     Api(57, "UpdateFeatures", "0-2", "cluster_admin"),
     Api(60, "DescribeCluster", "0-2", "cluster"),

@@ -113,6 +113,14 @@ class BrokerSettings(GroupSettings, NodeSettings, ReplicationSettings):
         "connections.max.idle.ms", 600_000, "How long a connection may be silent before it is closed."
     )
 
+    # Quotas of clients
+    quota_window_num = integer(
+        "quota.window.num", 11, "Over how many samples the rate of a client is taken.", check=at_least(1)
+    )
+    quota_window_size_seconds = integer(
+        "quota.window.size.seconds", 1, "How long one of these samples is.", check=at_least(1)
+    )
+
     # Topics
     num_partitions = integer(
         "num.partitions",

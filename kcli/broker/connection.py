@@ -30,6 +30,7 @@ from kcli.broker.inbox import Inbox, read_size
 from kcli.broker.outbox import TURN_BYTES, Outbox
 from kcli.broker.pause_gate import PauseGate
 from kcli.broker.request_context import CloseConnection
+from kcli.broker.timer import monotonic_ms
 
 if TYPE_CHECKING:
     import socket
@@ -156,6 +157,11 @@ class Connection:
     def is_parked(self) -> bool:
         """Whether a request waits for something to happen."""
         return bool(self._unanswered.waiting)
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether the client has to pause: it is silent because it was told to be."""
+        return self._context.mute_until_ms > monotonic_ms()
 
     def fileno(self) -> int:
         """Return the socket's descriptor, -1 when it is closed."""

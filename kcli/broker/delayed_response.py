@@ -36,12 +36,12 @@ class Pending(Protocol):
 class DelayedResponse(DelayedOperation, Generic[R]):
     """A response, and what of it is pending."""
 
-    __slots__ = ("_manager", "_pending", "_response")
+    __slots__ = ("_manager", "_pending", "response")
 
     def __init__(self, manager: ReplicaManager, response: R, pending: Sequence[Pending]) -> None:
         super().__init__()
         self._manager = manager
-        self._response = response
+        self.response = response
         self._pending = pending
 
     def try_complete(self, key: Hashable) -> bool:
@@ -60,7 +60,7 @@ class DelayedResponse(DelayedOperation, Generic[R]):
 
     def finish(self) -> R:
         self.settle()
-        return self._response
+        return self.response
 
 
 def once_settled(

@@ -84,6 +84,14 @@ class FetchContext:
         """Return (error, session id, rows to send) and remember what is sent."""
         return self.error, NO_SESSION, rows
 
+    def news(self, rows: list[FetchedPartition]) -> list[FetchedPartition]:
+        """Return the rows that an answer would have, and remember nothing."""
+        return rows
+
+    def throttled(self) -> tuple[ErrorCode, int]:
+        """Return (error, session id) of an answer without rows, which leaves the session as it is."""
+        return ErrorCode.NONE, NO_SESSION
+
 
 class FullFetchContext(FetchContext):
     """A request that opens a session, if there is room for it."""
@@ -137,7 +145,9 @@ class IncrementalFetchContext(FetchContext):
             return ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.id, []
         news = []
         for row in rows:
-            if _is_news(row):
+            is_news = _is_news(row)
+            _note_sent(row)
+            if is_news:
                 news.append(row)
                 if row.size:
                     # The next response starts with the others: no partition starves another.
@@ -146,11 +156,19 @@ class IncrementalFetchContext(FetchContext):
                         session.partitions[key] = row.request
         return ErrorCode.NONE, session.id, news
 
+    def news(self, rows: list[FetchedPartition]) -> list[FetchedPartition]:
+        return [row for row in rows if _is_news(row)] if self._session.epoch == self._epoch else []
+
+    def throttled(self) -> tuple[ErrorCode, int]:
+        session = self._session
+        is_twice = session.epoch != self._epoch
+        return ErrorCode.INVALID_FETCH_SESSION_EPOCH if is_twice else ErrorCode.NONE, session.id
+
 
 def _is_news(row: FetchedPartition) -> bool:
-    """Return whether the session's fetcher must hear of `row`, and note what it will then know."""
+    """Return whether the session's fetcher must hear of `row`."""
     partition = row.request
-    news = (
+    return (
         row.size > 0
         or row.error_code != 0
         or row.diverging is not None
@@ -158,10 +176,14 @@ def _is_news(row: FetchedPartition) -> bool:
         or partition.sent_high_watermark != row.high_watermark
         or partition.sent_log_start_offset != row.log_start_offset
     )
+
+
+def _note_sent(row: FetchedPartition) -> None:
+    """Note what the session's fetcher knows when it has heard of `row`."""
+    partition = row.request
     # After an error, -1 makes sure that the fetcher hears when it has gone.
     partition.sent_high_watermark = row.high_watermark if row.error_code == 0 else -1
     partition.sent_log_start_offset = row.log_start_offset
-    return news
 
 
 class FetchSessionCache:

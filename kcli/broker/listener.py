@@ -279,7 +279,7 @@ class SocketServer:
         """Close the connections that are idle or abandoned at `now`, in trio's time."""
         parked: list[Connection] = []
         for number, connection in enumerate(list(self.connections), start=1):
-            if connection.active:
+            if connection.active or connection.is_mute:
                 connection.active = False
                 connection.idle_since = now
             elif connection.is_parked:

@@ -30,12 +30,16 @@ __all__ = [
     "MetadataDelta",
     "MetadataImage",
     "PartitionRegistration",
+    "QuotaEntity",
     "TopicImage",
     "delta_between",
 ]
 
 ConfigResource = tuple[int, str]
 """Type and name of what a configuration belongs to; the name of all brokers' default is empty."""
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whom a quota is for: types and names, by type; the name of a type's default is None."""
 
 
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
@@ -50,15 +54,16 @@ def _nothing() -> Mapping[Any, Any]:
 class MetadataImage:
     """The cluster at `offset`, the last one applied (-1 for none), of the term `epoch`.
 
-    `topics` is by name, `topics_by_id` by the 16 bytes of the id, `configs` by resource; `features` holds
-    the finalized levels above 0, `disabled_features` names what somebody has set to 0; the next block of
-    producer ids begins at `next_producer_id`.
+    `topics` is by name, `topics_by_id` by the 16 bytes of the id, `configs` by resource, `client_quotas` by
+    whom they are for; `features` holds the finalized levels above 0, `disabled_features` names what somebody
+    has set to 0; the next block of producer ids begins at `next_producer_id`.
     """
 
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=_nothing)
     topics: Mapping[str, TopicImage] = field(default_factory=_nothing)
     topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=_nothing)
     configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=_nothing)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_nothing)
     features: Mapping[str, int] = field(default_factory=_nothing)
     disabled_features: frozenset[str] = frozenset()
     next_producer_id: int = 0
@@ -130,6 +135,7 @@ class MetadataDelta:
     deleted_topics: tuple[TopicImage, ...] = ()
     changed_partitions: Mapping[bytes, frozenset[int]] = field(default_factory=_nothing)
     changed_configs: frozenset[ConfigResource] = frozenset()
+    changed_quotas: frozenset[QuotaEntity] = frozenset()
     changed_brokers: frozenset[int] = frozenset()
     changed_features: frozenset[str] = frozenset()
 
@@ -157,6 +163,7 @@ def delta_between(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
         deleted_topics=tuple(topic for i, topic in ids.items() if i not in after.topics_by_id),
         changed_partitions=MappingProxyType(partitions),
         changed_configs=frozenset(_changed_keys(before.configs, after.configs)),
+        changed_quotas=frozenset(_changed_keys(before.client_quotas, after.client_quotas)),
         changed_brokers=frozenset(_changed_keys(before.brokers, after.brokers)),
         changed_features=frozenset(_changed_keys(before.features, after.features)),
     )

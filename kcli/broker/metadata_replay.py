@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.broker.metadata_image import EMPTY_IMAGE, NOTHING, MetadataDelta, MetadataImage, delta_between
+from kcli.broker.quotas import quota_entity
 from kcli.broker.registrations import BrokerRegistration, Endpoint, PartitionRegistration, TopicImage
 from kcli.errors import KcliError
 from kcli.protocol.config_kinds import ConfigResourceType
@@ -19,6 +20,7 @@ from kcli.protocol.metadata_records import (
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     EndTransactionRecord,
     FeatureLevelRecord,
@@ -112,6 +114,7 @@ class _Draft:
         self._topics: dict[bytes, tuple[str, dict[int, PartitionRegistration]]] = {}
         self._removed: set[bytes] = set()
         self._configs = dict(image.configs)
+        self._quotas = dict(image.client_quotas)
         self._features = {**dict.fromkeys(image.disabled_features, 0), **image.features}
         self._next_producer_id = image.next_producer_id
 
@@ -130,6 +133,8 @@ class _Draft:
                 self._remove_topic(record.topic_id)
             case ConfigRecord():
                 self._set_config(record)
+            case ClientQuotaRecord():
+                self._set_quota(record)
             case RegisterBrokerRecord():
                 self._brokers[record.broker_id] = _registration(record)
             case UnregisterBrokerRecord():
@@ -158,6 +163,7 @@ class _Draft:
             topics=topics,
             topics_by_id=topics_by_id,
             configs=_share(image.configs, self._configs),
+            client_quotas=_share(image.client_quotas, self._quotas),
             features=_share(image.features, features),
             disabled_features=frozenset(self._features.keys() - features.keys()),
             next_producer_id=self._next_producer_id,
@@ -234,6 +240,16 @@ class _Draft:
             config[record.name] = record.value
         if config:
             self._configs[key] = MappingProxyType(config)
+
+    def _set_quota(self, record: ClientQuotaRecord) -> None:
+        entity = quota_entity({each.entity_type: each.entity_name for each in record.entity})
+        values = dict(self._quotas.pop(entity, NOTHING))
+        if record.remove:
+            values.pop(record.key, None)
+        else:
+            values[record.key] = record.value
+        if values:
+            self._quotas[entity] = MappingProxyType(values)
 
     def _broker(self, node_id: int) -> BrokerRegistration:
         if node_id not in self._brokers:

@@ -19,7 +19,9 @@ from kcli.protocol.control_records import ControlRecordType, control_batch, pars
 from kcli.protocol.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
+    ClientQuotaRecord,
     ConfigRecord,
+    EntityData,
     FeatureLevelRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
@@ -80,6 +82,10 @@ def image_records(image: MetadataImage) -> Iterator[MetadataRecord]:
     for (type, resource), config in image.configs.items():
         for name, value in config.items():
             yield ConfigRecord(resource_type=type, resource_name=resource, name=name, value=value)
+    for entity, quotas in image.client_quotas.items():
+        for key, limit in quotas.items():
+            parts = [EntityData(entity_type=type, entity_name=name) for type, name in entity]
+            yield ClientQuotaRecord(entity=parts, key=key, value=limit, remove=False)
     if image.next_producer_id:
         # Which broker took the last block is not part of the image, and nobody asks.
         yield ProducerIdsRecord(broker_id=-1, next_producer_id=image.next_producer_id)

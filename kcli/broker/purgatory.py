@@ -44,7 +44,7 @@ class DelayedOperation(TimerTask):
     purgatory: Purgatory
     """Where it was parked."""
     reply_to: Any
-    """The header of the request, for the engine that answers it."""
+    """The header of the request, for the engine that answers it; None if `finish` handles the request."""
     timing: tuple[str, float, float]
     """Of the request, while somebody measures: its API, when it came, and when it had been handled."""
     waiter: Callable[[], None] | None

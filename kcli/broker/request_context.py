@@ -13,6 +13,7 @@ from kcli.errors import KcliError
 if TYPE_CHECKING:
     from kcli.broker.api import Api
     from kcli.broker.broker import Broker
+    from kcli.broker.quotas import Allowance
 
 
 SHOWN_CHARACTERS = 300
@@ -36,6 +37,7 @@ class RequestContext:
     """
 
     __slots__ = (
+        "allowance",
         "api_key",
         "api_version",
         "apis",
@@ -43,6 +45,7 @@ class RequestContext:
         "client_id",
         "correlation_id",
         "listener_name",
+        "mute_until_ms",
         "peer_address",
         "told_no_coordinator",
     )
@@ -60,3 +63,11 @@ class RequestContext:
         self.api_version = -1
         self.correlation_id = 0
         self.client_id = ""
+        self.allowance: Allowance | None = None
+        """What the client may read, if that is limited; set while a Fetch is fed."""
+        self.mute_until_ms = 0
+        """On trio's clock, when the connection has paused enough for what its client wrote or read."""
+
+    def mute(self, pause_ms: int, now_ms: int) -> None:
+        """Have what comes next wait, as `QuotaEngine` does."""
+        self.mute_until_ms = max(self.mute_until_ms, now_ms + pause_ms)

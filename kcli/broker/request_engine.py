@@ -159,6 +159,8 @@ class RequestEngine:
     def finish(self, operation: DelayedOperation) -> Answer:
         """Return the answer of a request whose operation has ended."""
         result = operation.finish()
+        if operation.reply_to is None:  # It was held back before anybody looked at it.
+            return result  # type: ignore[no-any-return]  # a coroutine, which handles it
         entry, correlation_id = operation.reply_to
         if type(result) is CoroutineType:
             return self._finish_delayed(entry, correlation_id, result)

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kcli.broker.controller import (
+    client_quota_control,
     cluster_control,
     configuration_control,
     directory_control,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from kcli.broker.controller.audience import Subscriber
+    from kcli.broker.controller.client_quota_control import QuotaAlteration
     from kcli.broker.controller.configuration_control import ConfigChange
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.controller.election_control import ElectionType
@@ -383,6 +385,14 @@ class Controller:
             configuration_control.alter_configs(
                 self.image, changes, defaults=defaults.configs, groups=defaults.groups
             ),
+        )
+
+    def alter_client_quotas(
+        self, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False
+    ) -> list[KafkaError | None]:
+        """Set and remove quotas of clients; return for each None or why not."""
+        return self._commit_unless(
+            validate_only, client_quota_control.alter_client_quotas(self.image, alterations)
         )
 
     def _commit_unless(self, validate_only: bool, result: ControllerResult[R]) -> R:

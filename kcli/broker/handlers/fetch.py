@@ -8,6 +8,8 @@
   get the older formats, converted on the way; zstd before version 10 is UNSUPPORTED_COMPRESSION_TYPE.
 * From version 11 on consumers may read from followers, below their high watermark, and a leader with a
   `replica.selector.class` tells them of a replica in their rack (KIP-392).
+* A consumer that has read more than its quota gets an empty answer and a pause, and asks again; its session
+  is as if it had not asked (KIP-219). More than its quota would ever let through is not read at once.
 * A failed log directory is NOT_LEADER_OR_FOLLOWER to versions that do not know KAFKA_STORAGE_ERROR.
 """
 
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.delayed_fetch import DelayedFetch
 from kcli.broker.fetch_data import FetchPartition, PartitionKey, partition_key
+from kcli.broker.fetch_session import NO_SESSION
 from kcli.broker.handlers.fetch_conversion import (
     CONVERTED_BELOW,
     LARGE_BYTES,
@@ -26,6 +29,7 @@ from kcli.broker.handlers.fetch_conversion import (
 )
 from kcli.broker.handlers.fetch_wire import UNKNOWN, encode_rows, is_plain
 from kcli.broker.replica_reading import Reader, read_replicas
+from kcli.broker.timer import monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import (
     AbortedTransaction,
@@ -36,6 +40,7 @@ from kcli.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from kcli.protocol.schema import codec
 from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log_read import Isolation
 
@@ -44,11 +49,13 @@ if TYPE_CHECKING:
 
     from kcli.broker.fetch_data import FetchedPartition
     from kcli.broker.fetch_session import FetchContext
+    from kcli.broker.quotas import Allowance
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.fetch import FetchRequest
 
 _ISOLATIONS = {0: Isolation.HIGH_WATERMARK, 1: Isolation.TXN_COMMITTED}
 _NO_BYTES = b""
+_SIZE_BYTES = 4
 ANY_REPLICA_FROM = 11
 """From this version on consumers may read from followers, and be told of one (KIP-392)."""
 
@@ -99,6 +106,11 @@ class _Fetch:
         self._min_bytes = request.min_bytes
         self._max_wait_ms = request.max_wait_ms
         self._max_bytes = min(request.max_bytes, broker.config.fetch_max_bytes)
+        self._context = context
+        self._allowance = None if self._replica_id >= 0 else context.allowance
+        if self._allowance is not None:
+            self._max_bytes = min(self._max_bytes, self._allowance.max_bytes)
+            self._min_bytes = min(self._min_bytes, self._max_bytes)
         self._reader = self._reader_of(request)
         self._session = self._open_session(request)
 
@@ -190,6 +202,11 @@ class _Fetch:
         return self._convert_and_respond(self._read())
 
     def _convert_and_respond(self, rows: list[FetchedPartition]) -> Fetched | Coroutine[None, None, Fetched]:
+        if self._allowance is not None and (pause_ms := self._pause_for(rows, self._allowance)):
+            error, session_id = self._session.throttled()
+            return FetchResponse(
+                throttle_time_ms=pause_ms, error_code=error, session_id=session_id, responses=[]
+            )
         if self._version < ZSTD_FROM:
             size = sum([row.size for row in rows])
             if size >= (1 if self._version < CONVERTED_BELOW else LARGE_BYTES):
@@ -202,9 +219,27 @@ class _Fetch:
         await convert_rows(rows, self._version)
         return self._respond(rows)
 
+    def _pause_for(self, rows: list[FetchedPartition], allowance: Allowance) -> int:
+        """Return for how long the client has to pause instead of getting these rows; 0 if not at all."""
+        now_ms = monotonic_ms()
+        pause_ms = allowance.take_if_free(self._size_of(self._session.news(rows)), now_ms)
+        if pause_ms:
+            self._context.mute(pause_ms, now_ms)
+        return pause_ms
+
+    def _size_of(self, rows: list[FetchedPartition]) -> int:
+        """Return the bytes of an answer before any conversion, as Kafka counts them: length and body."""
+        fetched = self._encode(rows, ErrorCode.NONE, NO_SESSION)
+        if isinstance(fetched, FetchResponse):
+            fetched = codec(FetchResponse, self._version).encode_parts(fetched)
+        return _SIZE_BYTES + (len(fetched) if isinstance(fetched, bytes) else sum(map(len, fetched)))
+
     def _respond(self, rows: list[FetchedPartition]) -> Fetched:
-        version = self._version
         error, session_id, rows = self._session.answer(rows, self._broker.wall_ms())
+        return self._encode(rows, error, session_id)
+
+    def _encode(self, rows: list[FetchedPartition], error: ErrorCode, session_id: int) -> Fetched:
+        version = self._version
         if is_plain(rows, version):
             return encode_rows(rows, version, error_code=error, session_id=session_id)
         response = FetchResponse(error_code=error, session_id=session_id, responses=[])

@@ -2,8 +2,8 @@
 
 That is what librdkafka, and others that keep no session, send in a loop, and they wait while it is handled.
 Whatever is not of this shape, or not answered at once with records alone (nothing to read yet, an error,
-aborted transactions), is left to `fetch.fetch`, which begins anew: looking has changed nothing, except that
-an I/O error has failed the log directory, as it then says.
+aborted transactions), or of a client with a quota, is left to `fetch.fetch`, which begins anew: looking has
+changed nothing, except that an I/O error has failed the log directory, as it then says.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ def fetch_directly(
 
     In flexible versions the tags of the header stand before the body.
     """
+    if context.allowance is not None:
+        return None
     version = context.api_version
     form = _FLEXIBLE if version >= TOPIC_IDS_FROM else _PLAIN
     wanted = form.read(buffer, position, end, version)

@@ -1,0 +1,119 @@
+"""Quotas of clients: what may be set for whom, and the records that set it (`ClientQuotaControlManager`).
+
+An entity changes as a whole or not at all. Only quotas that a broker keeps to are taken: the others that
+Kafka knows, of shares of time, of changes to the metadata and of new connections, are refused.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kcli.broker.controller.result import ControllerResult, check_batch_size
+from kcli.broker.metadata_image import NOTHING
+from kcli.broker.quotas import BYTE_RATES, CLIENT_ID, IP, USER, quota_entity
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.metadata_records import ClientQuotaRecord, EntityData
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kcli.broker.metadata_image import MetadataImage
+    from kcli.protocol.metadata_records import MetadataRecord
+
+NOT_KEPT_TO = ("request_percentage", "controller_mutation_rate")
+"""Quotas of users and clients that Kafka knows and this broker does not enforce."""
+NOT_KEPT_TO_BY_ADDRESS = ("connection_creation_rate",)
+
+_LONG_MAX = 2**63 - 1
+_FRACTION = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaAlteration:
+    """What is to be changed of one entity: types and names as they were given, and keys with their values.
+
+    A value of None removes the quota.
+    """
+
+    entity: Sequence[tuple[str, str | None]]
+    operations: Sequence[tuple[str, float | None]]
+
+
+def alter_client_quotas(
+    image: MetadataImage, alterations: Sequence[QuotaAlteration]
+) -> ControllerResult[list[KafkaError | None]]:
+    """Set and remove quotas; the response has an error or None for each alteration, in order.
+
+    An entity that is named twice keeps all it has. Kafka makes the first change and answers with an error.
+    """
+    counts = Counter(tuple(sorted(each.entity, key=_by_type)) for each in alterations)
+    records: list[MetadataRecord] = []
+    outcomes: list[KafkaError | None] = []
+    for alteration in alterations:
+        try:
+            if counts[tuple(sorted(alteration.entity, key=_by_type))] > 1:
+                raise _invalid("an entity is named twice")
+            own = _alter(image, alteration)
+        except KafkaError as error:
+            outcomes.append(error.detached())
+            continue
+        records.extend(own)
+        outcomes.append(None)
+    check_batch_size(len(records))
+    return ControllerResult(tuple(records), outcomes)
+
+
+def _alter(image: MetadataImage, alteration: QuotaAlteration) -> list[MetadataRecord]:
+    _check_entity(alteration.entity)
+    current = image.client_quotas.get(quota_entity(dict(alteration.entity)), NOTHING)
+    keys = [key for key, _ in alteration.operations]
+    if len(set(keys)) != len(keys):
+        raise _invalid("a quota is named twice")
+    records: list[MetadataRecord] = []
+    for key, value in alteration.operations:
+        if value is not None:
+            _check_value(key, value, is_address=alteration.entity[0][0] == IP)
+        if current.get(key) != value:
+            # Each record gets an entity of its own, for records can be changed.
+            parts = [EntityData(entity_type=type, entity_name=name) for type, name in alteration.entity]
+            records.append(ClientQuotaRecord(entity=parts, key=key, value=value or 0.0, remove=value is None))
+    return records
+
+
+def _check_entity(entity: Sequence[tuple[str, str | None]]) -> None:
+    types = [type for type, _ in entity]
+    if not types:
+        raise _invalid("a quota is for a user, a client or an address")
+    for type, name in entity:
+        if type not in (USER, CLIENT_ID, IP):
+            raise _invalid(f"there are no quotas for entities of type `{type}`")
+        if types.count(type) > 1:
+            raise _invalid(f"an entity has two parts of type `{type}`")
+        if name == "":
+            raise _invalid(f"the name of a `{type}` is empty")
+    if IP in types and len(types) > 1:
+        raise _invalid("the quota of an address cannot be for a user or a client, too")
+
+
+def _check_value(key: str, value: float, *, is_address: bool) -> None:
+    known = NOT_KEPT_TO_BY_ADDRESS if is_address else (*BYTE_RATES, *NOT_KEPT_TO)
+    if key not in known:
+        raise _invalid(f"there is no quota `{key}` of {'addresses' if is_address else 'users and clients'}")
+    if key not in BYTE_RATES:
+        raise _invalid(f"`{key}` is not enforced by this broker, so it cannot be set")
+    if not value > 0:
+        raise _invalid(f"`{key}` must be greater than 0")
+    if value > _LONG_MAX:
+        raise _invalid(f"`{key}` is too large for a number of 64 bits")
+    if value % 1.0 > _FRACTION:
+        raise _invalid(f"`{key}` must be a whole number")
+
+
+def _by_type(part: tuple[str, str | None]) -> tuple[str, str]:
+    return part[0], part[1] or ""
+
+
+def _invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

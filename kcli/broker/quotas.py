@@ -1,0 +1,207 @@
+"""Quotas: how many bytes a second a client may write and read, and how long it has to pause (KIP-13).
+
+Each limit is for an entity: a user, a client id, both, or the default of either. The most specific one that
+is set counts, in the order of `_candidates`. Clients of one entity share what it allows; of a default each
+has all of it for itself. A rate is the mean over some samples, of which the current one is not complete
+(classes `ClientQuotaManager`, `SampledStat` and `Rate` of Kafka, whose arithmetic this is).
+"""
+
+from __future__ import annotations
+
+from math import floor
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kcli.broker.metadata_image import QuotaEntity
+
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE = "producer_byte_rate", "consumer_byte_rate"
+BYTE_RATES = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
+
+ANONYMOUS = "ANONYMOUS"
+"""The user of everybody: nobody has to prove who he is."""
+LONGEST_MS = 2**31 - 1
+
+_MAX_BYTES = 2**31 - 1
+_MAX_FOUND = 10_000
+_MAX_RATES = 1_000
+
+
+class _Sample:
+    """What was recorded from one moment on."""
+
+    __slots__ = ("last_ms", "start_ms", "value")
+
+    def __init__(self, now_ms: int) -> None:
+        self.reset(now_ms)
+
+    def reset(self, now_ms: int) -> None:
+        """Begin anew."""
+        self.start_ms = self.last_ms = now_ms
+        self.value = 0.0
+
+
+class ByteRate:
+    """Bytes a second over the last `samples` samples of `sample_ms` each."""
+
+    __slots__ = ("_current", "_sample_ms", "_samples", "_sought")
+
+    def __init__(self, *, samples: int, sample_ms: int) -> None:
+        self._sought = samples
+        self._sample_ms = sample_ms
+        self._samples: list[_Sample] = []
+        self._current = 0
+
+    def record(self, size: int, now_ms: int) -> None:
+        """Take note of bytes; of fewer than none to take something back."""
+        samples = self._samples
+        if not samples:
+            samples.append(_Sample(now_ms))
+        sample = samples[self._current]
+        if now_ms - sample.start_ms >= self._sample_ms:
+            # One more than is sought, for that which began before the time that is looked at.
+            self._current = (self._current + 1) % (self._sought + 1)
+            if self._current == len(samples):
+                samples.append(_Sample(now_ms))
+            sample = samples[self._current]
+            sample.reset(now_ms)
+        sample.value += size
+        sample.last_ms = now_ms
+
+    def measure(self, now_ms: int) -> tuple[float, int]:
+        """Return the rate, and the milliseconds that it is the mean of."""
+        samples = self._samples
+        if not samples:
+            return 0.0, 1
+        kept_ms = self._sought * self._sample_ms
+        for sample in samples:
+            if now_ms - sample.last_ms >= kept_ms:
+                sample.reset(now_ms)
+        elapsed_ms = now_ms - min([sample.start_ms for sample in samples])
+        # As if there had been nothing before: a rate over the first moments would say little.
+        missing = self._sought - 1 - elapsed_ms // self._sample_ms
+        window_ms = max(elapsed_ms + max(missing, 0) * self._sample_ms, 1)
+        return sum([sample.value for sample in samples]) * 1000 / window_ms, window_ms
+
+    def is_over(self, now_ms: int) -> bool:
+        """Whether all that was recorded is too long ago to count."""
+        kept_ms = self._sought * self._sample_ms
+        return all(now_ms - sample.last_ms >= kept_ms for sample in self._samples)
+
+
+def throttle_time_ms(rate: float, limit: float, window_ms: int) -> int:
+    """Return how much longer than its window a rate would have to be measured to be within its limit.
+
+    Kafka bounds this for shares of time, not for bytes: what was sent is sent, and has to be made up for.
+    """
+    if rate <= limit:
+        return 0
+    return min(floor((rate - limit) / limit * window_ms + 0.5), LONGEST_MS)
+
+
+class Allowance:
+    """What one client may do: its limit in bytes a second, and the rate that it may share with others."""
+
+    __slots__ = ("_rate", "limit", "max_bytes")
+
+    def __init__(self, limit: float, rate: ByteRate, max_bytes: int) -> None:
+        self.limit = limit
+        self._rate = rate
+        self.max_bytes = max_bytes
+        """More than this at once is too much, whatever came before."""
+
+    def take(self, size: int, now_ms: int) -> int:
+        """Record bytes; return for how many milliseconds the client has to pause."""
+        self._rate.record(size, now_ms)
+        rate, window_ms = self._rate.measure(now_ms)
+        return throttle_time_ms(rate, self.limit, window_ms)
+
+    def take_if_free(self, size: int, now_ms: int) -> int:
+        """Do as `take` does, but record nothing if there is to be a pause."""
+        pause_ms = self.take(size, now_ms)
+        if pause_ms:
+            self._rate.record(-size, now_ms)
+        return pause_ms
+
+
+class ClientQuotas:
+    """The limits of one node's clients, and how much they have used."""
+
+    def __init__(self, *, samples: int, sample_ms: int) -> None:
+        self._samples = samples
+        self._sample_ms = sample_ms
+        self._limits: dict[str, dict[QuotaEntity, float]] = {key: {} for key in BYTE_RATES}
+        self._rates: dict[tuple[str, str, str], ByteRate] = {}
+        self._most_rates = _MAX_RATES
+        self._found: dict[tuple[str, str], Allowance | None] = {}
+
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a limit for anybody."""
+        return any(self._limits.values())
+
+    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Take over what is set; what was used stays used."""
+        self._limits = {
+            key: {entity: values[key] for entity, values in quotas.items() if key in values}
+            for key in BYTE_RATES
+        }
+        self._found.clear()
+
+    def producer(self, client_id: str, now_ms: int) -> Allowance | None:
+        """Return what a client may write, None if that is not limited."""
+        return self._find(PRODUCER_BYTE_RATE, client_id, now_ms)
+
+    def consumer(self, client_id: str, now_ms: int) -> Allowance | None:
+        """Return what a client may read, None if that is not limited."""
+        return self._find(CONSUMER_BYTE_RATE, client_id, now_ms)
+
+    def _find(self, key: str, client_id: str, now_ms: int) -> Allowance | None:
+        asked = key, client_id
+        if asked in self._found:
+            return self._found[asked]
+        if len(self._found) >= _MAX_FOUND or len(self._rates) >= self._most_rates:
+            self._forget(now_ms)
+        found = self._found[asked] = self._resolve(key, client_id)
+        return found
+
+    def _resolve(self, key: str, client_id: str) -> Allowance | None:
+        limits = self._limits[key]
+        for entity, sharers in _candidates(ANONYMOUS, client_id):
+            limit = limits.get(entity)
+            if limit is not None:
+                rate = self._rates.get((key, *sharers))
+                if rate is None:
+                    rate = ByteRate(samples=self._samples, sample_ms=self._sample_ms)
+                    self._rates[(key, *sharers)] = rate
+                at_once = limit * (self._samples - 1) * self._sample_ms / 1000
+                return Allowance(limit, rate, int(min(at_once, _MAX_BYTES)))
+        return None
+
+    def _forget(self, now_ms: int) -> None:
+        """Let go of clients that are gone."""
+        self._found.clear()
+        self._rates = {key: rate for key, rate in self._rates.items() if not rate.is_over(now_ms)}
+        self._most_rates = max(_MAX_RATES, 2 * len(self._rates))
+
+
+def quota_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
+    """Return the entity of types and names."""
+    return tuple(sorted(parts.items()))
+
+
+def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, tuple[str, str]]]:
+    """Yield the entities that a client belongs to, the one that counts first; and user and client that share.
+
+    A client without an id belongs to no entity of clients, not even to their default.
+    """
+    for name in (user, None):
+        if client_id:
+            yield ((CLIENT_ID, client_id), (USER, name)), (user, client_id)
+            yield ((CLIENT_ID, None), (USER, name)), (user, client_id)
+        yield ((USER, name),), (user, "")
+    if client_id:
+        yield ((CLIENT_ID, client_id),), ("", client_id)
+        yield ((CLIENT_ID, None),), ("", client_id)
