@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import logging
 import socket
-from functools import partial
 from typing import TYPE_CHECKING
 
 import trio
 
 from kcli.broker.api import APIS
 from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
-from kcli.broker.engine_layers import EngineLayers, Layer
+from kcli.broker.engine_layers import EngineLayers
 from kcli.broker.fetch_session import FetchSessionCache
 from kcli.broker.group_coordination import group_runtime
 from kcli.broker.heartbeats import Heartbeats
@@ -30,8 +29,7 @@ from kcli.broker.node_state import NodeState
 from kcli.broker.pause_gate import PauseGate
 from kcli.broker.producer_ids import ProducerIds
 from kcli.broker.purgatory import Purgatory
-from kcli.broker.quota_engine import QuotaEngine
-from kcli.broker.quotas import ClientQuotas
+from kcli.broker.quota_engine import QuotaLayer
 from kcli.broker.replica_manager import ReplicaManager
 from kcli.broker.timer import Timer
 from kcli.errors import KcliError
@@ -110,9 +108,7 @@ class Broker:
         self._set_connection_limits()
         self._server = self._new_server(buffers)
         self.engine_layers = EngineLayers(engine, self._server.use)
-        self._client_quotas = ClientQuotas(
-            samples=config.quota_window_num, sample_ms=config.quota_window_size_seconds * 1000
-        )
+        self._quota_layer = QuotaLayer(self.engine_layers, config)
         self._sockets: list[tuple[str, socket.socket]] = []
         self.metadata_directory = log_dirs[0]
         """The log directory that this node's copy of the metadata log lies in."""
@@ -325,16 +321,7 @@ class Broker:
             self._update_config()
             self.replica_manager.config_changed()
         if delta.changed_quotas:
-            self._limit_clients()
-
-    def _limit_clients(self) -> None:
-        """Have quotas of bytes stand before the engine, if there are any."""
-        quotas = self._client_quotas
-        had_any = quotas.has_any
-        quotas.update(self.image.client_quotas)
-        if quotas.has_any != had_any:
-            make = partial(QuotaEngine, quotas=quotas) if quotas.has_any else None
-            self.engine_layers.put(Layer.QUOTAS, make)
+            self._quota_layer.update(image.client_quotas)
 
     def _update_config(self) -> None:
         self.config = self.config.with_dynamic(

@@ -8,19 +8,24 @@ wait is an operation like any other: it is dropped with its connection, and noth
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.delayed_response import DelayedResponse
+from kcli.broker.engine_layers import Layer
 from kcli.broker.purgatory import DelayedOperation
+from kcli.broker.quotas import ClientQuotas
 from kcli.broker.timer import monotonic_ms
 from kcli.protocol.headers import decode_response, encode_response
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Coroutine, Mapping
 
-    from kcli.broker.quotas import ClientQuotas
+    from kcli.broker.broker_configs import BrokerSettings
+    from kcli.broker.engine_layers import EngineLayers
+    from kcli.broker.metadata_image import QuotaEntity
     from kcli.broker.request_context import RequestContext
     from kcli.broker.request_engine import Answer, Engine
 
@@ -91,6 +96,29 @@ class QuotaEngine:
         if context.api_version < _TOLD_FROM:
             return answer
         return _told(answer, context.api_version, pause_ms)
+
+
+class QuotaLayer:
+    """The quotas of one node: they stand before its engine while there are any of bytes."""
+
+    def __init__(self, layers: EngineLayers, settings: BrokerSettings) -> None:
+        self._layers = layers
+        self._quotas = ClientQuotas(
+            samples=settings.quota_window_num, sample_ms=settings.quota_window_size_seconds * 1000
+        )
+
+    @property
+    def is_in_force(self) -> bool:
+        """Whether anybody is limited."""
+        return self._quotas.has_any
+
+    def update(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
+        """Take over what is set."""
+        was_in_force = self.is_in_force
+        self._quotas.update(quotas)
+        if self.is_in_force != was_in_force:
+            make = partial(QuotaEngine, quotas=self._quotas) if self.is_in_force else None
+            self._layers.put(Layer.QUOTAS, make)
 
 
 def _client_id(buffer: memoryview, start: int, size: int) -> str:

@@ -14,6 +14,7 @@ from kcli.broker.config import BrokerConfig
 from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
+from kcli.broker.engine_layers import EngineLayers
 from kcli.broker.fetch_session import FetchSessionCache
 from kcli.broker.group_coordination import group_runtime
 from kcli.broker.listener import SocketServer, open_listening_sockets
@@ -21,6 +22,7 @@ from kcli.broker.metadata_image import EMPTY_IMAGE, Endpoint
 from kcli.broker.peer_link import PeerLink, PeerLinks
 from kcli.broker.producer_ids import ProducerIds
 from kcli.broker.purgatory import Purgatory
+from kcli.broker.quota_engine import QuotaLayer
 from kcli.broker.receive_buffers import ReceiveBuffers
 from kcli.broker.replica_manager import ReplicaManager
 from kcli.broker.request_engine import RequestEngine
@@ -109,6 +111,7 @@ class Node:
         self.apis = APIS
         self.buffers = ReceiveBuffers()
         self.port = 0
+        self.quota_layer: QuotaLayer | None = None
 
     def wall_ms(self) -> int:
         return self.now_ms
@@ -151,16 +154,19 @@ class Node:
         self.image = image
         self.replica_manager.apply(delta, image)
         self.groups.apply(delta, image)
+        if delta.changed_quotas and self.quota_layer is not None:
+            self.quota_layer.update(image.client_quotas)
 
     def _allocate(self) -> tuple[int, int]:
         return self.controller.allocate_producer_ids(node_id=NODE_ID, broker_epoch=self.epoch)
 
     def socket_server(self) -> SocketServer:
         config = self.config
-        return SocketServer(
+        engine = RequestEngine(self.apis)
+        server = SocketServer(
             self,  # type: ignore[arg-type]
             apis=self.apis,
-            engine=RequestEngine(self.apis),
+            engine=engine,
             buffers=self.buffers,
             quotas=ConnectionQuotas(
                 max_connections=config.max_connections,
@@ -171,6 +177,8 @@ class Node:
             max_idle_ms=config.connections_max_idle_ms,
             send_buffer_bytes=config.socket_send_buffer_bytes,
         )
+        self.quota_layer = QuotaLayer(EngineLayers(engine, server.use), config)
+        return server
 
 
 @asynccontextmanager

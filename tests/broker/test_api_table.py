@@ -10,6 +10,7 @@ import pytest
 from kcli.broker.api import APIS
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages import (
+    alter_client_quotas,
     alter_configs,
     alter_partition_reassignments,
     alter_replica_log_dirs,
@@ -21,6 +22,7 @@ from kcli.protocol.messages import (
     delete_groups,
     delete_records,
     delete_topics,
+    describe_client_quotas,
     describe_cluster,
     describe_configs,
     describe_groups,
@@ -204,6 +206,11 @@ def request_for(key: int, version: int, topic_id: bytes) -> object:
         case 57:
             update = update_features.FeatureUpdateKey(feature="group.version", max_version_level=1)
             return update_features.UpdateFeaturesRequest(feature_updates=[update])
+        case 48:
+            component = describe_client_quotas.ComponentData(entity_type="user", match_type=2, match=None)
+            return describe_client_quotas.DescribeClientQuotasRequest(components=[component], strict=True)
+        case 49:
+            return alter_client_quotas.AlterClientQuotasRequest(entries=[], validate_only=False)
         case 64:
             return unregister_broker.UnregisterBrokerRequest(broker_id=9)
         case 60:

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 
 from kcli.broker import metadata_log
+from kcli.broker.controller.client_quota_control import QuotaAlteration
 from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
@@ -53,6 +54,8 @@ def rich_image() -> MetadataImage:
     controller.incremental_alter_configs(
         [((4, ""), [ConfigChange("log.retention.ms", 0, "7")])], defaults=TopicDefaults()
     )
+    quotas = [QuotaAlteration((("user", None), ("client-id", "c")), [("producer_byte_rate", 7.0)])]
+    assert controller.alter_client_quotas(quotas) == [None]
     controller.allocate_producer_ids(node_id=1, broker_epoch=2)
     controller.fence_broker(node_id=2, epoch=controller.image.brokers[2].epoch)
     change = PartitionChangeRecord(
