@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 COMMANDS = {
     "broker": ("kcli.commands.broker", "Start, stop and inspect a development broker."),
     "topics": ("kcli.commands.topics", "Create, list, describe, alter and delete topics."),
-    "configs": ("kcli.commands.configs", "Describe and alter configurations of topics, brokers and groups."),
+    "configs": (
+        "kcli.commands.configs",
+        "Describe and alter configurations of topics, brokers and groups, and quotas of clients.",
+    ),
     "produce": ("kcli.commands.produce", "Send lines of files or standard input to a topic."),
     "consume": ("kcli.commands.consume", "Print the records of a topic."),
     "consumer-groups": (

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from kcli.commands import config_quotas
 from kcli.commands.groups.options import complete_group
 from kcli.commands.whole_numbers import LARGEST_INT32, whole_number
 from kcli.errors import KcliError, UsageError
@@ -28,16 +29,23 @@ KINDS = {
 }
 """The entity types of Kafka's tool, and what the protocol calls them."""
 
-KIND_NAMES = ", ".join([*KINDS][:-1]) + f" or {[*KINDS][-1]}"
-HINT = "TOPIC, --broker ID, --broker-defaults, --group ID, or --entity-type with --entity-name"
+_ALL_KINDS = [*KINDS, *config_quotas.KINDS]
+KIND_NAMES = ", ".join(_ALL_KINDS[:-1]) + f" or {_ALL_KINDS[-1]}"
+HINT = (
+    "TOPIC, --broker ID, --broker-defaults, --group ID, --user NAME, --client ID, "
+    "or --entity-type with --entity-name"
+)
 
-EntityType = Annotated[str | None, typer.Option(metavar="TYPE", help=KIND_NAMES, show_default=False)]
+EntityType = Annotated[list[str] | None, typer.Option(metavar="TYPE", help=KIND_NAMES, show_default=False)]
 EntityName = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="The topic, the group, or the broker's id", show_default=False),
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="The topic, group, user or client id, or the broker's id", show_default=False
+    ),
 ]
 EntityDefault = Annotated[
-    bool, typer.Option("--entity-default", help="With --entity-type brokers: the default of all brokers")
+    bool,
+    typer.Option("--entity-default", help="The default of all: of --entity-type brokers, users or clients"),
 ]
 BrokerId = Annotated[str | None, typer.Option("--broker", metavar="ID", help="A broker", show_default=False)]
 BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="The default of all brokers")]
@@ -85,8 +93,8 @@ class Entity(NamedTuple):
 
 def chosen_entity(
     names: Sequence[str | None],
-    entity_type: str | None,
-    entity_name: str | None,
+    entity_types: Sequence[str],
+    entity_names: Sequence[str],
     *,
     is_default: bool,
     all_brokers: bool,
@@ -98,9 +106,8 @@ def chosen_entity(
     given = [Entity(kind, name) for kind, name in zip(KINDS, names, strict=True) if name is not None]
     if all_brokers:
         given.append(Entity("brokers", ""))
-    if entity_type is not None:
-        given.append(Entity(entity_type, entity_name))
-    if len(given) != 1:
+    given += [Entity(kind, next(iter(entity_names), None)) for kind in entity_types]
+    if len(given) != 1 or len(entity_names) > len(entity_types):
         raise UsageError("exactly one entity must be given", hint=HINT)
     [entity] = given
     if entity.kind not in KINDS:
@@ -113,6 +120,12 @@ def chosen_entity(
     if entity.name and is_broker and whole_number(entity.name, LARGEST_INT32) is None:
         raise UsageError(f"a broker's name is its id: {entity.name}")
     return entity
+
+
+def refuse_others(names: Sequence[str | None], *, all_brokers: bool) -> None:
+    """Raise if, beside a user or a client, something else is named that has a configuration."""
+    if all_brokers or any(name is not None for name in names):
+        raise UsageError("exactly one entity must be given", hint=HINT)
 
 
 async def all_entities(client: Client, kind: str) -> tuple[list[Entity], list[KcliError]]:

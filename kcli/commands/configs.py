@@ -1,4 +1,4 @@
-"""`kcli configs`: describe and alter the configuration of topics, brokers, groups and clients' metrics."""
+"""`kcli configs`: describe and alter configurations of topics, brokers, groups, and quotas of clients."""
 
 from __future__ import annotations
 
@@ -22,6 +22,19 @@ from kcli.commands.config_entities import (
     all_entities,
     chosen_entity,
     exists,
+    refuse_others,
+)
+from kcli.commands.config_quotas import (
+    AlteredQuotas,
+    ClientDefaults,
+    ClientId,
+    Quotas,
+    UserDefaults,
+    UserName,
+    alter_quotas,
+    chosen_quotas,
+    describe_quotas,
+    quota_changes,
 )
 from kcli.commands.options import (
     BootstrapServer,
@@ -43,7 +56,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="configs",
-    help="Describe and alter configurations of topics, brokers and groups.",
+    help="Describe and alter configurations of topics, brokers and groups, and quotas of clients.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -147,6 +160,10 @@ async def describe(
     broker_logger: BrokerLogger = None,
     group: GroupName = None,
     client_metrics: ClientMetrics = None,
+    user: UserName = None,
+    user_defaults: UserDefaults = False,
+    client_id: ClientId = None,
+    client_defaults: ClientDefaults = False,
     entity_type: EntityType = None,
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
@@ -154,17 +171,23 @@ async def describe(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
-) -> Configs:
-    """Show the configuration of a topic, broker or group, or of all of them if only a type is given."""
+) -> Configs | Quotas:
+    """Show the configuration of a topic, broker, group or client, or of all of them if only a type is given."""
     from kcli.commands.session import open_client
 
-    entity = chosen_entity(
-        (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics),
-        entity_type,
-        entity_name,
+    names = (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics)
+    types, type_names = entity_type or (), entity_name or ()
+    quotas = chosen_quotas(
+        {"users": (user, user_defaults), "clients": (client_id, client_defaults)},
+        types,
+        type_names,
         is_default=entity_default,
-        all_brokers=broker_defaults,
     )
+    if quotas is not None:
+        refuse_others(names, all_brokers=broker_defaults)
+        async with open_client(bootstrap_server, command_config, command_property) as client:
+            return await describe_quotas(client, quotas)
+    entity = chosen_entity(names, types, type_names, is_default=entity_default, all_brokers=broker_defaults)
     async with open_client(bootstrap_server, command_config, command_property) as client:
         if entity.name is None:
             entities, failures = await all_entities(client, entity.kind)
@@ -224,6 +247,10 @@ async def alter(
     broker_logger: BrokerLogger = None,
     group: GroupName = None,
     client_metrics: ClientMetrics = None,
+    user: UserName = None,
+    user_defaults: UserDefaults = False,
+    client_id: ClientId = None,
+    client_defaults: ClientDefaults = False,
     entity_type: EntityType = None,
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
@@ -267,24 +294,36 @@ async def alter(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
-) -> Altered | None:
-    """Set, reset, extend or shorten configurations of a topic, a group, a broker, or of all brokers."""
+) -> Altered | AlteredQuotas | None:
+    """Set, reset, extend or shorten configurations of a topic, a group or a broker, and quotas of clients."""
     from kcli.client import admin
     from kcli.commands.config_names import refuse_unknown
     from kcli.commands.session import failure, open_client
 
-    entity = chosen_entity(
-        (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics),
-        entity_type,
-        entity_name,
+    names = (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics)
+    types, type_names = entity_type or (), entity_name or ()
+    added = {**read_properties(add_config_file), **parse_pairs(add, "--add")}
+    quotas = chosen_quotas(
+        {"users": (user, user_defaults), "clients": (client_id, client_defaults)},
+        types,
+        type_names,
         is_default=entity_default,
-        all_brokers=broker_defaults,
     )
+    if quotas is not None:
+        refuse_others(names, all_brokers=broker_defaults)
+        if None in quotas.names.values():
+            raise UsageError("`--entity-name` or `--entity-default` is missing")
+        if append or subtract:
+            raise UsageError("quotas are numbers, nothing can be added to them or taken away")
+        changes = quota_changes(added, parse_names(delete))
+        async with open_client(bootstrap_server, command_config, command_property) as client:
+            return await alter_quotas(client, quotas, changes, validate_only=validate_only)
+    entity = chosen_entity(names, types, type_names, is_default=entity_default, all_brokers=broker_defaults)
     if entity.name is None:
         raise UsageError("`--entity-name` or `--entity-default` is missing")
     deleted = parse_names(delete)
     operations = alterations(
-        {**read_properties(add_config_file), **parse_pairs(add, "--add")},
+        added,
         deleted,
         parse_pairs(append, "--append"),
         parse_pairs(subtract, "--subtract"),

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from kcli.client import admin
-from kcli.client.admin import ConfigOperation, ConfigResourceType, ConfigSource
+from kcli.client.admin import ConfigOperation, ConfigResourceType, ConfigSource, QuotaMatch
 from kcli.client.metadata import Node
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -48,6 +48,7 @@ class FakeCluster:
             ConfigResourceType.CLIENT_METRICS: {"laptops": {"interval.ms": "60000"}},
             ConfigResourceType.GROUP: {"billing": {"consumer.session.timeout.ms": "50000"}},
         }
+        self.client_quotas: dict[admin.QuotaParts, dict[str, float]] = {}
         self.moving: dict[admin.TopicPartition, admin.PartitionReassignment] = {}
         self.refused: dict[admin.TopicPartition, KafkaError] = {}
         self.looks_left: int | None = None
@@ -224,6 +225,40 @@ class FakeCluster:
                     own[operation.name] = ",".join([*before, operation.value or ""])
                 case ConfigOperation.SUBTRACT:
                     own[operation.name] = ",".join(item for item in before if item != operation.value)
+        return None
+
+    async def describe_client_quotas(
+        self, client: object, wanted: Sequence[admin.QuotaFilter], *, strict: bool = True
+    ) -> list[admin.EntityQuotas]:
+        def is_found(parts: admin.QuotaParts) -> bool:
+            names = dict(parts)
+            return names.keys() == {each.type for each in wanted} and all(
+                each.match is QuotaMatch.ANY or names[each.type] == each.name for each in wanted
+            )
+
+        return [
+            admin.EntityQuotas(parts, quotas)
+            for parts, quotas in self.client_quotas.items()
+            if is_found(parts)
+        ]
+
+    async def alter_client_quotas(
+        self,
+        client: object,
+        parts: admin.QuotaParts,
+        quotas: Mapping[str, float | None],
+        *,
+        validate_only: bool = False,
+    ) -> KafkaError | None:
+        if "request_percentage" in quotas:
+            return KafkaError(ErrorCode.INVALID_REQUEST, "`request_percentage` is not enforced.")
+        own = {} if validate_only else self.client_quotas.setdefault(parts, {})
+        for key, value in quotas.items():
+            own.pop(key, None)
+            if value is not None:
+                own[key] = value
+        if not own:
+            self.client_quotas.pop(parts, None)
         return None
 
     async def list_offsets(

@@ -193,6 +193,54 @@ def test_configs(orders: FakeCluster, transcript: Transcript) -> None:
     )
 
 
+def test_quotas(orders: FakeCluster, transcript: Transcript) -> None:
+    rate, users, clients = "producer_byte_rate", "--entity-type users", "--entity-type clients"
+    transcript(
+        "quotas",
+        f"configs alter --entity-type clients --entity-name x --add-config {rate}=1048576",
+        f"configs alter --entity-type users --entity-default --add {rate}=20000000,consumer_byte_rate=5",
+        f"configs alter {users} --entity-name u {clients} --entity-name c --add {rate}=3",
+        f"configs alter --user u --client-defaults --add {rate}=4 -o json",
+        f"configs alter --user-defaults --client c --add {rate}=5",
+        f"configs alter --client-defaults --add {rate}=6 --validate-only",
+        "configs describe --client x",
+        "configs describe --entity-type clients",
+        "configs describe --entity-type users",
+        "configs describe --entity-type users --entity-default",
+        "configs describe --entity-type users --entity-type clients",
+        "configs describe --entity-type users --entity-type clients -o table",
+        "configs describe --entity-type users --entity-name u --entity-type clients",
+        "configs describe --user u --client-defaults -o json",
+        "configs describe --user-defaults -o json",
+        f"configs alter --client x --delete {rate}",
+        "configs describe --client x",
+        "configs describe --entity-type clients -o json",
+        f"configs alter --client x --delete {rate}",
+        # What cannot be
+        "configs alter --client x --add request_percentage=10",
+        f"configs alter --client x --add {rate}=much",
+        "configs alter --client x --delete no.such",
+        "configs alter --client x",
+        f"configs alter --client x --append {rate}=1",
+        f"configs alter --entity-type clients --add {rate}=1",
+        f"configs alter {users} {clients} --entity-default --entity-name c --add {rate}=1",
+        "configs describe --client x --client-defaults",
+        "configs describe --client x --entity-type clients",
+        "configs describe --entity-type users --entity-type topics",
+        "configs describe --client x --topic orders",
+        "configs describe --client x --entity-name y",
+        "configs describe --entity-type topics --entity-type brokers",
+        "configs describe --entity-type topics --entity-name a --entity-name b",
+        "configs describe --user=",
+    )
+    assert orders.client_quotas == {
+        (("user", None),): {rate: 20_000_000, "consumer_byte_rate": 5},
+        (("user", "u"), ("client-id", "c")): {rate: 3},
+        (("user", "u"), ("client-id", None)): {rate: 4},
+        (("user", None), ("client-id", "c")): {rate: 5},
+    }
+
+
 def test_configs_of_what_is_neither_topic_nor_broker(groups: FakeGroups, transcript: Transcript) -> None:
     groups.add_group("shipping")
     transcript(

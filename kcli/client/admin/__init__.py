@@ -29,6 +29,13 @@ unknown topic is answered at once.
 
 from __future__ import annotations
 
+from kcli.client.admin.client_quotas import (
+    EntityQuotas,
+    QuotaFilter,
+    QuotaParts,
+    alter_client_quotas,
+    describe_client_quotas,
+)
 from kcli.client.admin.cluster import (
     api_versions,
     describe_cluster,
@@ -102,6 +109,7 @@ from kcli.client.admin.types import (
     TopicListing,
 )
 from kcli.client.metadata import Node
+from kcli.protocol.client_quotas import QuotaMatch
 from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType, ConfigSource, ConfigType
 from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
 from kcli.protocol.topic_partition import TopicPartition
@@ -124,6 +132,7 @@ __all__ = [
     "ConfigSynonym",
     "ConfigType",
     "ElectionType",
+    "EntityQuotas",
     "FeatureRange",
     "GroupDescription",
     "GroupListing",
@@ -138,6 +147,9 @@ __all__ = [
     "OffsetAndTimestamp",
     "PartitionDescription",
     "PartitionReassignment",
+    "QuotaFilter",
+    "QuotaMatch",
+    "QuotaParts",
     "ReplicaLog",
     "ReplicaPlace",
     "TopicCreated",
@@ -145,6 +157,7 @@ __all__ = [
     "TopicListing",
     "TopicPartition",
     "TopicPartitionReplica",
+    "alter_client_quotas",
     "alter_group_offsets",
     "alter_partition_reassignments",
     "alter_replica_log_dirs",
@@ -155,6 +168,7 @@ __all__ = [
     "delete_groups",
     "delete_records",
     "delete_topics",
+    "describe_client_quotas",
     "describe_cluster",
     "describe_configs",
     "describe_groups",
