@@ -172,7 +172,7 @@ async def describe(
     command_config: CommandConfig = None,
     command_property: Property = None,
 ) -> Configs | Quotas:
-    """Show the configuration of a topic, broker, group or client, or of all of them if only a type is given."""
+    """Show the configuration of a topic, broker, group or client, or of all if only a type is given."""
     from kcli.commands.session import open_client
 
     names = (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics)
