@@ -161,7 +161,8 @@ class Connection:
     @property
     def is_mute(self) -> bool:
         """Whether the client has to pause: it is silent because it was told to be."""
-        return self._context.mute_until_ms > monotonic_ms()
+        until_ms = self._context.mute_until_ms
+        return until_ms > 0 and until_ms > monotonic_ms()
 
     def fileno(self) -> int:
         """Return the socket's descriptor, -1 when it is closed."""

@@ -132,6 +132,29 @@ async def test_who_writes_too_much_is_answered_at_once_and_heard_later(
         assert produced(response).base_offset == 1
 
 
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_a_large_request_that_is_handled_in_turns_is_told_of_its_pause(
+    tmp_path: Path, clock: trio.testing.MockClock, acks: int
+) -> None:
+    async with running_node(tmp_path, {"message.max.bytes": "4000000"}) as node, connected(node) as client:
+        node.create_topic("t")
+        set_quotas(node, producer_byte_rate=100_000)
+        request = produce_request("t", batch(bytes(2_000_000)), acks=acks)
+        response = await client.ask(request, 9)
+        assert produced(response).error_code == 0
+        assert pause_of(response) == expected_pause(size_of(request, 9), 100_000)
+        await client.send(MetadataRequest(topics=[]), 4)
+        await held(node)
+
+
+async def test_a_write_that_fails_counts_as_well(tmp_path: Path, clock: trio.testing.MockClock) -> None:
+    async with limited_node(tmp_path, producer_byte_rate=LIMIT) as node, connected(node) as client:
+        request = produce_request("missing", batch(VALUE))
+        response = await client.ask(request, 9)
+        assert produced(response).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        assert pause_of(response) == expected_pause(size_of(request, 9))
+
+
 async def test_the_oldest_producers_cannot_be_told_but_have_to_wait_too(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:

@@ -109,6 +109,27 @@ def test_librdkafka_is_told_of_its_pauses(limited: KcliBroker, kcli: Callable[..
     assert max(told) > 0
 
 
+def test_kafkas_consumer_with_its_fetch_sessions_reads_everything_at_its_rate(
+    limited: KcliBroker, kcli: Callable[..., Finished], kafka_tool: KafkaTools
+) -> None:
+    set_quota(kcli, limited, "--add", f"consumer_byte_rate={RATE}")
+    producer = Producer({"bootstrap.servers": limited.bootstrap})
+    count = (IN_ADVANCE + BEYOND) // RECORD
+    for number in range(count):
+        producer.produce("session", f"{number:0{RECORD}}")
+        producer.poll(0)
+    assert producer.flush(LATEST_SECONDS) == 0
+    started = time.monotonic()
+    consumed = kafka_tool(
+        "kafka-console-consumer",
+        *("--bootstrap-server", limited.bootstrap, "--topic", "session", "--from-beginning"),
+        *("--max-messages", str(count), "--timeout-ms", str(round(LATEST_SECONDS * 1000))),
+        *("--command-property", "client.id=limited"),
+    )
+    assert (consumed.code, [int(line[-9:]) for line in consumed.lines]) == (0, [*range(count)])
+    assert time.monotonic() - started > 1
+
+
 def test_a_quota_is_in_the_metadata_log_as_kafkas_tool_reads_it_and_survives_a_kill(
     limited: KcliBroker, kcli: Callable[..., Finished], kafka_tool: KafkaTools
 ) -> None:
