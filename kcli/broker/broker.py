@@ -29,7 +29,6 @@ from kcli.broker.node_state import NodeState
 from kcli.broker.pause_gate import PauseGate
 from kcli.broker.producer_ids import ProducerIds
 from kcli.broker.purgatory import Purgatory
-from kcli.broker.quota_engine import QuotaLayer
 from kcli.broker.replica_manager import ReplicaManager
 from kcli.broker.timer import Timer
 from kcli.errors import KcliError
@@ -48,6 +47,7 @@ if TYPE_CHECKING:
     from kcli.broker.metadata_feeds import MetadataFeeds
     from kcli.broker.metadata_image import MetadataImage
     from kcli.broker.peer_link import PeerLink, PeerLinks
+    from kcli.broker.quota_engine import QuotaLayer
     from kcli.broker.receive_buffers import ReceiveBuffers
     from kcli.broker.request_engine import RequestEngine
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -108,7 +108,7 @@ class Broker:
         self._set_connection_limits()
         self._server = self._new_server(buffers)
         self.engine_layers = EngineLayers(engine, self._server.use)
-        self._quota_layer = QuotaLayer(self.engine_layers, config)
+        self._quota_layer: QuotaLayer | None = None
         self._sockets: list[tuple[str, socket.socket]] = []
         self.metadata_directory = log_dirs[0]
         """The log directory that this node's copy of the metadata log lies in."""
@@ -321,7 +321,14 @@ class Broker:
             self._update_config()
             self.replica_manager.config_changed()
         if delta.changed_quotas:
-            self._quota_layer.update(image.client_quotas)
+            self._limit_clients()
+
+    def _limit_clients(self) -> None:
+        if self._quota_layer is None:
+            from kcli.broker.quota_engine import QuotaLayer  # Hardly any cluster has quotas.
+
+            self._quota_layer = QuotaLayer(self.engine_layers, self.config)
+        self._quota_layer.update(self.image.client_quotas)
 
     def _update_config(self) -> None:
         self.config = self.config.with_dynamic(

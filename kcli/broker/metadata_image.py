@@ -33,6 +33,7 @@ __all__ = [
     "QuotaEntity",
     "TopicImage",
     "delta_between",
+    "quota_entity",
 ]
 
 ConfigResource = tuple[int, str]
@@ -148,6 +149,11 @@ class MetadataDelta:
     def from_nothing(cls, image: MetadataImage) -> MetadataDelta:
         """Return the delta from an empty image: what a node that starts has to catch up with."""
         return delta_between(EMPTY_IMAGE, image)
+
+
+def quota_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
+    """Return the entity of types and names."""
+    return tuple(sorted(parts.items()))
 
 
 def delta_between(before: MetadataImage, after: MetadataImage) -> MetadataDelta:

@@ -10,8 +10,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kcli.broker.metadata_image import EMPTY_IMAGE, NOTHING, MetadataDelta, MetadataImage, delta_between
-from kcli.broker.quotas import quota_entity
+from kcli.broker.metadata_image import (
+    EMPTY_IMAGE,
+    NOTHING,
+    MetadataDelta,
+    MetadataImage,
+    delta_between,
+    quota_entity,
+)
 from kcli.broker.registrations import BrokerRegistration, Endpoint, PartitionRegistration, TopicImage
 from kcli.errors import KcliError
 from kcli.protocol.config_kinds import ConfigResourceType

@@ -187,11 +187,6 @@ class ClientQuotas:
         self._most_rates = max(_MAX_RATES, 2 * len(self._rates))
 
 
-def quota_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
-    """Return the entity of types and names."""
-    return tuple(sorted(parts.items()))
-
-
 def _candidates(user: str, client_id: str) -> Iterator[tuple[QuotaEntity, tuple[str, str]]]:
     """Yield the entities that a client belongs to, the one that counts first; and user and client that share.
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.quotas import ByteRate, ClientQuotas, quota_entity, throttle_time_ms
+from kcli.broker.metadata_image import quota_entity
+from kcli.broker.quotas import ByteRate, ClientQuotas, throttle_time_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

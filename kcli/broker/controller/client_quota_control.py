@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.result import ControllerResult, check_batch_size
-from kcli.broker.metadata_image import NOTHING
-from kcli.broker.quotas import BYTE_RATES, CLIENT_ID, IP, USER, quota_entity
+from kcli.broker.metadata_image import NOTHING, quota_entity
+from kcli.broker.quotas import BYTE_RATES, CLIENT_ID, IP, USER
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.metadata_records import ClientQuotaRecord, EntityData
 

@@ -11,7 +11,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kcli.broker.controller import (
-    client_quota_control,
     cluster_control,
     configuration_control,
     directory_control,
@@ -391,6 +390,8 @@ class Controller:
         self, alterations: Sequence[QuotaAlteration], *, validate_only: bool = False
     ) -> list[KafkaError | None]:
         """Set and remove quotas of clients; return for each None or why not."""
+        from kcli.broker.controller import client_quota_control  # Hardly anybody sets any.
+
         return self._commit_unless(
             validate_only, client_quota_control.alter_client_quotas(self.image, alterations)
         )
