@@ -348,7 +348,9 @@ class Connection:
             else:
                 await self._out.send()
                 await checkpoint()
-            self._handle(view, position, end)
+            # With nothing behind it, what is incomplete has been kept already.
+            if view is not _NO_BYTES:
+                self._handle(view, position, end)
 
     # --- answering -------------------------------------------------------------------------------
 
@@ -399,9 +401,10 @@ class Connection:
         except BaseException:
             answer.close()
             raise
-        later = self._unanswered.take(await answer, self._context.api_key, self._engine)
-        if later is not None:
-            self._out.put(await later)
+        later: Later | None = answer
+        # What one coroutine returns may be another's: a write that was held back, and then is a long one.
+        while later is not None:
+            later = self._unanswered.take(await later, self._context.api_key, self._engine)
         if self._gate.is_closed:
             await self._gate.passed()
         self.active = True
