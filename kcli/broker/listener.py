@@ -279,11 +279,13 @@ class SocketServer:
         """Close the connections that are idle or abandoned at `now`, in trio's time."""
         parked: list[Connection] = []
         for number, connection in enumerate(list(self.connections), start=1):
-            if connection.active or connection.is_mute:
+            if connection.active:
                 connection.active = False
                 connection.idle_since = now
             elif connection.is_parked:
                 parked.append(connection)
+            elif connection.is_mute:
+                connection.idle_since = now
             elif 0 <= self._max_idle_ms < (now - connection.idle_since) * 1000:
                 _log.debug("closed the idle connection from %s", connection.address)
                 connection.close()

@@ -50,7 +50,8 @@ class HeldRequest(DelayedOperation):
         self.reply_to = None
 
     async def finish(self) -> Answer:
-        """Handle it."""
+        """Handle it, unless the node has been paused meanwhile: then later."""
+        await self._context.broker.until_awake()
         return self._engine.feed(self._context, memoryview(self._frame), 0, len(self._frame))
 
 

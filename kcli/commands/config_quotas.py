@@ -7,6 +7,7 @@ An entity is a user, a client, or a client of a user, each by name or the defaul
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite, nan
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -193,9 +194,13 @@ def quota_changes(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str,
     changes: dict[str, float | None] = {}
     for key, text in added.items():
         try:
-            changes[key] = float(text)
+            value = float(text)
         except ValueError:
-            raise UsageError(f"`{key}` is not a number: {text}") from None
+            value = nan
+        # Python takes `1_0` for ten, too.
+        if not isfinite(value) or "_" in text or not text.isascii():
+            raise UsageError(f"`{key}` is not a number: {text}")
+        changes[key] = value
     for key in deleted:
         if key not in KNOWN:
             raise UsageError(f"there is no quota `{key}`", hint=f"the quotas are {', '.join(KNOWN)}")

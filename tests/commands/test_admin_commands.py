@@ -219,6 +219,8 @@ def test_quotas(orders: FakeCluster, transcript: Transcript) -> None:
         # What cannot be
         "configs alter --client x --add request_percentage=10",
         f"configs alter --client x --add {rate}=much",
+        f"configs alter --client x --add {rate}=1_000",
+        f"configs alter --client x --add {rate}=nan",
         "configs alter --client x --delete no.such",
         "configs alter --client x",
         f"configs alter --client x --append {rate}=1",
