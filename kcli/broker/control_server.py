@@ -104,17 +104,28 @@ class ControlServer:
                 raise UsageError(f"there is no operation `{request['operation']}`")
             result = await operation(self._cluster, request["arguments"])
             if isinstance(result, Lasting):
-                left = trio.Event()
-                async with trio.open_nursery() as nursery:
-                    nursery.start_soon(has_left, left)
-                    result = await result.until(left)
-                    nursery.cancel_scope.cancel()
+                result = await _last(result, has_left)
             return {"result": result}
         except KcliError as error:
             return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
         except Exception as error:
             _log.exception("an operation failed")
             return {"error": f"unexpected {type(error).__name__}: {error}", "hint": None, "exit_code": 1}
+
+
+async def _last(operation: Lasting, has_left: Callable[[trio.Event], Awaitable[None]]) -> object:
+    """Return the result of an operation that ends with its client at the latest."""
+    left, refusal, result = trio.Event(), None, None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(has_left, left)
+        try:
+            result = await operation.until(left)
+        except KcliError as error:
+            refusal = error  # Not raised here: the nursery would make a group of it.
+        nursery.cancel_scope.cancel()
+    if refusal is not None:
+        raise refusal
+    return result
 
 
 async def _has_left(stream: trio.SocketStream, received: bytearray, left: trio.Event) -> None:

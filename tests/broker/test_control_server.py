@@ -44,6 +44,8 @@ async def last(cluster: object, arguments: Mapping[str, Any]) -> object:
         await left.wait()
         if arguments.get("fail"):
             raise ZeroDivisionError("a bug")
+        if arguments.get("refuse"):
+            raise KcliError("no longer")
         LEFT.append(arguments.get("name"))
         return "left"
 
@@ -143,7 +145,11 @@ async def test_one_that_hangs_delays_no_other(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "answer"),
-    [({}, {"result": "left"}), ({"fail": True}, "unexpected ExceptionGroup")],
+    [
+        ({}, {"result": "left"}),
+        ({"fail": True}, "unexpected ExceptionGroup"),
+        ({"refuse": True}, "no longer"),
+    ],
 )
 async def test_what_lasts_is_over_when_its_client_has_nothing_more_to_say(
     arguments: dict[str, object], answer: object, tmp_path: Path
