@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.interop.conftest import GROUP_SETTINGS
@@ -55,10 +56,23 @@ def create_topic(cluster: KcliCluster, topic: str) -> None:
 
 
 def coordinator(cluster: KcliCluster, group: str) -> int:
-    """The node that coordinates a group."""
+    """The node that coordinates a group; while that moves, nodes may name one that is it no more."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
-    found = admin.describe_consumer_groups([group])[group].result(DEADLINE_SECONDS)
-    return int(found.coordinator.id)
+    found = 0
+
+    def is_told() -> bool:
+        nonlocal found
+        try:
+            described = admin.describe_consumer_groups([group])[group].result(DEADLINE_SECONDS)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.NOT_COORDINATOR:
+                raise
+            return False
+        found = int(described.coordinator.id)
+        return True
+
+    eventually(is_told, "the coordinator is known")
+    return found
 
 
 @pytest.mark.parametrize("assignor", ["range", "consumer"])
