@@ -98,7 +98,7 @@ def throttle_time_ms(rate: float, limit: float, window_ms: int) -> int:
     """
     if rate <= limit:
         return 0
-    return min(floor((rate - limit) / limit * window_ms + 0.5), LONGEST_MS)
+    return floor(min((rate - limit) / limit * window_ms + 0.5, LONGEST_MS))
 
 
 class Allowance:

@@ -176,6 +176,7 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
     if running is None:
         raise KcliError(f"no broker runs in `{data_dir}`", hint="name its directory with `--data-dir`")
     stopped = BrokerStopped(True, str(data_dir.absolute()), running.pid)
+    refuse_stopped(running.pid)  # It would obey whenever it goes on, to the surprise of whoever lets it.
     try:
         os.kill(running.pid, signal.SIGTERM)
     except ProcessLookupError:

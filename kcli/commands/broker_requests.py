@@ -131,10 +131,11 @@ async def requests(
     """Measure how long the running broker takes for requests, and show it for every API that it saw.
 
     Local time is that of the handler itself. Remote time is what a request waits after that: a fetch for
-    records, a write with acks=all for replicas, a member of a group for the others. Total is both. So a
-    consumer that has read everything shows a remote time of about its `fetch.max.wait.ms`, and one that lags
-    shows none. What takes so long that others get a turn meanwhile, such as batches above 1 MiB and old
-    record formats, counts as remote, too. The time that requests wait in sockets is not seen.
+    records, a write with acks=all for replicas, a member of a group for the others, and whatever a client
+    asks while a quota has it pause. Total is both. So a consumer that has read everything shows a remote time
+    of about its `fetch.max.wait.ms`, and one that lags shows none. What takes so long that others get a turn
+    meanwhile, such as batches above 1 MiB and old record formats, counts as remote, too. The time that
+    requests wait in sockets is not seen.
 
     Fetches count as `FetchConsumer` or, from other brokers, `FetchFollower`, and together as `Fetch`, as in
     Kafka's metrics. Nodes of one process copy from one another without connections, which is not seen.

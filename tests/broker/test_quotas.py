@@ -65,6 +65,7 @@ def test_a_rate_is_the_mean_over_the_samples(
         (1.25, 1.0, 1, 0),
         # What was sent at once is made up for, however long that takes; the field has 31 bits.
         (1e6, 1.0, 10_000, 2**31 - 1),
+        (1e6, 1e-320, 10_000, 2**31 - 1),
         (1e3, 1.0, 10_000, 9_990_000),
     ],
 )
