@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.api import Api
     from kcli.broker.faults.active_fault import ActiveFault
+    from kcli.broker.quotas import Allowance
     from kcli.broker.request_context import RequestContext
     from kcli.broker.request_engine import Answer, Engine, RequestEngine
 
@@ -81,7 +82,8 @@ class FaultyEngine:
                 raise CloseConnection(f"fault {active.number}")
             case _:
                 # The buffer is not ours any longer than this call.
-                return self._delayed(context, bytearray(buffer[start:end]), fault.delay_ms)
+                frame = bytearray(buffer[start:end])
+                return self._delayed(context, frame, delay_ms=fault.delay_ms, allowance=context.allowance)
 
     def finish(self, operation: DelayedOperation) -> Answer:
         """Return the answer of a request whose operation has ended."""
@@ -123,9 +125,16 @@ class FaultyEngine:
         context.broker.purgatory.park(operation, (), NEVER_MS)
         return operation
 
-    async def _delayed(self, context: RequestContext, frame: bytearray, delay_ms: int) -> Answer:
+    async def _delayed(
+        self, context: RequestContext, frame: bytearray, *, delay_ms: int, allowance: Allowance | None
+    ) -> Answer:
+        """Feed a request later, with what its client may read, which the context tells for one feed only."""
         await trio.sleep(delay_ms / 1000)
-        return self._engine.feed(context, memoryview(frame), 0, len(frame))
+        context.allowance = allowance
+        try:
+            return self._engine.feed(context, memoryview(frame), 0, len(frame))
+        finally:
+            context.allowance = None
 
     async def _afterwards(self, active: ActiveFault, context: RequestContext, answer: Answer) -> Answer:
         """Do harm to an answer, once it is there."""

@@ -12,6 +12,8 @@ import trio.lowlevel
 from kcli.broker.faults.faults import Faults
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.alter_client_quotas import AlterClientQuotasRequest, EntryData, OpData
+from kcli.protocol.messages.alter_client_quotas import EntityData as AlteredEntity
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.create_topics import (
     CreatableReplicaAssignment,
@@ -26,6 +28,7 @@ from kcli.protocol.uuids import ZERO_UUID
 from tests.broker.node import Client
 from tests.broker.records import batch, produce_request
 from tests.support.running_cluster import running_cluster
+from tests.support.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -53,8 +56,8 @@ class Bench:
 
 
 @asynccontextmanager
-async def bench(directory: Path) -> AsyncIterator[Bench]:
-    async with running_cluster(directory) as cluster:
+async def bench(directory: Path, **settings: str) -> AsyncIterator[Bench]:
+    async with running_cluster(directory, **settings) as cluster:
         made = Bench(cluster)
         async with made.client() as client:
             topics = [new_topic(name) for name in ("t", "u")]
@@ -136,6 +139,25 @@ async def test_an_answer_that_comes_late(tmp_path: Path, after: bool) -> None:
         assert produced(await client.ask(produce(), 8)) == 0
         assert trio.current_time() - started >= 0.06
         assert it.log_end("t") == 1
+
+
+@pytest.mark.parametrize("after", [False, True])
+async def test_who_reads_too_much_has_to_pause_although_the_answer_comes_late(
+    tmp_path: Path, after: bool
+) -> None:
+    # What 200 seconds allow is there in advance: more than one answer and less than two.
+    async with bench(tmp_path, quota_window_size_seconds="20") as it, it.client() as client:
+        await client.ask(produce(), 8)
+        part = AlteredEntity(entity_type="client-id", entity_name="test")
+        operation = OpData(key="consumer_byte_rate", value=1.0, remove=False)
+        entry = EntryData(entity=[part], ops=[operation])
+        altered = await client.ask(AlterClientQuotasRequest(entries=[entry], validate_only=False), 1)
+        assert [each.error_code for each in altered.entries] == [0]
+        it.faults.add("delay", api="Fetch", delay_ms=1, after=after)
+        with trio.fail_after(PATIENCE_SECONDS):
+            first, second = [await client.ask(fetch(), 11) for _ in range(2)]
+        assert (first.throttle_time_ms, len(first.responses)) == (0, 1)
+        assert (second.throttle_time_ms > 0, second.responses) == (True, [])
 
 
 async def test_only_requests_that_match_suffer(tmp_path: Path) -> None:
