@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import select
 import struct
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
@@ -234,6 +235,11 @@ class Client:
         frame = bytes(self._received[4 : 4 + size])
         del self._received[: 4 + size]
         return frame
+
+    @property
+    def has_received(self) -> bool:
+        """Whether anything has come that was not asked for yet."""
+        return bool(self._received or select.select([self.stream.socket], [], [], 0)[0])
 
     async def is_closed(self) -> bool:
         """Wait for the broker to send or close; return whether it closed."""

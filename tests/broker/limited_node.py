@@ -1,0 +1,94 @@
+"""A node whose clients have quotas, and what their answers and pauses have to be."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+import trio.testing
+
+from kcli.broker.controller.client_quota_control import QuotaAlteration
+from kcli.broker.registrations import PartitionRegistration
+from kcli.protocol.headers import RequestHeader, encode_request
+from kcli.protocol.schema import message_info
+from tests.broker.node import NODE_ID, running_node
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+    from pathlib import Path
+
+    from kcli.broker.partition import Partition
+    from tests.broker.node import Client, Node
+
+LIMIT = 1000
+"""Bytes a second: ten thousand at once are allowed."""
+VALUE = b"v" * 12_000
+MANY_ROUNDS = 100_000
+"""So often the broker may be given its turn until it has done what is waited for."""
+
+
+@asynccontextmanager
+async def limited_node(directory: Path, **quotas: float) -> AsyncIterator[Node]:
+    """Run a node whose client `test` has quotas."""
+    async with running_node(directory) as node:
+        node.create_topic("t", partitions=2)
+        set_quotas(node, **quotas)
+        yield node
+
+
+def set_quotas(node: Node, entity: tuple[str, str | None] = ("client-id", "test"), **quotas: Any) -> None:
+    outcomes = node.controller.alter_client_quotas([QuotaAlteration([entity], [*quotas.items()])])
+    assert outcomes == [None]
+
+
+async def until(is_so: Any) -> None:
+    """Give others their turn until something is so, without any time going by."""
+    for _ in range(MANY_ROUNDS):
+        if is_so():
+            return
+        await trio.lowlevel.checkpoint()
+    raise AssertionError("it did not come to pass")
+
+
+async def held(node: Node, count: int = 1) -> None:
+    """Return when requests wait for their connection to speak again."""
+    await until(lambda: node.timer.count == count)
+
+
+async def has_no_answer(client: Client) -> bool:
+    """Whether nothing has come, now that the broker has done all it could."""
+    await trio.testing.wait_all_tasks_blocked()
+    return not client.has_received
+
+
+def lagging(node: Node) -> Partition:
+    """Give partition 0 of topic `t` a replica that is in sync and never follows; return the partition."""
+    partition = node.replica_manager.partition("t", 0)
+    partition.apply(
+        PartitionRegistration(
+            replicas=(NODE_ID, 2), isr=(NODE_ID, 2), leader=NODE_ID, leader_epoch=0, partition_epoch=1
+        )
+    )
+    return partition
+
+
+def pause_of(response: Any) -> int:
+    pause_ms: int = response.throttle_time_ms
+    return pause_ms
+
+
+def expected_pause(size: int, limit: int = LIMIT) -> int:
+    """Return the pause after so many bytes at once: ten seconds are allowed in advance."""
+    return round(size * 1000 / limit - 10_000)
+
+
+def size_of(request: object, version: int) -> int:
+    """Return the size of a request of client `test` without its length."""
+    return len(frame_of(request, version)) - 4
+
+
+def frame_of(request: object, version: int, correlation_id: int = 1) -> bytes:
+    """Return a request of client `test` as it is sent."""
+    header = RequestHeader(message_info(type(request)).key, version, correlation_id, "test")
+    return encode_request(header, request)
