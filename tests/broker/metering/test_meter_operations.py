@@ -105,7 +105,8 @@ async def test_an_idle_fetch_is_remote_for_as_long_as_it_may_wait(tmp_path: Path
             await consumer.ask(fetch(max_wait_ms=150), 5)
             result = await measurement.ended()
     assert seen(result) == [(1, "Fetch", 1), (1, "FetchConsumer", 1)]
-    assert 149 <= remote(result, "FetchConsumer")["p50"] < 1000
+    # A quantile is exact to 1.6 %.
+    assert 0.98 * 150 <= remote(result, "FetchConsumer")["p50"] <= 1020 * result["seconds"]
     (row,) = [each for each in result["apis"] if each["api"] == "FetchConsumer"]
     assert 0 < row["local_ms"]["max"] < row["total_ms"]["max"]
     assert row["per_second"] == pytest.approx(1 / result["seconds"], rel=0.01)
