@@ -29,7 +29,7 @@ import pytest
 from tests.benchmarks import wire
 from tests.benchmarks.jemalloc import JemallocClient, find_jemalloc
 from tests.benchmarks.librdkafka import consume
-from tests.benchmarks.measure import alternate_rounds, cpu_seconds
+from tests.benchmarks.measure import alternate_rounds, cpu_seconds, on_cores
 from tests.benchmarks.peers import running
 from tests.benchmarks.table import Gate, Table, ratio
 from tests.support.apache_kafka import KafkaTools
@@ -97,7 +97,7 @@ def run() -> list[Table]:
             rows = _Rows(case, found, topic.size, drain)
             rows.add(consumer, topic.consume, is_gated=case.record_bytes >= LARGE_RECORD_BYTES)
             if ONE_CORE in case.variants:
-                with _one_core():
+                with on_cores(os.getpid(), {max(os.sched_getaffinity(0))}):
                     rows.add(consumer, topic.consume, ONE_CORE)
             if JEMALLOC in case.variants and library is not None:
                 with _jemalloc_clients(library, found, topic) as clients:
@@ -127,17 +127,6 @@ def _tools() -> Iterator[KafkaTools | None]:
             yield tools
         finally:
             tools.close()
-
-
-@contextmanager
-def _one_core() -> Iterator[None]:
-    """Let this thread, and those that it starts, run on one core only."""
-    allowed = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(allowed)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, allowed)
 
 
 @contextmanager

@@ -6,12 +6,13 @@ import os
 import resource
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 ROUNDS = 5
 IDLE_SECONDS = 0.4
@@ -79,6 +80,25 @@ def wait_until_idle(pid: int) -> None:
             return
         before = now
     raise TimeoutError(f"process {pid} is still busy")
+
+
+@contextmanager
+def on_cores(pid: int, cores: Collection[int]) -> Iterator[None]:
+    """Let the threads of a process, and those that they start, run on these cores only."""
+    allowed = os.sched_getaffinity(pid)
+    _place(pid, cores)
+    try:
+        yield
+    finally:
+        _place(pid, allowed)
+
+
+def _place(pid: int, cores: Collection[int]) -> None:
+    for task in os.listdir(f"/proc/{pid}/task"):
+        try:
+            os.sched_setaffinity(int(task), cores)
+        except ProcessLookupError:
+            continue  # a thread that has just ended
 
 
 def raise_file_limit() -> None:
