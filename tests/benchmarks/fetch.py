@@ -29,13 +29,13 @@ import pytest
 from tests.benchmarks import wire
 from tests.benchmarks.jemalloc import JemallocClient, find_jemalloc
 from tests.benchmarks.librdkafka import consume
-from tests.benchmarks.measure import alternate_rounds, cpu_seconds, on_cores
+from tests.benchmarks.measure import alternate_rounds, cpu_seconds, on_cores, paired_ratio
 from tests.benchmarks.peers import running
-from tests.benchmarks.table import Gate, Table, ratio
+from tests.benchmarks.table import Gate, Table
 from tests.support.apache_kafka import KafkaTools
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from tests.benchmarks.peers import Peer
 
@@ -231,7 +231,7 @@ class _Rows:
         }
         subjects: dict[str, Callable[[], float]] = {**readers, "limit": self._limit}
         found = alternate_rounds(subjects, rounds=ROUNDS, warm_up=WARM_UP)
-        against = {name: _paired(found["kcli"], found.get(name, [])) for name in ("limit", "apache")}
+        against = {name: paired_ratio(found["kcli"], found.get(name, [])) for name in ("limit", "apache")}
         cpu = [
             median(readers[name].cpu_per_gigabyte[WARM_UP:]) if name in readers else float("nan")
             for name in ("kcli", "apache")
@@ -255,8 +255,3 @@ def _drain(drain: Peer, size: int) -> float:
         while left:
             left -= client.socket.recv_into(buffer)
     return size / (time.perf_counter() - started) / MEGABYTE
-
-
-def _paired(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Return the median of the rounds' ratios, not a number without a peer."""
-    return median(map(ratio, ours, theirs)) if theirs else float("nan")

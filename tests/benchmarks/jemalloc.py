@@ -44,8 +44,7 @@ class JemallocClient:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            # Memory once had is kept: page faults are no part of the comparison.
-            env={**os.environ, "LD_PRELOAD": library, "MALLOC_CONF": "dirty_decay_ms:-1,muzzy_decay_ms:-1"},
+            env={**os.environ, "LD_PRELOAD": library},
         )
 
     @classmethod

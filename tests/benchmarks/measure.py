@@ -11,6 +11,8 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from tests.benchmarks.table import ratio
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
@@ -48,6 +50,14 @@ def alternate_rounds(
             if number >= 0:
                 results[name].append(value)
     return results
+
+
+def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Return the median of the rounds' ratios, not a number without a peer.
+
+    A machine that is now fast, now slow, moves the medians of all rounds, but hardly what each round found.
+    """
+    return median(map(ratio, ours, theirs)) if theirs else float("nan")
 
 
 def child_cpu_seconds(arguments: Sequence[str]) -> float:
