@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 END_TIMEOUT_SECONDS = 60
+KEEP_MEMORY = "dirty_decay_ms:-1,muzzy_decay_ms:-1,lg_extent_max_active_fit:40"
+"""Memory once had is kept and used again, pieces of any size: page faults are no part of the comparison."""
 
 
 def find_jemalloc() -> str | None:
@@ -44,7 +46,7 @@ class JemallocClient:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "LD_PRELOAD": library},
+            env={**os.environ, "LD_PRELOAD": library, "MALLOC_CONF": KEEP_MEMORY},
         )
 
     @classmethod

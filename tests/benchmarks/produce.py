@@ -117,7 +117,7 @@ def _librdkafka(peers: Mapping[str, Peer]) -> Table:
             rates = _with_jemalloc(library, peers, topic, case)
             _add(table, f"{case.label}, jemalloc", rates, mock_gate=0, is_gated=True)
     subjects = {name: partial(_python_rate, peer) for name, peer in peers.items()}
-    _add(table, "1000 B, python, none", alternate_rounds(subjects), mock_gate=0.9)
+    _add(table, "1000 B, python, none", alternate_rounds(subjects, rounds=ROUNDS), mock_gate=0.9)
     return table
 
 
