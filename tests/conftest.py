@@ -32,7 +32,7 @@ SET_BY_USERS += ("KCLI_BOOTSTRAP_SERVER", "KCLI_DATA_DIR")
 
 # A busy machine must not fail a test.
 ANY_PACE = (hypothesis.HealthCheck.too_slow,)
-hypothesis.settings.register_profile("kcli", deadline=None, suppress_health_check=ANY_PACE)
+hypothesis.settings.register_profile("kcli", deadline=None, suppress_health_check=ANY_PACE, max_examples=60)
 hypothesis.settings.register_profile(
     "thorough", deadline=None, suppress_health_check=ANY_PACE, max_examples=5000
 )

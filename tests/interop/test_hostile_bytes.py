@@ -44,7 +44,7 @@ PEAK_BYTES = 256 * 1024 * 1024
 ANSWER_SECONDS = 60.0
 MANY_PARTITIONS = 10
 STUFFED_BYTES = 8 * 1024 * 1024
-EXAMPLES = max(1, settings().max_examples // 20)
+EXAMPLES = max(1, settings().max_examples // 12)
 
 VERSIONS = [(api, version) for api in APIS for version in range(api.min_version, api.max_version + 1)]
 EDGE_VERSIONS = [(api, version) for api in APIS for version in sorted({api.min_version, api.max_version})]

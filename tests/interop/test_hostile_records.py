@@ -56,7 +56,7 @@ PING_MS = 2000
 """Decompressors that do not let go of the interpreter hold up others for as long as 128 MB take them."""
 MILLIONS = 15_000_000
 MEASURED: list[tuple[float, int]] = []
-EXAMPLES = 5 * settings().max_examples
+EXAMPLES = 8 * settings().max_examples
 
 CODECS = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 BOMB_SIZES = {Codec.GZIP: 8192, Codec.SNAPPY: 512, Codec.LZ4: 4096, Codec.ZSTD: 65_536}
