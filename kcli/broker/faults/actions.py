@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.faults.fault_options import text, whole
 from kcli.broker.faults.moves import move_coordinator, move_leader
 from kcli.broker.node_operations import NODE_OPERATIONS
+from kcli.broker.option_values import text, whole
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

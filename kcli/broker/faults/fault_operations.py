@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.faults.actions import perform
 from kcli.broker.faults.fault import RequestFault
-from kcli.broker.faults.fault_options import text, whole
+from kcli.broker.option_values import text, whole
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

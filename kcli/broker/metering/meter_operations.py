@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kcli.broker.control_server import Lasting
-from kcli.broker.faults.fault_options import whole
+from kcli.broker.option_values import whole
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
