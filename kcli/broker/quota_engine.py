@@ -42,11 +42,11 @@ class HeldRequest(DelayedOperation):
 
     __slots__ = ("_context", "_engine", "_frame")
 
-    def __init__(self, engine: Engine, context: RequestContext, frame: bytearray) -> None:
+    def __init__(self, context: RequestContext, frame: bytearray, *, engine: Engine) -> None:
         super().__init__()
-        self._engine = engine
         self._context = context
         self._frame = frame
+        self._engine = engine
         self.reply_to = None
 
     async def finish(self) -> Answer:
@@ -66,7 +66,7 @@ class QuotaEngine:
         """Handle the request in `buffer[start:end]`, or hold it back. Raises `CloseConnection`."""
         now_ms = monotonic_ms()
         if context.mute_until_ms > now_ms:
-            held = HeldRequest(self, context, bytearray(buffer[start:end]))
+            held = HeldRequest(context, bytearray(buffer[start:end]), engine=self)
             context.broker.purgatory.park(held, (), context.mute_until_ms - now_ms)
             return held
         if end - start >= _HEADER.size:
@@ -74,7 +74,7 @@ class QuotaEngine:
             if key == _PRODUCE_KEY:
                 return self._produce(context, buffer, start, end)
             if key == _FETCH_KEY:
-                context.allowance = self._quotas.consumer(_client_id(buffer, start, size), now_ms)
+                context.allowance = self._quotas.consumer(_client_id(buffer, start, size=size), now_ms)
                 try:
                     return self._engine.feed(context, buffer, start, end)
                 finally:
@@ -86,7 +86,7 @@ class QuotaEngine:
         return self._engine.finish(operation)
 
     def _produce(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
-        client_id = _client_id(buffer, start, _HEADER.unpack_from(buffer, start)[3])
+        client_id = _client_id(buffer, start, size=_HEADER.unpack_from(buffer, start)[3])
         answer = self._engine.feed(context, buffer, start, end)
         now_ms = monotonic_ms()
         allowance = self._quotas.producer(client_id, now_ms)
@@ -96,7 +96,7 @@ class QuotaEngine:
         context.mute(pause_ms, now_ms)
         if context.api_version < _TOLD_FROM:
             return answer
-        return _told(answer, context.api_version, pause_ms)
+        return _told(answer, version=context.api_version, pause_ms=pause_ms)
 
 
 class QuotaLayer:
@@ -122,13 +122,13 @@ class QuotaLayer:
             self._layers.put(Layer.QUOTAS, make)
 
 
-def _client_id(buffer: memoryview, start: int, size: int) -> str:
+def _client_id(buffer: memoryview, start: int, *, size: int) -> str:
     """Return the client id of a request; of one that is not well formed, none: it will be refused."""
     start += _HEADER.size
     return str(buffer[start : start + max(size, 0)], "utf-8", "replace")
 
 
-def _told(answer: Answer, version: int, pause_ms: int) -> Answer:
+def _told(answer: Answer, *, version: int, pause_ms: int) -> Answer:
     """Return the answer of a Produce, told of a pause."""
     if isinstance(answer, bytes | list):
         frame = memoryview(b"".join(answer) if isinstance(answer, list) else answer)[_SIZE_BYTES:]
@@ -138,9 +138,9 @@ def _told(answer: Answer, version: int, pause_ms: int) -> Answer:
     if isinstance(answer, DelayedResponse):
         answer.response.throttle_time_ms = pause_ms
     elif isinstance(answer, CoroutineType):
-        return _told_later(answer, version, pause_ms)
+        return _told_later(answer, version=version, pause_ms=pause_ms)
     return answer
 
 
-async def _told_later(answer: Coroutine[Any, Any, Answer], version: int, pause_ms: int) -> Answer:
-    return _told(await answer, version, pause_ms)
+async def _told_later(answer: Coroutine[Any, Any, Answer], *, version: int, pause_ms: int) -> Answer:
+    return _told(await answer, version=version, pause_ms=pause_ms)

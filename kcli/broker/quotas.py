@@ -106,9 +106,9 @@ class Allowance:
 
     __slots__ = ("_rate", "limit", "max_bytes")
 
-    def __init__(self, limit: float, rate: ByteRate, max_bytes: int) -> None:
-        self.limit = limit
+    def __init__(self, rate: ByteRate, *, limit: float, max_bytes: int) -> None:
         self._rate = rate
+        self.limit = limit
         self.max_bytes = max_bytes
         """More than this at once is too much, whatever came before."""
 
@@ -152,13 +152,13 @@ class ClientQuotas:
 
     def producer(self, client_id: str, now_ms: int) -> Allowance | None:
         """Return what a client may write, None if that is not limited."""
-        return self._find(PRODUCER_BYTE_RATE, client_id, now_ms)
+        return self._find(PRODUCER_BYTE_RATE, client_id, now_ms=now_ms)
 
     def consumer(self, client_id: str, now_ms: int) -> Allowance | None:
         """Return what a client may read, None if that is not limited."""
-        return self._find(CONSUMER_BYTE_RATE, client_id, now_ms)
+        return self._find(CONSUMER_BYTE_RATE, client_id, now_ms=now_ms)
 
-    def _find(self, key: str, client_id: str, now_ms: int) -> Allowance | None:
+    def _find(self, key: str, client_id: str, *, now_ms: int) -> Allowance | None:
         asked = key, client_id
         if asked in self._found:
             return self._found[asked]
@@ -177,7 +177,7 @@ class ClientQuotas:
                     rate = ByteRate(samples=self._samples, sample_ms=self._sample_ms)
                     self._rates[(key, *sharers)] = rate
                 at_once = limit * (self._samples - 1) * self._sample_ms / 1000
-                return Allowance(limit, rate, int(min(at_once, _MAX_BYTES)))
+                return Allowance(rate, limit=limit, max_bytes=int(min(at_once, _MAX_BYTES)))
         return None
 
     def _forget(self, now_ms: int) -> None:

@@ -58,7 +58,7 @@ def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Corou
     version = context.api_version
     topics: list[bytes]
     if request.topics is not None and len(request.topics) > TOPICS_PER_TURN:
-        return _metadata_in_turns(request.topics, request, context)
+        return _metadata_in_turns(request, context)
     if request.topics is None or (version == 0 and not request.topics):
         encoder = _encoder(context)
         topics = [_known(context, topic, request, encoder) for topic in context.broker.image.topics.values()]
@@ -76,10 +76,9 @@ def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Corou
     return _body(topics, request, context)
 
 
-async def _metadata_in_turns(
-    wanted: Sequence[MetadataRequestTopic], request: MetadataRequest, context: RequestContext
-) -> bytes:
+async def _metadata_in_turns(request: MetadataRequest, context: RequestContext) -> bytes:
     """Let others run between the topics that are named: each turn answers from the metadata of its time."""
+    wanted = request.topics or ()
     ids: dict[bytes, None] = {}
     names: dict[str, None] = {}
     for first in range(0, len(wanted), TOPICS_PER_TURN):

@@ -29,7 +29,7 @@ async def measure_requests(cluster: Cluster, arguments: Mapping[str, Any]) -> La
     seconds = whole({"seconds": 0, **arguments}, "seconds", least=1)
     if seconds > MOST_SECONDS:
         raise UsageError(f"`seconds` is at most {MOST_SECONDS}, not {seconds}")
-    return Lasting(partial(_measure, cluster, _node(cluster, arguments), seconds))
+    return Lasting(partial(_measure, cluster, node_id=_node(cluster, arguments), seconds=seconds))
 
 
 def _node(cluster: Cluster, arguments: Mapping[str, Any]) -> int | None:
@@ -49,7 +49,9 @@ def _node(cluster: Cluster, arguments: Mapping[str, Any]) -> int | None:
     return node_id
 
 
-async def _measure(cluster: Cluster, node_id: int | None, seconds: int, left: trio.Event) -> dict[str, Any]:
+async def _measure(
+    cluster: Cluster, left: trio.Event, *, node_id: int | None, seconds: int
+) -> dict[str, Any]:
     with cluster.meters.reading(node_id) as meter:
         with trio.move_on_after(seconds):
             await left.wait()
@@ -59,14 +61,14 @@ async def _measure(cluster: Cluster, node_id: int | None, seconds: int, left: tr
 
 def _described(meter: Meter, seconds: float) -> dict[str, Any]:
     rows = [
-        _row(node_id, api, times, seconds)
+        _row(node_id, api, times=times, seconds=seconds)
         for node_id, of_node in sorted(meter.times.items())
         for api, times in of_node.by_api.items()
     ]
     return {"seconds": round(seconds, 3), "nodes": sorted(meter.times), "apis": rows}
 
 
-def _row(node_id: int, api: str, times: ApiTimes, seconds: float) -> dict[str, Any]:
+def _row(node_id: int, api: str, *, times: ApiTimes, seconds: float) -> dict[str, Any]:
     return {
         "node": node_id,
         "api": api,
