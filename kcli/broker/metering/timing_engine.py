@@ -2,7 +2,8 @@
 
 A request that waits carries its times along: an operation in a slot of its own, what is awaited in the
 coroutine around it. So nothing is kept here of requests whose client leaves before the answer, and those that
-began to wait before anybody measured are let through uncounted.
+began to wait before anybody measured are let through uncounted. One that closes its connection is counted;
+what a bug ends is only in the log.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from trio import current_time
 from kcli.broker.api import APIS
 from kcli.broker.metering.request_times import FETCH, FETCH_CONSUMER, FETCH_FOLLOWER
 from kcli.broker.purgatory import DelayedOperation
+from kcli.broker.request_context import CloseConnection
 from kcli.protocol.headers import parse_request_header
 from kcli.protocol.schema import DecodeError
 
@@ -57,7 +59,7 @@ class TimingEngine:
         began = current_time()
         try:
             answer = self._engine.feed(context, buffer, start, end)
-        except Exception:
+        except CloseConnection:
             now = current_time()
             self._count((name, began, now), now)
             raise
@@ -72,7 +74,7 @@ class TimingEngine:
             return self._engine.finish(operation)
         try:
             answer = self._engine.finish(operation)
-        except Exception:
+        except CloseConnection:
             self._count(timing, current_time())
             raise
         return self._taken(timing, answer, current_time())
@@ -90,7 +92,7 @@ class TimingEngine:
     async def _awaited(self, timing: Timing, coroutine: CoroutineType[Any, Any, Answer]) -> Answer:
         try:
             answer = await coroutine
-        except Exception:
+        except CloseConnection:
             self._count(timing, current_time())
             raise
         return self._taken(timing, answer, current_time())
