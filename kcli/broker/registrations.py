@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kcli.protocol.metadata_records import (
     LEADER_UNCHANGED,
@@ -12,6 +12,9 @@ from kcli.protocol.metadata_records import (
     PartitionChangeRecord,
     PartitionRecord,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 MIGRATING_DIRECTORY = bytes(16)
 """Stands for the log directory of a replica that had one before directories were told apart (KIP-858)."""
@@ -68,6 +71,10 @@ class BrokerRegistration:
             return True
         # Who never named a directory has some all the same, or it would have stopped.
         return directory != LOST_DIRECTORY and (not self.directories or directory in self.directories)
+
+    def has_lost_all(self, offline: Collection[bytes]) -> bool:
+        """True if it named log directories and all of them are offline."""
+        return bool(self.directories) and {*self.directories} <= {*offline}
 
     def endpoint(self, listener_name: str) -> Endpoint | None:
         """Return where this listener is reached, None if the broker does not have it."""

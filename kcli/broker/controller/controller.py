@@ -25,7 +25,7 @@ from kcli.broker.controller import (
 from kcli.broker.controller.audience import Audience
 from kcli.broker.controller.controller_settings import ControllerSettings
 from kcli.broker.controller.eligible_leader_control import MIN_ISR
-from kcli.broker.controller.heartbeat_control import BrokerState, Heartbeat, HeartbeatAnswer, Sessions
+from kcli.broker.controller.heartbeat_control import Heartbeat, HeartbeatAnswer, Sessions
 from kcli.broker.controller.partition_decisions import PartitionDecisions
 from kcli.broker.controller.quorum_view import quorum_view
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION
@@ -186,27 +186,19 @@ class Controller:
         """
         self._now_ms = max(self._now_ms, now_ms)
         is_level = applied_offset >= self.image.offset
+        broker = self.image.brokers.get(node_id)
         # Without any directory it can serve nothing.
-        want_fence = want_fence or self._has_lost_all(node_id, offline_dirs)
+        want_fence = want_fence or (broker is not None and broker.has_lost_all(offline_dirs))
         heartbeat = Heartbeat(node_id, epoch, applied_offset, want_fence, want_shutdown)
         state = self.commit(heartbeat_control.decide(self._sessions, self._decisions(), heartbeat))
         self._sessions.heard(node_id, applied_offset=applied_offset, is_level=is_level, now_ms=now_ms)
-        is_fenced = state in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
-        if is_fenced:
-            self._sessions.fenced(node_id)
-        elif state is BrokerState.CONTROLLED_SHUTDOWN:
-            self._sessions.begin_shutdown(node_id, self.image.offset)
+        self._sessions.became(node_id, state, end_offset=self.image.offset)
         self.commit(
             directory_control.lose_directories(
                 self._decisions(), node_id=node_id, epoch=epoch, offline=offline_dirs
             )
         )
-        return HeartbeatAnswer(
-            is_caught_up=applied_offset >= epoch,
-            is_fenced=is_fenced,
-            in_controlled_shutdown=state is BrokerState.CONTROLLED_SHUTDOWN,
-            should_shut_down=state is BrokerState.SHUTDOWN_NOW,
-        )
+        return HeartbeatAnswer.to(state, is_caught_up=applied_offset >= epoch)
 
     def assign_directories(
         self, *, node_id: int, epoch: int, assignments: Sequence[DirectoryAssignment]
@@ -255,10 +247,6 @@ class Controller:
     @property
     def _static_min_isr(self) -> int:
         return int(self._topic_defaults.get(MIN_ISR, 1))
-
-    def _has_lost_all(self, node_id: int, offline_dirs: Collection[bytes]) -> bool:
-        broker = self.image.brokers.get(node_id)
-        return broker is not None and bool(broker.directories) and {*broker.directories} <= {*offline_dirs}
 
     def update_features(self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False) -> None:
         """Change levels of features, all or none. Raises `KafkaError` INVALID_UPDATE_VERSION."""

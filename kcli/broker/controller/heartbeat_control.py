@@ -38,6 +38,9 @@ class BrokerState(Enum):
     SHUTDOWN_NOW = "may go"
 
 
+_FENCED_STATES = {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
+
+
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
     """What a broker tells: the last metadata offset that it has applied, and what it would like."""
@@ -57,6 +60,16 @@ class HeartbeatAnswer:
     is_fenced: bool
     in_controlled_shutdown: bool = False
     should_shut_down: bool = False
+
+    @classmethod
+    def to(cls, state: BrokerState, *, is_caught_up: bool) -> HeartbeatAnswer:
+        """Return what a broker in a state is told."""
+        return cls(
+            is_caught_up=is_caught_up,
+            is_fenced=state in _FENCED_STATES,
+            in_controlled_shutdown=state is BrokerState.CONTROLLED_SHUTDOWN,
+            should_shut_down=state is BrokerState.SHUTDOWN_NOW,
+        )
 
 
 def next_broker_state(
@@ -155,11 +168,15 @@ class Sessions:
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.FENCED if broker.fenced else BrokerState.UNFENCED
 
-    def begin_shutdown(self, node_id: int, offset: int) -> None:
-        """Note where the log ended when a broker had handed over; the first such offset stands."""
-        session = self._by_node[node_id]
-        if session.shutdown_offset < 0:
-            session.shutdown_offset = offset
+    def became(self, node_id: int, state: BrokerState, *, end_offset: int) -> None:
+        """Note what a broker that was heard is now.
+
+        Where the log ended when it had handed over ends its shutdown; the first such offset stands.
+        """
+        if state in _FENCED_STATES:
+            self.fenced(node_id)
+        elif state is BrokerState.CONTROLLED_SHUTDOWN and self._by_node[node_id].shutdown_offset < 0:
+            self._by_node[node_id].shutdown_offset = end_offset
 
     def is_relieved(self, node_id: int, image: MetadataImage) -> bool:
         """True if every active broker has applied what took a leaving broker's leaderships away."""
