@@ -19,7 +19,6 @@ from kcli.broker.controller import (
     heartbeat_control,
     isr_control,
     producer_id_control,
-    reassignment_control,
     replication_control,
 )
 from kcli.broker.controller.audience import Audience
@@ -27,7 +26,6 @@ from kcli.broker.controller.controller_settings import ControllerSettings
 from kcli.broker.controller.eligible_leader_control import MIN_ISR
 from kcli.broker.controller.heartbeat_control import Heartbeat, HeartbeatAnswer, Sessions
 from kcli.broker.controller.partition_decisions import PartitionDecisions
-from kcli.broker.controller.quorum_view import quorum_view
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION
 from kcli.broker.controller.upkeep import Upkeep
 from kcli.broker.metadata_replay import apply
@@ -212,6 +210,8 @@ class Controller:
 
     def quorum(self) -> QuorumView:
         """Return who holds the metadata log, and how far each node has followed it."""
+        from kcli.broker.controller.quorum_view import quorum_view  # Only tools ask.
+
         return quorum_view(
             self.image,
             self._sessions,
@@ -331,6 +331,8 @@ class Controller:
         self, wanted: Sequence[Reassignment], *, allow_replication_factor_change: bool = True
     ) -> list[KafkaError | None]:
         """Begin, replace and stop moves of partitions; return for each None or why not."""
+        from kcli.broker.controller import reassignment_control  # Hardly anybody moves any.
+
         return self.commit(
             reassignment_control.alter_reassignments(
                 self._decisions(),
