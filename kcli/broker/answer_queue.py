@@ -8,9 +8,9 @@ wait behind it.
 from __future__ import annotations
 
 from struct import Struct
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
+from kcli.broker.later import Later, give_up
 from kcli.broker.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from kcli.broker.outbox import Outbox
     from kcli.broker.purgatory import Purgatory
     from kcli.broker.request_engine import Answer, Engine
-
-    Later = CoroutineType[Any, Any, Answer]
 
 MAX_WAITING = 64
 """So many requests are carried out at most before the first of them is answered."""
@@ -80,7 +78,7 @@ class AnswerQueue:
                 waiting.append(answer)
                 return None
             answer = engine.finish(answer)
-        if isinstance(answer, CoroutineType):
+        if isinstance(answer, Later):
             return answer
         if waiting:
             waiting.append(answer)
@@ -102,7 +100,7 @@ class AnswerQueue:
             del waiting[0]
             if is_operation:
                 answer = engine.finish(answer)
-                if isinstance(answer, CoroutineType):
+                if isinstance(answer, Later):
                     return answer
             self._out.put(answer)
         return None
@@ -110,6 +108,5 @@ class AnswerQueue:
     def give_up(self, purgatory: Purgatory) -> None:
         """Let go of everything: nobody waits for these answers any more."""
         for answer in self.waiting:
-            if isinstance(answer, DelayedOperation):
-                purgatory.drop(answer)
+            give_up(answer, purgatory)
         self.waiting.clear()

@@ -27,6 +27,7 @@ from trio.lowlevel import checkpoint, wait_readable
 
 from kcli.broker.answer_queue import AnswerQueue
 from kcli.broker.inbox import Inbox, read_size
+from kcli.broker.later import Later, give_up
 from kcli.broker.outbox import TURN_BYTES, Outbox
 from kcli.broker.pause_gate import PauseGate
 from kcli.broker.request_context import CloseConnection
@@ -35,7 +36,6 @@ from kcli.broker.timer import monotonic_ms
 if TYPE_CHECKING:
     import socket
 
-    from kcli.broker.answer_queue import Later
     from kcli.broker.purgatory import Purgatory
     from kcli.broker.reactor import Reactor
     from kcli.broker.receive_buffers import ReceiveBuffers
@@ -47,7 +47,7 @@ TIMED_ANSWERS = 4
 """After so many small answers the clock is looked at."""
 FLUSH_BYTES = 256 * 1024
 
-_Stop = tuple["Later | None", memoryview, int, int]
+_Stop = tuple[Later | None, memoryview, int, int]
 """An answer that has to be awaited, if any, and the requests behind it."""
 _NO_BYTES = memoryview(b"")
 _log = logging.getLogger(__name__)
@@ -135,8 +135,8 @@ class Connection:
                 self._reactor.remove(self)
             self._socket.close()
             self._unanswered.give_up(self._purgatory)
-            if self._stop is not None and self._stop[0] is not None:
-                self._stop[0].close()
+            if self._stop is not None:
+                give_up(self._stop[0], self._purgatory)
             if self._in.frame is not None:
                 self._in.drop_frame()
 
@@ -342,11 +342,11 @@ class Connection:
                 await self._drain()
             if self.is_closing:
                 return
+            await self._out.send()
             (answer, view, position, end), self._stop = self._stop, None
             if answer is not None:
                 await self._deliver(answer)
             else:
-                await self._out.send()
                 await checkpoint()
             # With nothing behind it, what is incomplete has been kept already.
             if view is not _NO_BYTES:
@@ -395,14 +395,9 @@ class Connection:
                 await self._sleep()
 
     async def _deliver(self, answer: Later) -> None:
-        """Take an answer that has to be awaited; those before it go first."""
-        try:
-            await self._out.send()
-        except BaseException:
-            answer.close()
-            raise
+        """Take an answer that has to be awaited, now that those before it are sent."""
         later: Later | None = answer
-        # What one coroutine returns may be another's: a write that was held back, and then is a long one.
+        # It may be one again: a write that was held back, and then is a long one.
         while later is not None:
             later = self._unanswered.take(await later, self._context.api_key, self._engine)
         if self._gate.is_closed:

@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from functools import partial
 from struct import Struct
-from types import CoroutineType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kcli.broker.delayed_response import DelayedResponse
 from kcli.broker.engine_layers import Layer
+from kcli.broker.later import Later
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.quotas import ClientQuotas
 from kcli.broker.timer import monotonic_ms
 from kcli.protocol.headers import decode_response, encode_response
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Mapping
+    from collections.abc import Mapping
 
     from kcli.broker.broker_configs import BrokerSettings
     from kcli.broker.engine_layers import EngineLayers
@@ -49,7 +49,10 @@ class HeldRequest(DelayedOperation):
         self._engine = engine
         self.reply_to = None
 
-    async def finish(self) -> Answer:
+    def finish(self) -> Later:
+        return Later(self._handle())
+
+    async def _handle(self) -> Answer:
         """Handle it, unless the node has been paused meanwhile: then later."""
         await self._context.broker.until_awake()
         return self._engine.feed(self._context, memoryview(self._frame), 0, len(self._frame))
@@ -137,10 +140,10 @@ def _told(answer: Answer, *, version: int, pause_ms: int) -> Answer:
         return encode_response(_PRODUCE_KEY, version, correlation_id, response)
     if isinstance(answer, DelayedResponse):
         answer.response.throttle_time_ms = pause_ms
-    elif isinstance(answer, CoroutineType):
-        return _told_later(answer, version=version, pause_ms=pause_ms)
+    elif isinstance(answer, Later):
+        return Later(answer, partial(_told_later, version=version, pause_ms=pause_ms))
     return answer
 
 
-async def _told_later(answer: Coroutine[Any, Any, Answer], *, version: int, pause_ms: int) -> Answer:
+async def _told_later(answer: Later, *, version: int, pause_ms: int) -> Answer:
     return _told(await answer, version=version, pause_ms=pause_ms)

@@ -5,7 +5,7 @@
 * a response object, or the bytes of a response body, or its parts, some of them in files: answered at once;
 * None: there is nothing to answer (Produce with acks=0);
 * a `DelayedOperation` it has parked: `finish` makes the answer when it has ended;
-* a coroutine: whoever drives the engine awaits it and gets the answer.
+* a coroutine: whoever drives the engine gets `Later`, and awaits that.
 
 A handler's `KafkaError`, or any other exception, becomes the API's error response. What the protocol has no
 answer for raises `CloseConnection`: an unknown API or version, a body that cannot be read. Whatever else is
@@ -15,12 +15,13 @@ raised is a bug after which the connection cannot go on.
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from functools import partial
 from struct import Struct
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kcli.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported_version_body
+from kcli.broker.later import Later
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -28,7 +29,7 @@ from kcli.protocol.headers import parse_request_header, response_header_version
 from kcli.protocol.schema import DecodeError, codec, message_info
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Coroutine, Iterable
 
     from kcli.broker.api import Api
     from kcli.broker.request_context import RequestContext
@@ -44,7 +45,7 @@ _TAGGED_FRAME = Struct(">iix")
 _MAX_CACHED_CLIENT_IDS = 10_000
 _MAX_CACHED_CLIENT_ID_BYTES = 256
 
-Answer = bytes | list[Any] | DelayedOperation | Coroutine[Any, Any, Any] | None
+Answer = bytes | list[Any] | DelayedOperation | Later | None
 """A whole frame as bytes, or in parts of which some are file slices; or not yet, or never."""
 
 
@@ -132,7 +133,7 @@ class RequestEngine:
         try:
             result = entry.handler(request, context)
             if type(result) is CoroutineType:
-                return self._finish_later(entry, request, context, result)
+                return Later(result, partial(self._finish_later, entry, request, context))
             return self._encode(entry, correlation_id, result)
         except Exception as error:
             return self._failure(entry, request, context, error)
@@ -160,10 +161,10 @@ class RequestEngine:
         """Return the answer of a request whose operation has ended."""
         result = operation.finish()
         if operation.reply_to is None:  # It was held back before anybody looked at it.
-            return result  # type: ignore[no-any-return]  # a coroutine, which handles it
+            return result  # type: ignore[no-any-return]  # what handles it
         entry, correlation_id = operation.reply_to
         if type(result) is CoroutineType:
-            return self._finish_delayed(entry, correlation_id, result)
+            return Later(result, partial(self._finish_delayed, entry, correlation_id))
         return self._encode(entry, correlation_id, result)
 
     async def _finish_delayed(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -198,3 +199,20 @@ async def test_closing_gives_up_what_is_behind_a_request_that_waits(tmp_path: Pa
             assert await client.is_closed()
         await until(lambda: not node.server.connections)  # type: ignore[attr-defined]
         assert (node.purgatory.parked, node.purgatory.watched_keys) == (0, 0)
+
+
+async def test_closing_gives_up_a_write_in_turns_that_has_not_begun(tmp_path: Path) -> None:
+    async with running_node(tmp_path, {"message.max.bytes": "4000000"}) as node:
+        node.create_topic("t")
+        partition = with_follower(node)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            async with connected(node) as client:
+                await client.stream.send_all(frames([*writes(1), *writes(1, size=2_000_000)]))
+                (connection,) = node.server.connections  # type: ignore[attr-defined]
+                await until(lambda: connection._stop is not None and connection._stop[0] is not None)
+                connection.close()
+                assert await client.is_closed()
+            await until(lambda: not node.server.connections)  # type: ignore[attr-defined]
+        assert [str(each.message) for each in warned] == []
+        assert partition.log.log_end_offset == 1

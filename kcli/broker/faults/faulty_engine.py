@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -10,6 +11,7 @@ import trio
 from kcli.broker.faults.error_answers import error_answer, with_topic_errors
 from kcli.broker.faults.request_topics import complete_fetch, topics_of
 from kcli.broker.faults.topic_errors import TopicErrors, spare_others
+from kcli.broker.later import Later
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection
 from kcli.protocol.headers import (
@@ -74,7 +76,8 @@ class FaultyEngine:
         if fault.kind == "error":
             return self._refuse(active, context, buffer, start, end)
         if fault.after:
-            return self._afterwards(active, context, self._engine.feed(context, buffer, start, end))
+            answer = self._engine.feed(context, buffer, start, end)
+            return Later(answer, partial(self._afterwards, active, context))
         match fault.kind:
             case "drop":
                 return self._unanswered(context)
@@ -83,7 +86,8 @@ class FaultyEngine:
             case _:
                 # The buffer is not ours any longer than this call.
                 frame = bytearray(buffer[start:end])
-                return self._delayed(context, frame, delay_ms=fault.delay_ms, allowance=context.allowance)
+                delay_ms, allowance = fault.delay_ms, context.allowance
+                return Later(self._delayed(context, frame, delay_ms=delay_ms, allowance=allowance))
 
     def finish(self, operation: DelayedOperation) -> Answer:
         """Return the answer of a request whose operation has ended."""
@@ -177,21 +181,25 @@ class FaultyEngine:
 
         if api.key == _METADATA_KEY:
             answer = self._engine.feed(context, buffer, start, end)
-            return self._changed(context, answer, reply_to, lambda it: with_topic_errors(it, code, concerns))
+            change = partial(with_topic_errors, code=code, concerns=concerns)
+            return Later(answer, partial(self._changed, context, reply_to=reply_to, change=change))
         some = TopicErrors(
             api, context.api_version, request=request, concerns=concerns, broker=context.broker
         )
         if some.strike_some:
             served = buffer[start:end] if fault.after else self._frame(context, some.request_of_others())
             answer = self._engine.feed(context, served, 0, len(served))
-            return self._changed(context, answer, reply_to, lambda it: some.answer(it, code, why=why))
+            change = partial(some.answer, code=code, why=why)
+            return Later(answer, partial(self._changed, context, reply_to=reply_to, change=change))
         refusal = self._refusal(active, api, context, complete_fetch(request, context.broker), why=why)
         if isinstance(refusal, FetchResponse):
             spare_others(refusal, concerns, context.broker)
         frame = encode_response(*reply_to, refusal)
         if not fault.after:
             return frame
-        return self._instead(context, self._engine.feed(context, buffer, start, end), frame)
+        return Later(
+            self._engine.feed(context, buffer, start, end), partial(self._instead, context, frame=frame)
+        )
 
     def _frame(self, context: RequestContext, request: object) -> memoryview:
         """Return a request as it would come in instead of that of the context."""
@@ -210,7 +218,7 @@ class FaultyEngine:
             raise CloseConnection(f"fault {active.number}: {api.name} has no answer for {code.name}")
         return response
 
-    async def _instead(self, context: RequestContext, answer: Answer, frame: bytes) -> bytes:
+    async def _instead(self, context: RequestContext, answer: Answer, *, frame: bytes) -> bytes:
         """Return another frame once the true answer is there."""
         await self._resolved(context, answer)
         return frame
@@ -219,6 +227,7 @@ class FaultyEngine:
         self,
         context: RequestContext,
         answer: Answer,
+        *,
         reply_to: tuple[int, int, int],
         change: Callable[[Any], object],
     ) -> bytes:

@@ -8,13 +8,14 @@ what a bug ends is only in the log.
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 from trio import current_time
 
 from kcli.broker.api import APIS
+from kcli.broker.later import Later
 from kcli.broker.metering.request_times import FETCH, FETCH_CONSUMER, FETCH_FOLLOWER
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection
@@ -83,15 +84,15 @@ class TimingEngine:
         """Count the request if it is answered; else see to it that it will be."""
         if isinstance(answer, DelayedOperation):
             answer.timing = timing
-        elif isinstance(answer, CoroutineType):
-            return self._awaited(timing, answer)
+        elif isinstance(answer, Later):
+            return Later(answer, partial(self._awaited, timing))
         else:
             self._count(timing, now)
         return answer
 
-    async def _awaited(self, timing: Timing, coroutine: CoroutineType[Any, Any, Answer]) -> Answer:
+    async def _awaited(self, timing: Timing, later: Later) -> Answer:
         try:
-            answer = await coroutine
+            answer = await later
         except CloseConnection:
             self._count(timing, current_time())
             raise

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,6 +9,7 @@ import trio
 
 from kcli.broker.api import APIS
 from kcli.broker.handlers.metadata import TOPICS_PER_TURN
+from kcli.broker.later import Later
 from kcli.broker.request_context import RequestContext
 from kcli.broker.request_engine import RequestEngine
 from kcli.protocol.error_codes import ErrorCode
@@ -50,7 +50,7 @@ async def test_others_run_meanwhile(count: int, tmp_path: Path) -> None:
         names = [f"unknown-{number:06}" for number in range(count)]
         request = request_frame(by_name(names), 12)
         answer = feed(node, request)
-        assert type(answer) is CoroutineType
+        assert type(answer) is Later
         nursery.start_soon(others)
         frame = await answer
         nursery.cancel_scope.cancel()

@@ -10,6 +10,7 @@ import pytest
 import trio
 
 from kcli.broker.api import APIS
+from kcli.broker.later import Later
 from kcli.broker.metering.request_times import RequestTimes
 from kcli.broker.metering.timing_engine import TimingEngine
 from kcli.broker.purgatory import DelayedOperation, Purgatory
@@ -131,7 +132,7 @@ def parked(purgatory: Purgatory, timeout_ms: int) -> Waiting:
 
 async def test_a_coroutine_is_remote_until_it_has_answered(autojump_clock: MockClock) -> None:
     times = begun()
-    answer = fed(engine_for(autojump_clock, lambda: cast("Answer", answer_later(b"done")), times))
+    answer = fed(engine_for(autojump_clock, lambda: Later(answer_later(b"done")), times))
     assert await cast("Any", answer) == b"done"
     assert read(times) == {"Heartbeat": (1, HANDLED_MS, 200, 203)}
 
@@ -140,7 +141,7 @@ async def test_a_coroutine_that_ends_with_an_operation_counts_once_that_has_ende
     autojump_clock: MockClock,
 ) -> None:
     times, operation = begun(), Waiting()
-    engine = engine_for(autojump_clock, lambda: cast("Answer", answer_later(operation)), times)
+    engine = engine_for(autojump_clock, lambda: Later(answer_later(operation)), times)
     assert await cast("Any", fed(engine)) is operation
     assert read(times) == {}
     await trio.sleep(0.3)
@@ -153,7 +154,7 @@ async def test_an_operation_that_ends_with_a_coroutine_counts_once_that_has_answ
 ) -> None:
     class Twofold(Waiting):
         def finish(self) -> Any:
-            return answer_later(b"read")
+            return Later(answer_later(b"read"))
 
     times = begun()
     engine = engine_for(autojump_clock, Twofold, times)
@@ -179,7 +180,7 @@ async def test_one_that_ends_it_later_is_counted_too(autojump_clock: MockClock) 
 
     times = begun()
     with pytest.raises(CloseConnection):
-        await cast("Any", fed(engine_for(autojump_clock, lambda: cast("Answer", raise_later()), times)))
+        await cast("Any", fed(engine_for(autojump_clock, lambda: Later(raise_later()), times)))
     engine = engine_for(autojump_clock, Refused, times)
     operation = fed(engine)
     await trio.sleep(0.2)
