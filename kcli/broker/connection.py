@@ -31,6 +31,7 @@ from kcli.broker.later import Later, give_up
 from kcli.broker.outbox import TURN_BYTES, Outbox
 from kcli.broker.pause_gate import PauseGate
 from kcli.broker.request_context import CloseConnection
+from kcli.broker.sleeper import Sleeper
 from kcli.broker.timer import monotonic_ms
 
 if TYPE_CHECKING:
@@ -59,7 +60,6 @@ class Connection:
     __slots__ = (
         "_context",
         "_engine",
-        "_error",
         "_gate",
         "_hung_up",
         "_in",
@@ -67,9 +67,9 @@ class Connection:
         "_out",
         "_purgatory",
         "_reactor",
+        "_sleeper",
         "_socket",
         "_stop",
-        "_task",
         "_unanswered",
         "active",
         "address",
@@ -99,13 +99,11 @@ class Connection:
         self._unanswered = AnswerQueue(self._out, self._note_ended)
         self.is_closing = False
         self._reactor = reactor
-        # The task, while it sleeps.
-        self._task: trio.lowlevel.Task | None = None
+        self._sleeper = Sleeper()
         # Whether there may be more to receive: after a hang-up, until the end of the stream was seen.
         self._more = self._hung_up = False
         # What `on_readable` leaves to the task.
         self._stop: _Stop | None = None
-        self._error: Exception | None = None
         self.address = context.peer_address
         self.active = True
         """Set by traffic, cleared by the sweep for idle connections, which keeps `idle_since`."""
@@ -146,7 +144,7 @@ class Connection:
             return
         self.is_closing = True
         self._out.close()
-        self._wake()
+        self._sleeper.wake()
         trio.lowlevel.notify_closing(self._socket)
 
     def use(self, engine: Engine) -> None:
@@ -174,15 +172,14 @@ class Connection:
         """Serve what has come if that takes no waiting; else leave the rest to the task."""
         if hung_up:
             self._hung_up = True
-        if self._task is None or self._unanswered.holds_back:
+        if self._sleeper.task is None or self._unanswered.holds_back:
             self._more = True
             return
         try:
-            if self._serve_now():
-                return
+            if not self._serve_now():
+                self._sleeper.wake()
         except Exception as error:
-            self._error = error  # The task raises it.
-        self._wake()
+            self._sleeper.fail(error)
 
     def _serve_now(self) -> bool:
         """Receive and answer; return whether that was all there is to do.
@@ -254,25 +251,7 @@ class Connection:
             await wait_readable(self._socket)
             self._more = True
         else:
-            await self._sleep()
-
-    async def _sleep(self) -> None:
-        """Return when the task is woken; raise what `on_readable` and `_send_ended` could not."""
-
-        def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-            self._task = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        self._task = trio.lowlevel.current_task()
-        await trio.lowlevel.wait_task_rescheduled(abort)
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
-
-    def _wake(self) -> None:
-        task, self._task = self._task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
+            await self._sleeper.sleep()
 
     # --- handling --------------------------------------------------------------------------------
 
@@ -360,7 +339,7 @@ class Connection:
 
     async def _send_ended(self) -> None:
         """Answer what has ended, unless that is for the task, which does so before it sleeps."""
-        if self._task is None:
+        if self._sleeper.task is None:
             return
         try:
             if not self._gate.is_closed:
@@ -371,8 +350,9 @@ class Connection:
                 if is_sent and (self._unanswered.waiting or not has_more):
                     return
         except Exception as error:
-            self._error = error
-        self._wake()
+            self._sleeper.fail(error)
+            return
+        self._sleeper.wake()
 
     def _take_ended(self) -> None:
         """Take the answers that are there by now."""
@@ -392,7 +372,7 @@ class Connection:
             await self._out.send()
             if unanswered.waiting and not unanswered.has_ended:
                 self._more = True  # So that the last answer wakes the task.
-                await self._sleep()
+                await self._sleeper.sleep()
 
     async def _deliver(self, answer: Later) -> None:
         """Take an answer that has to be awaited, now that those before it are sent."""

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import trio
-
 from kcli.broker.fetch_data import FetchedPartition
 from kcli.broker.partition_reading import diverging_epoch
+from kcli.broker.sleeper import Sleeper
 from kcli.broker.timer import TimerTask, monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import ZERO_UUID
@@ -47,7 +46,6 @@ class FollowerSession:
     """What node `follower_id`, registered with `broker_epoch`, watches through one of its fetchers."""
 
     __slots__ = (
-        "_failure",
         "_held",
         "_held_timer",
         "_manager",
@@ -56,7 +54,7 @@ class FollowerSession:
         "_news_timer",
         "_ready",
         "_rows",
-        "_task",
+        "_sleeper",
         "broker_epoch",
         "follower_id",
         "has_waited",
@@ -77,8 +75,7 @@ class FollowerSession:
         self._held_timer: _Moment | None = None
         self.has_waited = False
         """Whether others could run during the last call."""
-        self._task: trio.lowlevel.Task | None = None
-        self._failure: Exception | None = None
+        self._sleeper = Sleeper()
 
     def is_of(self, manager: ReplicaManager) -> bool:
         """Whether the session is one of this manager, and not of one that was there before."""
@@ -123,16 +120,7 @@ class FollowerSession:
         """Return when there is something to tell, or `wake` was called. Raises what `fail` was given."""
         self.has_waited = not self.is_due
         if self.has_waited:
-            self._task = trio.lowlevel.current_task()
-
-            def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-                self._task = None
-                return trio.lowlevel.Abort.SUCCEEDED
-
-            await trio.lowlevel.wait_task_rescheduled(abort)
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+            await self._sleeper.sleep()
 
     def read(self, max_bytes: int) -> list[FetchedPartition]:
         """Return the partitions with news, the records among them within `max_bytes`, or one batch."""
@@ -157,15 +145,12 @@ class FollowerSession:
 
     def wake(self) -> None:
         """End the wait: there is something to do for whoever waits."""
-        task, self._task = self._task, None
-        if task is not None:
-            trio.lowlevel.reschedule(task)
+        self._sleeper.wake()
 
     def fail(self, error: Exception) -> None:
         """Raise an error in whoever waits."""
-        if self._task is not None:
-            self._failure = error
-            self.wake()
+        if self._sleeper.task is not None:
+            self._sleeper.fail(error)
 
     # --- the leader's side -----------------------------------------------------------------------
 
@@ -176,8 +161,8 @@ class FollowerSession:
     def note(self, row: FetchPartition) -> None:
         """There is something to read in a partition, or it is not led here any more."""
         self._ready[row] = None
-        if self._task is not None:
-            self.wake()
+        if self._sleeper.task is not None:
+            self._sleeper.wake()
 
     def note_offsets(self, row: FetchPartition) -> None:
         """A partition's high watermark or log start has moved: that can wait a little."""

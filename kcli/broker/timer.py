@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.broker.pause_gate import PauseGate
+from kcli.broker.sleeper import Sleeper
 from kcli.broker.timing_wheel import TimerEntry, TimingWheel
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ class Timer:
         self._gate = gate or PauseGate()
         self._wheel = TimingWheel(0)
         self._soon: dict[Callable[[], Awaitable[None]], None] = {}
-        self._driver: trio.lowlevel.Task | None = None
+        self._sleeper = Sleeper()
         self._sleeps_until_ms: int | None = None
 
     @property
@@ -54,8 +55,8 @@ class Timer:
         task.deadline_ms = now_ms + delay_ms
         if not self._wheel.add(task, now_ms):
             return False
-        if self._driver is not None and self._wheel.next_due_ms() != self._sleeps_until_ms:
-            self._wake()
+        if self._sleeper.task is not None and self._wheel.next_due_ms() != self._sleeps_until_ms:
+            self._sleeper.wake()
         return True
 
     def cancel(self, task: TimerTask) -> None:
@@ -65,12 +66,12 @@ class Timer:
     def call_soon(self, job: Callable[[], Awaitable[None]]) -> None:
         """Await `job` once in the timer's task, after everything that is due."""
         self._soon[job] = None
-        if self._driver is not None:
-            self._wake()
+        if self._sleeper.task is not None:
+            self._sleeper.wake()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Do what is due and what was asked for, for ever."""
-        if self._driver is not None:
+        if self._sleeper.task is not None:
             raise trio.BusyResourceError("the timer has its task already")
         task_status.started()
         while True:
@@ -106,19 +107,8 @@ class Timer:
     async def _sleep(self) -> None:
         due_ms = self._sleeps_until_ms = self._wheel.next_due_ms()
         deadline = float("inf") if due_ms is None else due_ms / 1000
-
-        def abort(_raise_cancel: trio.lowlevel.RaiseCancelT) -> trio.lowlevel.Abort:
-            self._driver = None
-            return trio.lowlevel.Abort.SUCCEEDED
-
-        self._driver = trio.lowlevel.current_task()
         with trio.CancelScope(deadline=deadline):
-            await trio.lowlevel.wait_task_rescheduled(abort)
-
-    def _wake(self) -> None:
-        driver, self._driver = self._driver, None
-        if driver is not None:
-            trio.lowlevel.reschedule(driver)
+            await self._sleeper.sleep()
 
 
 def monotonic_ms() -> int:
