@@ -229,16 +229,16 @@ class _Fetch:
 
     def _size_of(self, rows: list[FetchedPartition]) -> int:
         """Return the bytes of an answer before any conversion, as Kafka counts them: length and body."""
-        fetched = self._encode(rows, ErrorCode.NONE, NO_SESSION)
+        fetched = self._encode(rows, error=ErrorCode.NONE, session_id=NO_SESSION)
         if isinstance(fetched, FetchResponse):
             fetched = codec(FetchResponse, self._version).encode_parts(fetched)
         return _SIZE_BYTES + (len(fetched) if isinstance(fetched, bytes) else sum(map(len, fetched)))
 
     def _respond(self, rows: list[FetchedPartition]) -> Fetched:
         error, session_id, rows = self._session.answer(rows, self._broker.wall_ms())
-        return self._encode(rows, error, session_id)
+        return self._encode(rows, error=error, session_id=session_id)
 
-    def _encode(self, rows: list[FetchedPartition], error: ErrorCode, session_id: int) -> Fetched:
+    def _encode(self, rows: list[FetchedPartition], *, error: ErrorCode, session_id: int) -> Fetched:
         version = self._version
         if is_plain(rows, version):
             return encode_rows(rows, version, error_code=error, session_id=session_id)
