@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from kcli.errors import KcliError, UsageError
 from tests.support import waiting
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import AsyncIterator, Mapping
     from pathlib import Path
 
 
@@ -74,24 +75,36 @@ def server(data_dir: Path) -> ControlServer:
     return ControlServer(None, data_dir, operations=operations)  # type: ignore[arg-type]
 
 
+@asynccontextmanager
+async def serving(data_dir: Path) -> AsyncIterator[None]:
+    """Serve the control socket of a directory until the end of the block."""
+    async with trio.open_nursery() as nursery:
+        await nursery.start(server(data_dir).run)
+        yield
+        nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def connected(data_dir: Path) -> AsyncIterator[trio.SocketStream]:
+    """Serve the control socket of a directory; a client of it that is told what to send."""
+    async with serving(data_dir), await trio.open_unix_socket(str(data_dir / SOCKET_NAME)) as stream:
+        yield stream
+
+
 async def asked(data_dir: Path, operation: str, timeout_seconds: float = 60, **arguments: object) -> Any:
     call = partial(ask, data_dir, operation, timeout_seconds=timeout_seconds, **arguments)
     return await trio.to_thread.run_sync(call)
 
 
 async def test_an_operation_gets_its_arguments_and_gives_its_result(tmp_path: Path) -> None:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server(tmp_path).run)
+    async with serving(tmp_path):
         assert await asked(tmp_path, "echo", node=2, text="ü\n") == {"arguments": {"node": 2, "text": "ü\n"}}
-        nursery.cancel_scope.cancel()
 
 
 async def test_only_its_owner_may_open_the_socket_which_goes_with_the_server(tmp_path: Path) -> None:
     path = tmp_path / SOCKET_NAME
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server(tmp_path).run)
+    async with serving(tmp_path):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-        nursery.cancel_scope.cancel()
     assert not path.exists()
 
 
@@ -112,11 +125,9 @@ async def test_what_is_refused_is_raised_where_it_was_asked(
     hint: str | None,
     tmp_path: Path,
 ) -> None:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server(tmp_path).run)
+    async with serving(tmp_path):
         with pytest.raises(KcliError) as caught:
             await asked(tmp_path, operation, **arguments)  # type: ignore[arg-type]
-        nursery.cancel_scope.cancel()
     assert (type(caught.value), caught.value.message, caught.value.hint) == (kind, message, hint)
 
 
@@ -124,23 +135,18 @@ async def test_what_is_refused_is_raised_where_it_was_asked(
     "line", [b"{}", b"[]", b"no json", b'{"operation": 1}', b'{"operation":"x","arguments":1}']
 )
 async def test_what_is_no_request_is_answered_with_an_error(line: bytes, tmp_path: Path) -> None:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server(tmp_path).run)
-        async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:
-            await stream.send_all(line + b"\n")
-            assert b'"error": "a request is an object' in await stream.receive_some()
-        nursery.cancel_scope.cancel()
+    async with connected(tmp_path) as stream:
+        await stream.send_all(line + b"\n")
+        assert b'"error": "a request is an object' in await stream.receive_some()
 
 
 async def test_one_that_hangs_delays_no_other(tmp_path: Path) -> None:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server(tmp_path).run)
+    async with serving(tmp_path):
         async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:
             await stream.send_all(b'{"operation": "hang"}\n')
             assert await asked(tmp_path, "echo") == {"arguments": {}}
         with pytest.raises(KcliError, match="not done it within"):
             await asked(tmp_path, "hang", timeout_seconds=0.01)
-        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(
@@ -162,10 +168,8 @@ async def test_what_lasts_is_over_when_its_client_has_nothing_more_to_say(
             except KcliError as error:
                 return error.message.partition(":")[0]
 
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server(tmp_path).run)
+    async with serving(tmp_path):
         assert await trio.to_thread.run_sync(hurried) == answer
-        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("sent", [b"", b"x" * (MAX_LINE_BYTES + 1)], ids=["gone", "sends too much"])
@@ -174,28 +178,23 @@ async def test_what_lasts_is_over_when_its_client_is_gone(
 ) -> None:
     name = request.node.name
     line = json.dumps({"operation": "last", "arguments": {"name": name}}).encode() + b"\n"
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server(tmp_path).run)
+    async with serving(tmp_path):
         async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:
             await stream.send_all(line + sent)
             if sent:
                 await waiting.until(lambda: name in LEFT)
         await waiting.until(lambda: name in LEFT)
         assert await asked(tmp_path, "echo") == {"arguments": {}}
-        nursery.cancel_scope.cancel()
 
 
 async def test_what_is_asked_while_something_lasts_is_answered_after_it(tmp_path: Path) -> None:
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server(tmp_path).run)
-        async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:
-            await stream.send_all(b'{"operation": "last"}\n')
-            await stream.send_all(b'{"operation": "end-by-itself"}\n{"operation": "echo"}\n')
-            await stream.send_eof()
-            received = b""
-            while data := await stream.receive_some():
-                received += data
-        nursery.cancel_scope.cancel()
+    async with connected(tmp_path) as stream:
+        await stream.send_all(b'{"operation": "last"}\n')
+        await stream.send_all(b'{"operation": "end-by-itself"}\n{"operation": "echo"}\n')
+        await stream.send_eof()
+        received = b""
+        while data := await stream.receive_some():
+            received += data
     answers = [json.loads(line) for line in received.splitlines()]
     assert answers == [{"result": "left"}, {"result": "over"}, {"result": {"arguments": {}}}]
 
@@ -205,19 +204,15 @@ async def test_a_directory_with_a_long_name_has_one_too(tmp_path: Path) -> None:
     deep.mkdir()
     with socket_name(deep) as name:
         assert len(name) < 100
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server(deep).run)
+    async with serving(deep):
         assert await asked(deep, "echo") == {"arguments": {}}
-        nursery.cancel_scope.cancel()
     assert not (deep / SOCKET_NAME).exists()
 
 
 async def test_a_socket_that_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
     (tmp_path / SOCKET_NAME).write_bytes(b"")
-    async with trio.open_nursery() as nursery:
-        await nursery.start(server(tmp_path).run)
+    async with serving(tmp_path):
         assert await asked(tmp_path, "echo") == {"arguments": {}}
-        nursery.cancel_scope.cancel()
 
 
 def test_where_no_broker_runs_it_says_so(tmp_path: Path) -> None:
