@@ -8,7 +8,7 @@ import pty
 import signal
 import sys
 import threading
-from contextlib import closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from tests.support.kcli_broker import KcliBroker
 from tests.support.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from pathlib import Path
 
     from tests.commands.conftest import Transcript
@@ -196,39 +196,40 @@ async def whole(stream: trio.abc.ReceiveStream | None) -> str:
     return b"".join([bytes(data) async for data in stream]).decode()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
-async def test_an_interrupt_shows_what_was_measured_so_far(number: signal.Signals, tmp_path: Path) -> None:
+@asynccontextmanager
+async def measuring(data_dir: Path, **options: Any) -> AsyncIterator[tuple[Process, trio.Process]]:
+    """A process, and the command that has it measure."""
     process = Process()
     with bounded():
         async with trio.open_nursery() as nursery:
-            command = await served(process, tmp_path, nursery)
-            child = await trio.lowlevel.open_process(command, stdout=-1, stderr=-1)
+            command = await served(process, data_dir, nursery)
+            child = await trio.lowlevel.open_process(command, stdout=-1, **{"stderr": -1, **options})
             await process.asked.wait()
-            child.send_signal(number)
-            shown, errors = await whole(child.stdout), await whole(child.stderr)
-            assert await child.wait() == 130
+            yield process, child
             nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+async def test_an_interrupt_shows_what_was_measured_so_far(number: signal.Signals, tmp_path: Path) -> None:
+    async with measuring(tmp_path) as (_, child):
+        child.send_signal(number)
+        shown, errors = await whole(child.stdout), await whole(child.stderr)
+        assert await child.wait() == 130
     assert shown.startswith("Fetch: 10 requests, 2.0/s, local ms mean 0.045 ")
     assert errors == ""
 
 
 @pytest.mark.parametrize("how", ["killed", "without a reader"])
 async def test_nobody_measures_for_one_that_is_gone(how: str, tmp_path: Path) -> None:
-    process = Process()
-    with bounded():
-        async with trio.open_nursery() as nursery:
-            command = await served(process, tmp_path, nursery)
-            child = await trio.lowlevel.open_process(command, stdout=-1, stderr=-1)
-            await process.asked.wait()
-            if how == "killed":
-                child.kill()
-            else:
-                assert child.stdout is not None
-                await child.stdout.aclose()
-            await process.left.wait()
-            assert await whole(child.stderr) == ""
-            assert await child.wait() == (-signal.SIGKILL if how == "killed" else 0)
-            nursery.cancel_scope.cancel()
+    async with measuring(tmp_path) as (process, child):
+        if how == "killed":
+            child.kill()
+        else:
+            assert child.stdout is not None
+            await child.stdout.aclose()
+        await process.left.wait()
+        assert await whole(child.stderr) == ""
+        assert await child.wait() == (-signal.SIGKILL if how == "killed" else 0)
 
 
 async def test_a_process_that_ends_meanwhile_is_missed(tmp_path: Path) -> None:
@@ -247,20 +248,16 @@ async def test_a_process_that_ends_meanwhile_is_missed(tmp_path: Path) -> None:
 
 
 async def test_a_terminal_shows_how_much_of_the_time_is_over(tmp_path: Path) -> None:
-    process, seen = Process(), b""
+    seen = b""
     ours, theirs = pty.openpty()
-    with bounded():
-        async with trio.open_nursery() as nursery:
-            command = await served(process, tmp_path, nursery)
-            environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
-            child = await trio.lowlevel.open_process(command, stdout=-1, stderr=theirs, env=environment)
-            os.close(theirs)
-            while b" of 3600 s" not in seen:
-                await trio.lowlevel.wait_readable(ours)
-                seen += os.read(ours, 4096)
-            child.send_signal(signal.SIGINT)
-            assert (await whole(child.stdout)).startswith("Fetch: 10 requests")
-            assert await child.wait() == 130
-            nursery.cancel_scope.cancel()
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80"}
+    async with measuring(tmp_path, stderr=theirs, env=environment) as (_, child):
+        os.close(theirs)
+        while b" of 3600 s" not in seen:
+            await trio.lowlevel.wait_readable(ours)
+            seen += os.read(ours, 4096)
+        child.send_signal(signal.SIGINT)
+        assert (await whole(child.stdout)).startswith("Fetch: 10 requests")
+        assert await child.wait() == 130
     os.close(ours)
     assert b"measuring" in seen
