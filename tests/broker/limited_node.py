@@ -11,8 +11,10 @@ import trio.testing
 from kcli.broker.controller.client_quota_control import QuotaAlteration
 from kcli.broker.registrations import PartitionRegistration
 from kcli.protocol.headers import RequestHeader, encode_request
+from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.schema import message_info
 from tests.broker.node import NODE_ID, running_node
+from tests.broker.records import batch, produce_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -24,14 +26,19 @@ if TYPE_CHECKING:
 LIMIT = 1000
 """Bytes a second: ten thousand at once are allowed."""
 VALUE = b"v" * 12_000
+LARGE_REQUESTS = {"message.max.bytes": "4000000"}
+"""Lets batches be so large that they are handled in turns."""
+METADATA_KEY = 3
 MANY_ROUNDS = 100_000
 """So often the broker may be given its turn until it has done what is waited for."""
 
 
 @asynccontextmanager
-async def limited_node(directory: Path, **quotas: float) -> AsyncIterator[Node]:
+async def limited_node(
+    directory: Path, properties: dict[str, str] | None = None, **quotas: float
+) -> AsyncIterator[Node]:
     """Run a node whose client `test` has quotas."""
-    async with running_node(directory) as node:
+    async with running_node(directory, properties) as node:
         node.create_topic("t", partitions=2)
         set_quotas(node, **quotas)
         yield node
@@ -54,6 +61,14 @@ async def until(is_so: Any) -> None:
 async def held(node: Node, count: int = 1) -> None:
     """Return when requests wait for their connection to speak again."""
     await until(lambda: node.timer.count == count)
+
+
+async def mute(client: Client, node: Node) -> float:
+    """Have a client write too much, and ask for metadata behind that; return its pause in seconds."""
+    response = await client.ask(produce_request("t", batch(VALUE)), 7)
+    await client.send(MetadataRequest(topics=[]), 4)
+    await held(node)
+    return pause_of(response) / 1000
 
 
 async def has_no_answer(client: Client) -> bool:

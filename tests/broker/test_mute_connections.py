@@ -13,13 +13,16 @@ from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.list_groups import ListGroupsRequest
 from kcli.protocol.messages.metadata import MetadataRequest
 from tests.broker.limited_node import (
+    LARGE_REQUESTS,
     LIMIT,
+    METADATA_KEY,
     VALUE,
     frame_of,
     has_no_answer,
     held,
     lagging,
     limited_node,
+    mute,
     pause_of,
     set_quotas,
     until,
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-PRODUCE_KEY, METADATA_KEY = 0, 3
+PRODUCE_KEY = 0
 
 
 async def test_every_request_behind_a_pause_waits_in_its_order(
@@ -74,11 +77,9 @@ async def test_what_waits_is_heard_in_its_time_when_all_quotas_are_gone(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with limited_node(tmp_path, producer_byte_rate=LIMIT) as node, connected(node) as client:
-        response = await client.ask(produce_request("t", batch(VALUE)), 7)
-        await client.send(MetadataRequest(topics=[]), 4)
-        await held(node)
+        pause_seconds = await mute(client, node)
         set_quotas(node, producer_byte_rate=None)
-        clock.jump(pause_of(response) / 1000 + 0.001)
+        clock.jump(pause_seconds + 0.001)
         await client.receive(METADATA_KEY, 4)
 
 
@@ -86,9 +87,7 @@ async def test_a_connection_that_is_closed_takes_what_waits_with_it(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
     async with limited_node(tmp_path, producer_byte_rate=1) as node, connected(node) as client:
-        await client.ask(produce_request("t", batch(VALUE)), 7)
-        await client.send(MetadataRequest(topics=[]), 4)
-        await held(node)
+        await mute(client, node)
         (connection,) = node.server.connections  # type: ignore[attr-defined]
         connection.close()
         await until(lambda: not node.server.connections)  # type: ignore[attr-defined]
@@ -99,9 +98,7 @@ async def test_a_connection_that_is_closed_takes_what_waits_with_it(
 async def test_a_broker_that_stops_waits_for_no_pause(tmp_path: Path, clock: trio.testing.MockClock) -> None:
     before = trio.current_time()
     async with limited_node(tmp_path, producer_byte_rate=1) as node, connected(node) as client:
-        await client.ask(produce_request("t", batch(VALUE)), 7)
-        await client.send(MetadataRequest(topics=[]), 4)
-        await held(node)
+        await mute(client, node)
     # The node is stopped by now, while the client still waited.
     assert trio.current_time() == before
     assert node.timer.count == 0
@@ -151,9 +148,10 @@ async def test_what_came_of_the_request_behind_a_held_one_is_not_lost(
 async def test_a_held_write_in_turns_that_waits_for_replicas_is_answered_once(
     tmp_path: Path, clock: trio.testing.MockClock
 ) -> None:
-    async with running_node(tmp_path, {"message.max.bytes": "4000000"}) as node, connected(node) as client:
-        node.create_topic("t")
-        set_quotas(node, producer_byte_rate=100_000)
+    async with (
+        limited_node(tmp_path, LARGE_REQUESTS, producer_byte_rate=100_000) as node,
+        connected(node) as client,
+    ):
         response = await client.ask(produce_request("t", batch(bytes(1_200_000)), acks=1), 9)
         partition = lagging(node)
         large = produce_request("t", batch(bytes(2_000_000)), acks=-1, timeout_ms=500)

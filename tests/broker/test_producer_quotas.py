@@ -12,7 +12,9 @@ from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.messages.produce import ProduceRequest
 from tests.broker.limited_node import (
+    LARGE_REQUESTS,
     LIMIT,
+    METADATA_KEY,
     VALUE,
     expected_pause,
     has_no_answer,
@@ -24,14 +26,14 @@ from tests.broker.limited_node import (
     size_of,
     until,
 )
-from tests.broker.node import connected, running_node
+from tests.broker.node import connected
 from tests.broker.records import batch, produce_request, produced
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 
-PRODUCE_KEY, METADATA_KEY = 0, 3
+PRODUCE_KEY = 0
 
 
 @pytest.mark.parametrize("version", [3, 7, 8, 9, 12])
@@ -60,9 +62,10 @@ async def test_who_writes_too_much_is_answered_at_once_and_heard_later(
 async def test_a_large_request_that_is_handled_in_turns_is_told_of_its_pause(
     tmp_path: Path, clock: trio.testing.MockClock, acks: int
 ) -> None:
-    async with running_node(tmp_path, {"message.max.bytes": "4000000"}) as node, connected(node) as client:
-        node.create_topic("t")
-        set_quotas(node, producer_byte_rate=100_000)
+    async with (
+        limited_node(tmp_path, LARGE_REQUESTS, producer_byte_rate=100_000) as node,
+        connected(node) as client,
+    ):
         request = produce_request("t", batch(bytes(2_000_000)), acks=acks)
         response = await client.ask(request, 9)
         assert produced(response).error_code == 0
