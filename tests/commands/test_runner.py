@@ -168,68 +168,8 @@ def test_a_body_is_told_of_the_common_options_that_it_names(capfd: pytest.Captur
             "error: invalid value for `--timeout`: `soon` is not a number\n",
         ),
         (
-            ["topics", "list", "-b"],
-            "error: option `-b` requires an argument\nhint: kcli topics list --help\n",
-        ),
-        (
-            ["topics", "create", "x", "--partitions"],
-            "error: option `--partitions` requires an argument\nhint: kcli topics create --help\n",
-        ),
-        (
-            ["broker", "node", "kill", "--data-dir"],
-            "error: option `--data-dir` requires an argument\nhint: kcli broker node kill --help\n",
-        ),
-        (
-            ["consume", "topics", "--partition"],
-            "error: option `--partition` requires an argument\nhint: kcli consume --help\n",
-        ),
-        (
-            ["produce", "orders", "--broker-list", "a:1"],
-            "error: no such option: --broker-list\nhint: `-b HOST:PORT` names the brokers\n",
-        ),
-        (
-            ["consume", "orders", "--zookeeper", "a:1"],
-            "error: no such option: --zookeeper\n"
-            "hint: no ZooKeeper is asked: `-b HOST:PORT` names the brokers\n",
-        ),
-        (
-            ["produce", "orders", "--producer-propertie", "a=1"],
-            "error: no such option: --producer-propertie (Possible options: --reader-property)\n"
-            "hint: kcli produce --help\n",
-        ),
-        (
-            ["topics", "create", "x", "--partition", "1"],
-            "error: no such option: --partition (Possible options: --partitions)\n"
-            "hint: kcli topics create --help\n",
-        ),
-        (
-            ["topics", "--hepl"],
-            "error: no such option: --hepl (Possible options: --help)\nhint: kcli topics --help\n",
-        ),
-        (
             ["consumer-groups", "copy", "a", "b"],
             "error: no such command `copy`\nhint: kcli consumer-groups clone\n",
-        ),
-        (
-            ["topics", "--create", "--topic", "t"],
-            "error: no such option: --create\nhint: a verb has no dashes: kcli topics create\n",
-        ),
-        (
-            ["topics", "--topic", "t", "--create"],
-            "error: no such option: --topic\nhint: the verb comes before its options: kcli topics create\n",
-        ),
-        (
-            ["topics", "--topic", "t"],
-            "error: no such option: --topic\nhint: kcli topics --help\n",
-        ),
-        (
-            ["--bootstrap-server", "localhost:9092", "topics", "list"],
-            "error: no such option: --bootstrap-server\n"
-            "hint: the command comes before its options: kcli topics\n",
-        ),
-        (
-            ["broker", "node", "--list"],
-            "error: no such option: --list\nhint: a verb has no dashes: kcli broker node list\n",
         ),
     ],
 )
@@ -239,6 +179,64 @@ def test_wrong_usage_is_two_lines(arguments: list[str], err: str, kcli: Callable
     assert finished.out == ""
     assert finished.err.startswith(err)
     assert len(finished.err.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "option", "command"),
+    [
+        ("topics list -b", "-b", "topics list"),
+        ("topics create x --partitions", "--partitions", "topics create"),
+        ("broker node kill --data-dir", "--data-dir", "broker node kill"),
+        ("consume topics --partition", "--partition", "consume"),
+    ],
+)
+def test_an_option_without_its_value_is_named(
+    line: str, option: str, command: str, kcli: Callable[..., Finished]
+) -> None:
+    err = f"error: option `{option}` requires an argument\nhint: kcli {command} --help\n"
+    assert kcli(*line.split()) == Finished(2, "", err)
+
+
+@pytest.mark.parametrize(
+    ("line", "option", "near", "command"),
+    [
+        ("produce orders --producer-propertie a=1", "--producer-propertie", "--reader-property", "produce"),
+        ("topics create x --partition 1", "--partition", "--partitions", "topics create"),
+        ("topics --hepl", "--hepl", "--help", "topics"),
+    ],
+)
+def test_a_misspelt_option_is_told_what_is_near_it(
+    line: str, option: str, near: str, command: str, kcli: Callable[..., Finished]
+) -> None:
+    err = f"error: no such option: {option} (Possible options: {near})\nhint: kcli {command} --help\n"
+    assert kcli(*line.split()) == Finished(2, "", err)
+
+
+@pytest.mark.parametrize(
+    ("line", "option", "hint"),
+    [
+        ("produce orders --broker-list a:1", "--broker-list", "`-b HOST:PORT` names the brokers"),
+        (
+            "consume x --zookeeper a:1",
+            "--zookeeper",
+            "no ZooKeeper is asked: `-b HOST:PORT` names the brokers",
+        ),
+        ("topics --create --topic t", "--create", "a verb has no dashes: kcli topics create"),
+        ("topics --topic t --create", "--topic", "the verb comes before its options: kcli topics create"),
+        ("topics --topic t", "--topic", "kcli topics --help"),
+        ("broker node --list", "--list", "a verb has no dashes: kcli broker node list"),
+        (
+            "--bootstrap-server localhost:9092 topics list",
+            "--bootstrap-server",
+            "the command comes before its options: kcli topics",
+        ),
+    ],
+)
+def test_an_option_of_other_tools_is_told_what_does_its_work(
+    line: str, option: str, hint: str, kcli: Callable[..., Finished]
+) -> None:
+    err = f"error: no such option: {option}\nhint: {hint}\n"
+    assert kcli(*line.split()) == Finished(2, "", err)
 
 
 @pytest.mark.parametrize("arguments", [[], ["topics"]], ids=["kcli", "kcli topics"])
