@@ -189,6 +189,21 @@ async def test_one_that_ends_it_later_is_counted_too(autojump_clock: MockClock) 
     assert read(times) == {"Heartbeat": (2, 2 * HANDLED_MS, 400, 406)}
 
 
+async def test_what_a_bug_ends_is_raised_and_not_counted(autojump_clock: MockClock) -> None:
+    async def fail_later() -> Answer:
+        raise LookupError
+
+    def fail_now() -> Answer:
+        raise LookupError
+
+    times = begun()
+    with pytest.raises(LookupError):
+        fed(engine_for(autojump_clock, fail_now, times))
+    with pytest.raises(LookupError):
+        await cast("Any", fed(engine_for(autojump_clock, lambda: Later(fail_later()), times)))
+    assert read(times) == {}
+
+
 async def test_what_was_parked_before_anybody_measured_is_answered_and_not_counted(
     autojump_clock: MockClock,
 ) -> None:
