@@ -29,7 +29,7 @@ class Progress:
         self.should_stop = False
 
 
-async def write_out(data: bytes, progress: Progress, piece_bytes: int = PIECE_BYTES) -> None:
+async def write_out(data: bytes, progress: Progress) -> None:
     """Write bytes to standard output; raise `BrokenPipeError` when nobody reads it any more.
 
     `progress` is final when this returns or raises, but for a reader that has stopped to read.
@@ -40,7 +40,7 @@ async def write_out(data: bytes, progress: Progress, piece_bytes: int = PIECE_BY
     descriptor = sys.stdout.fileno()
     try:
         await trio.to_thread.run_sync(
-            write_all, descriptor, data, progress, piece_bytes, abandon_on_cancel=True
+            write_all, descriptor, data, progress, PIECE_BYTES, abandon_on_cancel=True
         )
     finally:
         progress.should_stop = True

@@ -1,7 +1,8 @@
 """RecordPrinter: reads a consumer to its end and writes formatted records to standard output.
 
-Where to stop is said by `Limits`. Output goes out once per poll. In a group the position of a partition is
-what will be committed: whatever ends the printing, it stands behind the last record that went out whole.
+Where to stop is said by `Limits`. Output goes out once per poll. Whatever ends the printing, the records that
+went out whole are those that count, and in a group the position of a partition, which is what will be
+committed, stands behind the last of them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from kcli.commands.output import print_error
-from kcli.commands.piecewise_output import PIECE_BYTES, Progress, whole_items, write_out
+from kcli.commands.piecewise_output import Progress, whole_items, write_out
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ class Limits(NamedTuple):
 
 
 class RecordPrinter:
-    """Prints what a consumer reads and counts it."""
+    """Prints what a consumer reads; `count` is how many records were printed, or left out as unprintable."""
 
     def __init__(
         self, consumer: Consumer, format_record: Format, limits: Limits, *, skip_errors: bool
@@ -101,11 +102,12 @@ class RecordPrinter:
         finally:
             # What was formatted before an error is printed all the same.
             progress = Progress()
-            data = b"".join(output)
             try:
-                await write_out(data, progress, PIECE_BYTES if self._has_group else len(data))
+                await write_out(b"".join(output), progress)
             finally:
-                self._go_back(fetched, whole_items(output, progress.written))
+                printed = whole_items(output, progress.written)
+                self.count += printed
+                self._go_back(fetched, printed)
 
     def _go_back(self, fetched: list[FetchedRecords], printed: int) -> None:
         """Let the first record that is not printed be the next one of its partition, in a group."""
@@ -120,7 +122,6 @@ class RecordPrinter:
     def _format_part(self, fetched: FetchedRecords, output: list[bytes]) -> None:
         """Append the records of one partition as they are printed, one item for each."""
         for record in fetched.records:
-            self.count += 1
             try:
                 output.append(self._format(fetched, record))
             except KcliError as error:

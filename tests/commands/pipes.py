@@ -10,7 +10,8 @@ import sys
 import termios
 from array import array
 
-from tests.support.waiting import PATIENCE_SECONDS
+from kcli.commands.piecewise_output import PIECE_BYTES
+from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 
 def start(*arguments: str, stdin: int | None = None) -> subprocess.Popen[bytes]:
@@ -64,3 +65,9 @@ def unread_bytes(descriptor: int) -> int:
     unread = array("i", [0])
     fcntl.ioctl(descriptor, termios.FIONREAD, unread)
     return unread[0]
+
+
+def wait_until_full(descriptor: int) -> None:
+    """Wait until a pipe has no room for another piece of output."""
+    room = fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+    eventually(lambda: unread_bytes(descriptor) + PIECE_BYTES > room, "the pipe is full")
