@@ -3,8 +3,9 @@
 `<data-dir>/control.sock` takes one JSON object a line, as
 ``{"operation": "node.stop", "arguments": {"node": 2}}``, and answers each with one line:
 ``{"result": …}``, or ``{"error": message, "hint": hint, "exit_code": number}``.
-It exists while the process runs; only the user who started that may open it. An operation that lasts, such as
-`requests.measure`, ends with what it has when the client shuts down its side, or has gone.
+It exists while the process runs; only the user who started that may open it. An operation that lasts, such
+as `requests.measure`, ends with what it has when the client shuts down its side, or has gone, and when the
+process ends in order.
 
 The name of a socket has room for a hundred bytes: a longer one is reached through the directory's descriptor.
 """

@@ -4,7 +4,8 @@
 `control_operations` lists what there is: a function of the cluster and the arguments, whose result is
 JSON's. It is imported with the first request, for few brokers get one and every start would pay for it.
 Operations of different clients run at the same time; each looks whether what it was asked for still can be.
-One that lasts, and is worth something before its time is over, returns `Lasting`.
+One that lasts, and is worth something before its time is over, returns `Lasting`. It is over, too, when the
+process ends: `finish` lets its answer leave.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
     Operation = Callable[["Cluster", Mapping[str, Any]], Awaitable[object]]
 
+FAREWELL_SECONDS = 5.0
+"""How long `finish` waits for clients to take their answers."""
+
 _RECEIVE_BYTES = 65536
 _log = logging.getLogger(__name__)
 
@@ -36,10 +40,19 @@ _log = logging.getLogger(__name__)
 class Lasting(NamedTuple):
     """What an operation does as long as its client stays: `until` returns the result.
 
-    The event tells it when the client sends nothing more, or has gone.
+    The event tells it when the client sends nothing more, or has gone, and when the process ends.
     """
 
     until: Callable[[trio.Event], Awaitable[object]]
+
+
+class _Waiting:
+    """A client that waits for an answer: when it has left, or has to, and when it is answered."""
+
+    __slots__ = ("answered", "left")
+
+    def __init__(self) -> None:
+        self.left, self.answered = trio.Event(), trio.Event()
 
 
 class ControlServer:
@@ -51,6 +64,16 @@ class ControlServer:
         self._cluster = cluster
         self._data_dir = data_dir
         self._operations = operations
+        self._lasting: set[_Waiting] = set()
+        """Who waits for an operation that lasts."""
+
+    async def finish(self) -> None:
+        """Have all that lasts be over, and let the answers leave."""
+        for client in self._lasting:
+            client.left.set()
+        with trio.move_on_after(FAREWELL_SECONDS):
+            for client in tuple(self._lasting):
+                await client.answered.wait()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled, then remove the socket. Where none can be made the process goes on."""
@@ -87,12 +110,19 @@ class ControlServer:
         try:
             received = bytearray()
             while (line := await _next_line(stream, received)) is not None:
-                answer = await self._answer(line, partial(_has_left, stream, received))
-                await stream.send_all(json.dumps(answer).encode() + b"\n")
+                client = _Waiting()
+                try:
+                    answer = await self._answer(line, client, partial(_has_left, stream, received))
+                    await stream.send_all(json.dumps(answer).encode() + b"\n")
+                finally:
+                    self._lasting.discard(client)
+                    client.answered.set()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             _log.debug("a control connection ended: %s", error)
 
-    async def _answer(self, line: bytes, has_left: Callable[[trio.Event], Awaitable[None]]) -> dict[str, Any]:
+    async def _answer(
+        self, line: bytes, client: _Waiting, has_left: Callable[[trio.Event], Awaitable[None]]
+    ) -> dict[str, Any]:
         try:
             request = _parse(line)
             if self._operations is None:
@@ -104,7 +134,8 @@ class ControlServer:
                 raise UsageError(f"there is no operation `{request['operation']}`")
             result = await operation(self._cluster, request["arguments"])
             if isinstance(result, Lasting):
-                result = await _last(result, has_left)
+                self._lasting.add(client)
+                result = await _last(result, client.left, has_left)
             return {"result": result}
         except KcliError as error:
             return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
@@ -113,9 +144,11 @@ class ControlServer:
             return {"error": f"unexpected {type(error).__name__}: {error}", "hint": None, "exit_code": 1}
 
 
-async def _last(operation: Lasting, has_left: Callable[[trio.Event], Awaitable[None]]) -> object:
+async def _last(
+    operation: Lasting, left: trio.Event, has_left: Callable[[trio.Event], Awaitable[None]]
+) -> object:
     """Return the result of an operation that ends with its client at the latest."""
-    left, refusal, result = trio.Event(), None, None
+    refusal, result = None, None
     async with trio.open_nursery() as nursery:
         nursery.start_soon(has_left, left)
         try:

@@ -12,7 +12,7 @@ from kcli.commands.broker_node import complete_node
 from kcli.commands.output import OutputFormat, Table
 from kcli.commands.words import counted
 from kcli.control_socket import asking
-from kcli.errors import Interrupted
+from kcli.errors import Interrupted, KcliError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -142,8 +142,8 @@ async def requests(
     Counted is what comes and is answered, or needs no answer, while it is measured. p50 and p99 are exact to
     1.6 %; mean and maximum are exact.
 
-    Ctrl-C ends it early and shows what there is by then. Several can measure at once; when nobody does, it
-    costs nothing.
+    Ctrl-C ends it early and shows what there is by then; so does a broker that is stopped, which is exit code
+    1. Several can measure at once; when nobody does, it costs nothing.
     """
     from kcli.commands.interrupts import interruptible
     from kcli.commands.output import note, print_result
@@ -164,6 +164,11 @@ async def requests(
         note(f"no request came and was answered within {report.seconds:.1f} s")
     if scope.cancel_called:
         raise typer.Exit(Interrupted.exit_code)
+    if report.seconds < seconds:
+        raise KcliError(
+            f"the broker was stopped after {report.seconds:.1f} s of {seconds}",
+            hint="what is shown is what it measured until then",
+        )
 
 
 async def _await_answer(question: Question, seconds: int) -> None:

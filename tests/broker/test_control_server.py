@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kcli.broker.control_server import ControlServer, Lasting
+from kcli.broker.control_server import FAREWELL_SECONDS, ControlServer, Lasting
 from kcli.control_socket import MAX_LINE_BYTES, SOCKET_NAME, ask, asking, socket_name
 from kcli.errors import KcliError, UsageError
 from tests.support import waiting
@@ -170,6 +170,53 @@ async def test_what_lasts_is_over_when_its_client_has_nothing_more_to_say(
 
     async with serving(tmp_path):
         assert await trio.to_thread.run_sync(hurried) == answer
+
+
+async def test_what_lasts_is_over_when_the_process_ends(tmp_path: Path) -> None:
+    serving = server(tmp_path)
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serving.run)
+        async with (
+            await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as idle,
+            await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as hanging,
+            await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream,
+        ):
+            await hanging.send_all(b'{"operation": "hang"}\n')
+            await stream.send_all(b'{"operation": "end-by-itself"}\n{"operation": "last"}\n')
+            received = await stream.receive_some()
+            assert await asked(tmp_path, "echo") == {"arguments": {}}
+            with trio.fail_after(waiting.PATIENCE_SECONDS):
+                await serving.finish()
+            nursery.cancel_scope.cancel()
+            with trio.CancelScope(shield=True), trio.fail_after(waiting.PATIENCE_SECONDS):
+                while data := await stream.receive_some():
+                    received += data
+                assert [await each.receive_some() for each in (idle, hanging)] == [b"", b""]
+    assert [json.loads(line) for line in received.splitlines()] == [{"result": "over"}, {"result": "left"}]
+
+
+async def test_what_is_never_over_delays_the_end_for_some_seconds_only(
+    tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    begun = trio.Event()
+
+    async def never_over(cluster: object, arguments: Mapping[str, Any]) -> object:
+        async def until(left: trio.Event) -> object:
+            begun.set()
+            await trio.sleep_forever()
+
+        return Lasting(until)
+
+    serving = ControlServer(None, tmp_path, operations={"never-over": never_over})  # type: ignore[arg-type]
+    async with trio.open_nursery() as nursery:
+        await nursery.start(serving.run)
+        async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:
+            await stream.send_all(b'{"operation": "never-over"}\n')
+            await begun.wait()
+            began = trio.current_time()
+            await serving.finish()
+            assert trio.current_time() - began == pytest.approx(FAREWELL_SECONDS)
+        nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize("sent", [b"", b"x" * (MAX_LINE_BYTES + 1)], ids=["gone", "sends too much"])

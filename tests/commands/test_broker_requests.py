@@ -18,6 +18,7 @@ import trio
 from kcli.broker.control_server import ControlServer, Lasting
 from kcli.broker.metering.meter_operations import MOST_SECONDS
 from kcli.commands import broker_requests
+from kcli.control_socket import ask, asking
 from kcli.errors import KcliError
 from tests.support.kcli_broker import KcliBroker
 from tests.support.waiting import PATIENCE_SECONDS
@@ -162,7 +163,9 @@ def test_to_be_asked_to_measure_is_no_request(tmp_path: Path, kcli: Callable[...
 
 
 class Process:
-    """A process that measures until its client has left, and then tells of one API."""
+    """A process that measures until its client has left, or it ends, and then tells of one API."""
+
+    server: ControlServer
 
     def __init__(self) -> None:
         self.asked, self.left = trio.Event(), trio.Event()
@@ -186,7 +189,8 @@ def bounded() -> Iterator[None]:
 async def served(process: Process, data_dir: Path, nursery: trio.Nursery) -> list[str]:
     """Serve a control socket; return the command line that measures for an hour."""
     operations = {"requests.measure": process.measure}
-    await nursery.start(ControlServer(None, data_dir, operations=operations).run)  # type: ignore[arg-type]
+    process.server = ControlServer(None, data_dir, operations=operations)  # type: ignore[arg-type]
+    await nursery.start(process.server.run)
     words = ["broker", "requests", "--seconds", str(MOST_SECONDS), "--data-dir", str(data_dir)]
     return [sys.executable, "-m", "kcli", *words]
 
@@ -230,6 +234,36 @@ async def test_nobody_measures_for_one_that_is_gone(how: str, tmp_path: Path) ->
         await process.left.wait()
         assert await whole(child.stderr) == ""
         assert await child.wait() == (-signal.SIGKILL if how == "killed" else 0)
+
+
+async def test_a_process_that_is_stopped_meanwhile_has_told_what_it_measured(tmp_path: Path) -> None:
+    process = Process()
+    with bounded():
+        async with trio.open_nursery() as nursery:
+            command = await served(process, tmp_path, nursery)
+            child = await trio.lowlevel.open_process(command, stdout=-1, stderr=-1)
+            await process.asked.wait()
+            await process.server.finish()
+            nursery.cancel_scope.cancel()
+        shown, errors = await whole(child.stdout), await whole(child.stderr)
+        assert await child.wait() == 1
+    assert shown.startswith("Fetch: 10 requests, 2.0/s, local ms mean 0.045 ")
+    assert errors == (
+        "error: the broker was stopped after 2.0 s of 3600\n"
+        "hint: what is shown is what it measured until then\n"
+    )
+
+
+def test_a_broker_that_is_stopped_answers_first(tmp_path: Path) -> None:
+    with closing(KcliBroker(tmp_path)) as broker:
+        broker.start()
+        with asking(broker.data, "requests.measure", seconds=MOST_SECONDS) as question:
+            # Answered behind the question, whose measuring has begun then.
+            ask(broker.data, "node.list", timeout_seconds=PATIENCE_SECONDS)
+            assert broker.stop() == 0
+            answer = question.answer(timeout_seconds=PATIENCE_SECONDS)
+    assert (answer["nodes"], answer["apis"]) == ([1], [])
+    assert 0 < answer["seconds"] < PATIENCE_SECONDS
 
 
 async def test_a_process_that_ends_meanwhile_is_missed(tmp_path: Path) -> None:
