@@ -115,14 +115,14 @@ def api_name(name: str) -> str:
 
 def error_code(value: object) -> ErrorCode:
     """Return an error by its name or number. Raises `UsageError`."""
-    by_number = {str(int(code)): code for code in ErrorCode}
-    found = by_number.get(str(value)) or ErrorCode.__members__.get(str(value).upper())
-    if found is None or found is ErrorCode.NONE:
-        near = nearest(str(value), ErrorCode.__members__)
-        raise UsageError(
-            f"there is no error `{value}`",
-            hint=near or "a name or number of Kafka's, as NOT_CONTROLLER or 41",
-        )
+    known = {str(int(code)): code for code in ErrorCode} | dict(ErrorCode.__members__)
+    found = known.get(str(value).upper())
+    which = "a name or number of Kafka's, as NOT_CONTROLLER or 41"
+    if found is ErrorCode.NONE:
+        raise UsageError(f"`{value}` is Kafka's code for no error", hint=which)
+    if found is None:
+        errors = [name for name in ErrorCode.__members__ if name != "NONE"]
+        raise UsageError(f"there is no error `{value}`", hint=nearest(str(value), errors) or which)
     return found
 
 

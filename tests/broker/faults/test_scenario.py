@@ -76,7 +76,7 @@ def test_steps_come_in_the_order_of_their_times() -> None:
         ("steps:\n- {do: drop, at: -1}", "s.yaml:2: `at` is a number of seconds, not -1"),
         ("steps:\n- {do: drop, api: Produze}", "s.yaml:2: there is no API `Produze`"),
         ("steps:\n- {do: error}", "s.yaml:2: `error` needs `code`"),
-        ("steps:\n- {do: error, code: NONE}", "s.yaml:2: there is no error `NONE`"),
+        ("steps:\n- {do: error, code: NONE}", "s.yaml:2: `NONE` is Kafka's code for no error"),
         ("steps:\n- {do: drop, probability: 2}", "s.yaml:2: `probability` is above 0 and at most 1, not 2"),
         ("steps:\n- {do: drop, next: 0}", "s.yaml:2: `next` is a whole number from 1 on, not 0"),
         ("steps:\n- {do: drop, code: 3}", "s.yaml:2: `drop` takes no `code`"),
