@@ -109,20 +109,23 @@ class Quotas(NamedTuple):
 
 
 class AlteredQuotas(NamedTuple):
-    """The entity whose quotas were altered."""
+    """The entity whose quotas were altered, or only could be: `altered` tells which."""
 
     entity: QuotaEntity
+    altered: bool
 
     def lines(self) -> Sequence[str]:
-        """Return the line of Kafka's `kafka-configs`, which tells of the first part."""
+        """Return the line of Kafka's `kafka-configs`, which always alters and tells of the first part."""
+        if not self.altered:
+            return []
         kind, name = next(iter(self.entity.names.items()))
         if name:
             return [f"Completed updating config for {kind.removesuffix('s')} {name}."]
         return [f"Completed updating default config for {kind} in the cluster."]
 
     def document(self) -> object:
-        """Return the entity."""
-        return {"entity": dict(self.entity.parts)}
+        """Return the entity, and whether it was altered."""
+        return {"entity": dict(self.entity.parts), "altered": self.altered}
 
 
 def chosen_quotas(
@@ -178,15 +181,15 @@ async def describe_quotas(client: Client, entity: QuotaEntity) -> Quotas:
 
 async def alter_quotas(
     client: Client, entity: QuotaEntity, quotas: Mapping[str, float | None], *, validate_only: bool
-) -> AlteredQuotas | None:
-    """Set and remove an entity's quotas."""
+) -> AlteredQuotas:
+    """Set and remove an entity's quotas, or only have the broker check that."""
     from kcli.client import admin
     from kcli.commands.session import failure
 
     refused = await admin.alter_client_quotas(client, entity.parts, quotas, validate_only=validate_only)
     if refused is not None:
         raise failure(f"cannot alter the quotas of {entity}", refused)
-    return None if validate_only else AlteredQuotas(entity)
+    return AlteredQuotas(entity, altered=not validate_only)
 
 
 def quota_changes(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str, float | None]:

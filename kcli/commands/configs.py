@@ -136,19 +136,26 @@ class Configs(NamedTuple):
 
 
 class Altered(NamedTuple):
-    """The entity whose configuration was altered."""
+    """The entity whose configuration was altered, or only could be: `altered` tells which."""
 
     entity: Entity
+    altered: bool
 
     def lines(self) -> Sequence[str]:
-        """Return the line of Kafka's `kafka-configs`."""
+        """Return the line of Kafka's `kafka-configs`, which always alters."""
+        if not self.altered:
+            return []
         if self.entity.name:
             return [f"Completed updating config for {self.entity}."]
         return [f"Completed updating default config for {self.entity.kind} in the cluster."]
 
     def document(self) -> object:
-        """Return the entity."""
-        return {"entity_type": self.entity.kind, "entity_name": self.entity.name or ""}
+        """Return the entity, and whether it was altered."""
+        return {
+            "entity_type": self.entity.kind,
+            "entity_name": self.entity.name or "",
+            "altered": self.altered,
+        }
 
 
 @command(app, "describe", example="kcli configs describe orders --all")
@@ -294,7 +301,7 @@ async def alter(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
-) -> Altered | AlteredQuotas | None:
+) -> Altered | AlteredQuotas:
     """Set, reset, extend or shorten configurations of a topic, a group or a broker, and quotas of clients."""
     from kcli.client import admin
     from kcli.commands.config_names import refuse_unknown
@@ -336,7 +343,7 @@ async def alter(
     refused = results[entity.resource]
     if refused is not None:
         raise failure(f"cannot alter the configuration of {entity}", refused)
-    return None if validate_only else Altered(entity)
+    return Altered(entity, altered=not validate_only)
 
 
 def text(value: str | None) -> str:
