@@ -14,6 +14,7 @@ import typer
 
 from kcli.commands.output import Table
 from kcli.commands.serdes import java_double
+from kcli.commands.whole_numbers import LARGEST_INT64
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
 
 KINDS = {"users": "user", "clients": "client-id"}
 """The entity types of Kafka's tool, and what the protocol calls them."""
-KNOWN = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+BYTE_RATES = ("producer_byte_rate", "consumer_byte_rate")
+KNOWN = (*BYTE_RATES, "request_percentage", "controller_mutation_rate")
 
 UserName = Annotated[
     str | None, typer.Option("--user", metavar="NAME", help="Quotas of a user", show_default=False)
@@ -194,16 +196,7 @@ async def alter_quotas(
 
 def quota_changes(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str, float | None]:
     """Return the values of quotas, None for those that are removed; there must be one."""
-    changes: dict[str, float | None] = {}
-    for key, text in added.items():
-        try:
-            value = float(text)
-        except ValueError:
-            value = nan
-        # Python takes `1_0` for ten, too.
-        if not isfinite(value) or "_" in text or not text.isascii():
-            raise UsageError(f"`{key}` is not a number: {text}")
-        changes[key] = value
+    changes: dict[str, float | None] = {key: quota_value(key, text) for key, text in added.items()}
     for key in deleted:
         if key not in KNOWN:
             raise UsageError(f"there is no quota `{key}`", hint=f"the quotas are {', '.join(KNOWN)}")
@@ -211,6 +204,24 @@ def quota_changes(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str,
     if not changes:
         raise UsageError("nothing to alter", hint="`--add name=value` or `--delete name`")
     return changes
+
+
+def quota_value(key: str, text: str) -> float:
+    """Return the value of a quota. Raises `UsageError` for one that Kafka takes for none."""
+    is_rate = key in BYTE_RATES
+    sense = "bytes a second, as 1048576" if is_rate else None
+    try:
+        value = float(text)
+    except ValueError:
+        value = nan
+    # Python takes `1_0` for ten, too.
+    if not isfinite(value) or "_" in text or not text.isascii():
+        raise UsageError(f"`{key}` is not a number: {text}", hint=sense)
+    if value <= 0:
+        raise UsageError(f"`{key}` is not above 0: {text}", hint=f"`--delete {key}` removes the quota")
+    if is_rate and (value > LARGEST_INT64 or not value.is_integer()):
+        raise UsageError(f"`{key}` is not a whole number of 64 bits: {text}", hint=sense)
+    return value
 
 
 def _shown(row: QuotaRow, type: str) -> str:
