@@ -224,6 +224,37 @@ def test_a_replica_without_files_in_a_log_directory_is_told_of(directory: Path, 
     assert "lost-0" in kcli("verify-index", ".").out
 
 
+def test_where_no_replica_has_segments_there_was_nothing_to_verify(directory: Path, kcli: Run) -> None:
+    shutil.rmtree("orders-0")
+    Path("lost-0").mkdir()
+    Path("meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    for options in ((), ("--deep",), ("--index-sanity-check",), ("--rebuild", "out")):
+        finished = kcli("verify-index", ".", *options)
+        assert finished.exit_code == 2
+        assert "Checked 1 partition, 0 segments, 0 batches, 0 bytes: nothing to verify" in finished.out
+        assert finished.err.startswith("error: no segments in the directory: `.`\nhint: ")
+
+
+@pytest.mark.parametrize("order", [("full", "new"), ("new", "full")])
+def test_what_has_no_segments_beside_others_is_warned_of(
+    order: tuple[str, str], directory: Path, kcli: Run
+) -> None:
+    for name in order:
+        Path(name).mkdir()
+        Path(name, "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    shutil.move("orders-0", "full/orders-0")
+    Path("full", "lost-0").mkdir()
+    finished = kcli("verify-index", *order)
+    assert finished.exit_code == 0
+    assert finished.out.splitlines()[-1].startswith("Checked 2 partitions, ")
+    assert finished.err.splitlines() == [
+        "warning: no segments in the directory: `new`",
+        "warning: no segments in the directory: `full/lost-0`",
+    ]
+    # Who asks for a topic does not expect it in every log directory.
+    assert kcli("verify-index", *order, "--topic", "orders").err == ""
+
+
 def test_every_kind_is_explained(kcli: Run, golden: Golden) -> None:
     finished = kcli("verify-index", "--explain", "-o", "text")
     assert finished.exit_code == 0

@@ -39,8 +39,8 @@ class Summary(NamedTuple):
     infos: int = 0
     unreadable: int = 0
 
-    def line(self) -> str:
-        """Return it as a sentence."""
+    def line(self, good: str) -> str:
+        """Return it as a sentence; `good` says what it comes to where nothing is wrong."""
         checked = ", ".join(
             (
                 counted(self.partitions, "partition"),
@@ -60,7 +60,7 @@ class Summary(NamedTuple):
             if count
         ]
         if not (self.errors or self.warnings or self.unreadable):
-            found.insert(0, "no problems")
+            found.insert(0, good)
         return f"Checked {checked}: {', '.join(found)}"
 
     def plus(self, findings: Iterable[Finding]) -> Summary:

@@ -31,6 +31,13 @@ class Printer:
         self._files = files
         self._kept: list[Finding] = []
         self._summary = Summary()
+        self.without_segments: list[str] = []
+        """The replicas in which there was nothing to verify."""
+
+    @property
+    def has_seen_segments(self) -> bool:
+        """Whether there was anything to verify."""
+        return bool(self._summary.segments)
 
     @property
     def has_problems(self) -> bool:
@@ -51,6 +58,9 @@ class Printer:
             batches=summary.batches + report.batches,
             bytes=summary.bytes + report.size_bytes,
         )
+        # A single file of a replica is verified without its log, too.
+        if not (report.segments or report.failures or self._files):
+            self.without_segments.append(report.directory)
         if self._output is OutputFormat.TEXT:
             for path in (*report.passed, *report.empty):
                 if not self._files or path in self._files:
@@ -93,7 +103,8 @@ class Printer:
             print()
             for line in advice_lines(self._kept):
                 print(line)
-        print(self._summary.line())
+        is_vain = bool(self.without_segments) and not self.has_seen_segments
+        print(self._summary.line("nothing to verify" if is_vain else "no problems"))
 
 
 def print_explanations(output: OutputFormat | None) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.output import chosen_format
-from kcli.commands.verify.targets import find_targets
+from kcli.commands.output import chosen_format, warn
+from kcli.commands.verify.targets import find_targets, nothing_in
 from kcli.commands.verify.workforce import Workforce, size_of
 from kcli.errors import ChecksFailed, KcliError, UsageError
 
@@ -64,9 +64,14 @@ def verify(wanted: Wanted, output: OutputFormat | None) -> int:
         printer = Printer(form, targets.files)
         do(wanted, targets, workforce, printer, sum(sizes.values()))
     printer.finish()
-    if printer.has_problems:
-        return ChecksFailed.exit_code
-    return KcliError.exit_code if printer.has_failures else 0
+    vain = printer.without_segments
+    for directory in (*targets.vain, *(vain if printer.has_seen_segments else ())):
+        warn(f"no segments in the directory: `{directory}`")
+    if printer.has_problems or printer.has_failures:
+        return ChecksFailed.exit_code if printer.has_problems else KcliError.exit_code
+    if vain and not printer.has_seen_segments:
+        raise nothing_in(wanted.paths[0], topics=wanted.topics, partitions=wanted.partitions)
+    return 0
 
 
 def do(wanted: Wanted, targets: Targets, workforce: Workforce, printer: Printer, total_bytes: int) -> None:

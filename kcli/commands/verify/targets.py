@@ -51,11 +51,15 @@ class Replica(NamedTuple):
 
 
 class Targets(NamedTuple):
-    """What to verify. `files` are those to tell of, where single ones were given; empty for all."""
+    """What to verify. `files` are those to tell of, where single ones were given; empty for all.
+
+    `vain` are directories that were given and have no replica.
+    """
 
     log_directories: Sequence[str]
     replicas: Sequence[Replica]
     files: Collection[str]
+    vain: Sequence[str]
 
 
 def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Collection[int]) -> Targets:
@@ -63,6 +67,7 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
     log_directories: dict[str, None] = {}
     replicas: dict[Replica, None] = {}
     files: set[str] = set()
+    vain: list[str] = []
     for given in paths:
         path = given.rstrip("/") or "/"
         try:
@@ -78,18 +83,22 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
             if _has_segments(path):
                 replicas[Replica(path)] = None
                 continue
+            found: list[Replica] = []
             for directory in _log_directories(path):
                 log_directories[directory] = None
-                found = [Replica(each) for each in _replicas_in(directory, topics, partitions)]
-                replicas.update(dict.fromkeys(found))
+                found += [Replica(each) for each in _replicas_in(directory, topics, partitions)]
+            replicas.update(dict.fromkeys(found))
         except OSError as error:
             raise KcliError(f"cannot read `{error.filename or path}`: {error.strerror}") from error
-        if not replicas:
-            raise _nothing_in(path, topics=topics, partitions=partitions)
-    return Targets([*log_directories], [*replicas], files)
+        if not found:
+            vain.append(path)
+    if vain and not replicas:
+        raise nothing_in(vain[0], topics=topics, partitions=partitions)
+    # Who asks for a topic does not expect it in every log directory.
+    return Targets([*log_directories], [*replicas], files, [] if topics or partitions else vain)
 
 
-def _nothing_in(path: str, *, topics: Collection[str], partitions: Collection[int]) -> UsageError:
+def nothing_in(path: str, *, topics: Collection[str], partitions: Collection[int]) -> UsageError:
     """Return the error of a directory in which nothing is to be verified."""
     options = [name for name, given in (("--topic", topics), ("--partition", partitions)) if given]
     if options:
