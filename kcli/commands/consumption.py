@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -167,8 +167,27 @@ async def assign(client: Client, consumer: Consumer, *, choice: Choice, start: S
     from kcli.commands.record_printer import Limits
 
     partitions = await chosen_partitions(client, choice)
-    await begin(consumer, partitions, start)
-    return Limits(end.max_messages, end.timeout_ms, await end_offsets(consumer, partitions, end))
+    ends = await end_offsets(consumer, partitions, end)
+    if ends is None or start.offset is None:
+        await begin(consumer, partitions, start)
+    else:
+        warn_of_ends(ends if end.time_ms is None else await consumer.end_offsets(partitions), start.offset)
+        await begin(consumer, partitions, start)
+        # Before anything is fetched: a position beyond the end of the log would be reset.
+        consumer.pause(*(partition for partition, last in ends.items() if start.offset >= last))
+    return Limits(end.max_messages, end.timeout_ms, ends)
+
+
+def warn_of_ends(ends: Mapping[TopicPartition, int], offset: int) -> None:
+    """Warn of partitions that end before the offset to begin with."""
+    from kcli.commands.output import warn
+
+    for partition, last in ends.items():
+        if offset > last:
+            warn(
+                f"{partition}: offset {offset} is beyond the end ({last}): nothing is read, "
+                "and the position is not reset"
+            )
 
 
 def following_new(

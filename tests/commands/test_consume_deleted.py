@@ -1,4 +1,8 @@
-"""`consume` where what it was to begin with is deleted: it goes on as `auto.offset.reset` says, and tells."""
+"""`consume` where what it was to begin with is not there.
+
+What is deleted is told of, and it goes on as `auto.offset.reset` says. Beyond the end it says that, too, and
+reads nothing where it was to end there.
+"""
 
 from __future__ import annotations
 
@@ -45,3 +49,31 @@ def test_what_a_group_committed_is_deleted(topic: str, kcli: Kcli) -> None:
     for told in (warning, ""):
         ended = kcli(*arguments, "--until-end")
         assert ended == Finished(0, "", f"{told}Processed a total of 0 messages\n")
+
+
+@pytest.mark.parametrize("strategy", ["latest", "earliest"])
+def test_an_offset_beyond_the_end_that_is_to_be_read_to(strategy: str, topic: str, kcli: Kcli) -> None:
+    arguments = ("consume", topic, "--partition", "0", "-X", f"auto.offset.reset={strategy}")
+    told = (
+        f"warning: {topic}-0: offset 11 is beyond the end (10): nothing is read, "
+        "and the position is not reset\n"
+    )
+    total = "Processed a total of 0 messages\n"
+    for bound in (("--until-end",), ("--to-time", "2000-01-01"), ("--to-time", "2200-01-01")):
+        assert kcli(*arguments, *bound, "--offset", "11") == Finished(0, "", told + total)
+        assert kcli(*arguments, *bound, "--offset", "10") == Finished(0, "", total)
+
+
+def test_partitions_that_end_before_the_offset_are_told_of_each(
+    new_topic: Callable[[int], str], kcli: Kcli
+) -> None:
+    topic = new_topic(2)
+    assert kcli("produce", topic, "--partition", "1", input=b"a\nb\n").exit_code == 0
+    ended = kcli("consume", topic, "--partition", "0,1", "--offset", "1", "--until-end")
+    assert ended == Finished(
+        0,
+        "b\n",
+        f"warning: {topic}-0: offset 1 is beyond the end (0): nothing is read, "
+        "and the position is not reset\n"
+        "Processed a total of 1 messages\n",
+    )
