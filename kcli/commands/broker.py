@@ -182,7 +182,9 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
     except ProcessLookupError:
         return stopped
     except PermissionError as error:
-        raise KcliError(f"not allowed to stop process {running.pid}") from error
+        raise KcliError(
+            f"not allowed to stop process {running.pid}", hint="another user started it"
+        ) from error
     with trio.move_on_after(timeout_seconds):
         while pid_file.read() is not None:  # another process, it cannot set an event
             await trio.sleep(0.05)

@@ -243,7 +243,9 @@ def clear(*, numbers: Numbers = None, all: All = False, data_dir: DataDir = DEFA
     Requests that were never answered stay so: their clients time out.
     """
     if bool(numbers) == all:
-        raise UsageError("name the faults by their numbers, or say `--all`")
+        raise UsageError(
+            "name the faults by their numbers, or say `--all`", hint="`kcli broker fault list` shows them"
+        )
     return Cleared(_ask(data_dir, "fault.clear", numbers=list(numbers or ())))
 
 

@@ -118,7 +118,10 @@ def chosen_entity(
         return Entity("brokers", "")
     is_broker = entity.kind in ("brokers", "broker-loggers")
     if entity.name and is_broker and whole_number(entity.name, LARGEST_INT32) is None:
-        raise UsageError(f"a broker's name is its id: {entity.name}")
+        raise UsageError(
+            f"a broker's name is its id: {entity.name}",
+            hint="`kcli cluster nodes` shows the brokers there are",
+        )
     return entity
 
 

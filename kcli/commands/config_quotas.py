@@ -149,11 +149,17 @@ def chosen_quotas(
                 raise UsageError(f"either one of {kind} or their default, not both")
             found[kind] = name or ""
             if name == "":
-                raise UsageError(f"the name of one of {kind} is empty")
+                raise UsageError(
+                    f"the name of one of {kind} is empty",
+                    hint=f"`--{kind.removesuffix('s')}-defaults` are the default quotas",
+                )
     if not found and not any(type in KINDS for type in types):
         return None
     if len({*found, *types}) != len(found) + len(types) or not {*types} <= {*KINDS}:
-        raise UsageError("quotas are of a user, a client, or a client of a user")
+        raise UsageError(
+            "quotas are of a user, a client, or a client of a user",
+            hint="`--user NAME`, `--client ID`, or both",
+        )
     if len(names) + is_default > len(types) or (is_default and names):
         raise UsageError(
             "it is not clear which type has which name", hint="`--user-defaults --client ID`, for example"

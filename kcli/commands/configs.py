@@ -321,7 +321,10 @@ async def alter(
         if None in quotas.names.values():
             raise UsageError("`--entity-name` or `--entity-default` is missing")
         if append or subtract:
-            raise UsageError("quotas are numbers, nothing can be added to them or taken away")
+            raise UsageError(
+                "quotas are numbers, nothing can be added to them or taken away",
+                hint="`--add name=value` sets one",
+            )
         changes = quota_changes(added, parse_names(delete))
         async with open_client(bootstrap_server, command_config, command_property) as client:
             return await alter_quotas(client, quotas, changes, validate_only=validate_only)

@@ -93,7 +93,10 @@ async def consume(
     from kcli.commands.topic_filter import some_ids
 
     if offset is not None and partition is None:
-        raise UsageError("`--offset` needs `--partition`")
+        raise UsageError(
+            "`--offset` needs `--partition`",
+            hint="`--from-beginning` and `--from-time` are for all partitions",
+        )
     properties = client_properties(
         renamed(consumer_config, "--consumer.config", command_config, "--command-config"),
         renamed(consumer_property, "--consumer-property", command_property, "--command-property"),
@@ -151,7 +154,7 @@ def group_id(
     if group is None:
         group = "" if partition is not None else configured  # who names partitions reads on its own
     elif not group:
-        raise UsageError("`--group` cannot be empty")
+        raise UsageError("`--group` cannot be empty", hint="without `--group` it reads on its own")
     elif configured not in ("", group):
         raise UsageError(f"`--group` contradicts `group.id`: {group} and {configured}")
     if group and partition is not None:

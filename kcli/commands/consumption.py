@@ -100,7 +100,10 @@ async def chosen_partitions(client: Client, choice: Choice) -> list[TopicPartiti
         )
         raise KcliError(what, hint="`kcli topics list` shows the topics there are")
     for missing in sorted((choice.partitions or frozenset()) - set(range(counts[names[0]]))):
-        raise KcliError(f"topic `{names[0]}` has no partition {missing}, it has {counts[names[0]]}")
+        raise KcliError(
+            f"topic `{names[0]}` has no partition {missing}, it has {counts[names[0]]}",
+            hint="the first is partition 0",
+        )
     return [
         admin.TopicPartition(name, partition)
         for name in names

@@ -113,7 +113,9 @@ async def preferred_replica_election(
     from kcli.commands.session import open_client
 
     if (topic is None) != (partition is None):
-        raise UsageError("`--topic` and `--partition` need each other")
+        raise UsageError(
+            "`--topic` and `--partition` need each other", hint="a partition by itself is TOPIC:PARTITION"
+        )
     texts = [*(targets or ()), *([] if topic is None else [f"{topic}:{partition}"])]
     if sum((bool(texts), path_to_json_file is not None, all_topic_partitions)) > 1:
         raise UsageError("partitions, `--path-to-json-file` and `--all-topic-partitions` exclude each other")

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kcli.protocol.topic_partition import TopicPartition
 
 RECORDS_PER_POLL = 5_000
+SKIP_HINT = "`--skip-message-on-error` goes on behind such records"
 
 LOOK_MS = 200
 """How often partitions are looked at, which may have come to their end without a record: by what their group
@@ -125,9 +126,8 @@ class RecordPrinter:
             try:
                 output.append(self._format(fetched, record))
             except KcliError as error:
-                located = KcliError(
-                    f"record {fetched.partition}@{record.offset}: {error.message}", hint=error.hint
-                )
+                hint = error.hint or (None if self._skip_errors else SKIP_HINT)
+                located = KcliError(f"record {fetched.partition}@{record.offset}: {error.message}", hint=hint)
                 if not self._skip_errors:
                     raise located from None
                 output.append(b"")

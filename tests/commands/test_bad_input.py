@@ -124,7 +124,7 @@ def test_a_port_that_is_silent(kcli: Kcli) -> None:
         ("topics delete nothing", "topic `nothing` does not exist"),
         ("topics alter nothing --partitions 3", "topic `nothing` does not exist"),
         ("consume nothing", "topic `nothing` does not exist"),
-        ("consume present --partition 9", "topic `present` has no partition 9, it has 1"),
+        ("consume present --partition 9", "topic `present` has no partition 9, it has 1\nhint: the first "),
         ("consume --include nothing.*", "no topic matches nothing.*"),
         ("configs describe --topic nothing", "cannot describe the configuration of topic nothing"),
         ("configs describe --broker 77", "broker 77 is not in the cluster"),
@@ -185,7 +185,10 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
     [
         ("consume", "exactly one of `TOPIC` and `--include` must be given"),
         ("consume a --include b", "exactly one of `TOPIC` and `--include` must be given"),
-        ("consume a --offset 5", "`--offset` needs `--partition`"),
+        (
+            "consume a --offset 5",
+            "`--offset` needs `--partition`\nhint: `--from-beginning` and `--from-time` are for all ",
+        ),
         ("consume a --partition 0 --offset five", "`--offset` cannot be five"),
         ("consume a --partition 0 --offset 9223372036854775808", "`--offset` cannot be 9223372036854775808"),
         ("consume a --partition zero", "`--partition` wants numbers"),
@@ -198,7 +201,11 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
         ("consume a --group g --partition 0", "`--group` and `--partition` exclude each other"),
         ("consume a --group g -X group.id=h", "`--group` contradicts `group.id`: g and h"),
         ("consume a --group g --from-time 0", "`--from-time` has no meaning in a group"),
-        ("consume a --group=", "`--group` cannot be empty"),
+        ("consume a --group=", "`--group` cannot be empty\nhint: without `--group` it reads on its own\n"),
+        (
+            "preferred-replica-election --topic a",
+            "`--topic` and `--partition` need each other\nhint: a partition by itself is TOPIC:PARTITION\n",
+        ),
         ("consume a --group g -X group.protocol=streams", "invalid value for `group.protocol`: streams"),
         (
             "consume a --group g -X group.protocol=consumer -X session.timeout.ms=6000",

@@ -150,6 +150,7 @@ def test_serializers_and_deserializers(topic: str, kcli: Kcli) -> None:
     failed = kcli("consume", topic, "--from-beginning", "--until-end", "--value-deserializer", "int")
     assert failed.exit_code == 1
     assert "not a value of type int: 8 bytes" in failed.err
+    assert failed.err.splitlines()[-1] == "hint: `--skip-message-on-error` goes on behind such records"
     skipped = kcli(
         "consume",
         topic,
@@ -161,6 +162,7 @@ def test_serializers_and_deserializers(topic: str, kcli: Kcli) -> None:
     )
     assert skipped.exit_code == 0
     assert skipped.err.endswith("Processed a total of 2 messages\n")
+    assert "hint: " not in skipped.err
 
 
 def test_a_line_that_cannot_be_parsed_ends_the_input_and_what_came_before_is_sent(

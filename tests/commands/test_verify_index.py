@@ -123,6 +123,11 @@ BAD_INPUT = {
         2,
         "no segments of what `--topic` asked for: `.`",
     ),
+    "one replica for several": (
+        (".", "--compare", "orders-0"),
+        2,
+        "`orders-0` is one replica: compare it with one",
+    ),
     "modes that exclude each other": (
         ("orders-0", "--rebuild", "out", "--compare", "orders-0"),
         2,
@@ -138,6 +143,7 @@ BAD_INPUT = {
 
 @pytest.mark.parametrize("case", BAD_INPUT)
 def test_bad_input_is_told_in_one_line(case: str, directory: Path, kcli: Run) -> None:
+    shutil.copytree("orders-0", "orders-1")
     (directory / "empty").mkdir()
     (directory / "notes.txt").touch()
     (directory / "first.log").touch()

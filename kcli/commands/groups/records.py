@@ -77,7 +77,10 @@ class Patience:
         if positions != self._positions:
             self._positions, self._deadline = positions, trio.current_time() + PATIENCE_S
         elif trio.current_time() > self._deadline:
-            raise KcliError(f"the records of {OFFSETS_TOPIC} do not come: none for {PATIENCE_S} seconds")
+            raise KcliError(
+                f"the records of {OFFSETS_TOPIC} do not come: none for {PATIENCE_S} seconds",
+                hint=f"`kcli topics describe {OFFSETS_TOPIC}` shows which partitions have a leader",
+            )
 
 
 def take(records: Collection[Record], histories: dict[str, GroupHistory]) -> list[KcliError]:

@@ -43,7 +43,10 @@ def comparisons(targets: Targets, other: str) -> list[Task]:
     except OSError as error:
         raise KcliError(f"cannot read `{other}`: {error.strerror}") from error
     if is_replica and len(targets.replicas) != 1:
-        raise UsageError(f"`{other}` is one replica: compare it with one")
+        raise UsageError(
+            f"`{other}` is one replica: compare it with one",
+            hint="give the directory of a partition, or that of a broker to `--compare`",
+        )
     for replica in targets.replicas if is_replica else ():
         one, two = _partition_of(replica.directory), _partition_of(other)
         if one is not None and two is not None and one != two:
