@@ -4,8 +4,10 @@
   question creates that topic.
 * Addresses are those of the listener that the request came in on; a coordinator without it is
   COORDINATOR_NOT_AVAILABLE.
-* There is no transaction coordinator, which is COORDINATOR_NOT_AVAILABLE: clients ask again and again without
-  telling their users, so the first question of each connection is told in the log.
+* There is no transaction coordinator. That is CLUSTER_AUTHORIZATION_FAILED with a message, the one error at
+  which both librdkafka and Kafka's producer give up at once and show it: librdkafka asks again after any
+  other but TRANSACTIONAL_ID_AUTHORIZATION_FAILED, for which Kafka's producer has words of its own. The first
+  question of each connection is told in the log, too.
 * There are no share groups, which is INVALID_REQUEST as in a Kafka that has them switched off.
 """
 
@@ -22,6 +24,8 @@ from kcli.protocol.messages.find_coordinator import Coordinator, FindCoordinator
 if TYPE_CHECKING:
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
+
+NO_TRANSACTIONS = "kcli has no transactions yet"
 
 _FIRST_BATCHED_VERSION = 4
 _GROUP = 0
@@ -83,11 +87,12 @@ def _no_such_coordinator(key_type: int, context: RequestContext) -> KafkaError:
     if not context.told_no_coordinator:
         context.told_no_coordinator = True
         _log.warning(
-            "client `%s` from %s asks for a transaction coordinator: kcli has no transactions yet",
+            "client `%s` from %s asks for a transaction coordinator: %s",
             context.client_id,
             context.peer_address,
+            NO_TRANSACTIONS,
         )
-    return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator")
+    return KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, NO_TRANSACTIONS)
 
 
 def _not_found(key: str, error: KafkaError) -> Coordinator:

@@ -66,8 +66,8 @@ async def test_a_topic_that_cannot_be_made_as_configured_is_told_of_in_the_log(
 @pytest.mark.parametrize(
     ("key_type", "version", "error"),
     [
-        (1, 1, ErrorCode.COORDINATOR_NOT_AVAILABLE),
-        (1, 6, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        (1, 1, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
+        (1, 6, ErrorCode.CLUSTER_AUTHORIZATION_FAILED),
         (2, 5, ErrorCode.INVALID_REQUEST),
         (2, 6, ErrorCode.INVALID_REQUEST),
         (9, 4, ErrorCode.INVALID_REQUEST),
