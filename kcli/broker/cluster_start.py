@@ -1,7 +1,7 @@
 """How a process begins: directories and ports of all its nodes first, then the metadata.
 
 Nothing is left behind by a start that fails there: a mistake in any node's directories or ports is found
-before anything is written.
+before anything is written but whose the directories are, which is taken back.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from kcli.broker.controller.cluster_restart import nodes_went_down
 from kcli.broker.listener_ports import check_ports
 from kcli.broker.metadata_copies import bring_level, set_aside
 from kcli.broker.metadata_replay import InvalidMetadata
-from kcli.broker.node_layout import known_cluster_id, make_directories
+from kcli.broker.node_layout import known_cluster_id, make_directories, remove_empty
 from kcli.errors import KcliError
 from kcli.protocol.uuids import random_uuid, uuid_to_text
 
@@ -29,22 +29,30 @@ _log = logging.getLogger(__name__)
 def open_nodes(cluster: Cluster) -> list[Node]:
     """Make the places of all nodes; lock the directories and bind the ports of those to start.
 
-    Raises `KcliError`.
+    Raises `KcliError`, and leaves the directories as they were then.
     """
     layout = cluster.layout
     to_start = layout.to_start()
     configs = {each: layout.config(each) for each in sorted({*to_start, *layout.present()})}
     check_ports([configs[each] for each in to_start])
     log_dirs = [path for each in to_start for path in layout.log_dirs(configs[each])]
-    make_directories(log_dirs)
-    cluster.cluster_id = known_cluster_id(log_dirs) or uuid_to_text(random_uuid())
-    for config in configs.values():
-        cluster.new_node(config)
-    nodes = [cluster.nodes[node_id] for node_id in to_start]
-    for node in nodes:
-        for warning in node.config.warnings:
-            _log.warning(warning)
-        node.open()
+    made = make_directories(log_dirs)
+    nodes: list[Node] = []
+    try:
+        cluster.cluster_id = known_cluster_id(log_dirs) or uuid_to_text(random_uuid())
+        for config in configs.values():
+            cluster.new_node(config)
+        for node_id in to_start:
+            node = cluster.nodes[node_id]
+            for warning in node.config.warnings:
+                _log.warning(warning)
+            node.open()
+            nodes.append(node)
+    except BaseException:
+        for node in nodes:
+            node.broker.log_manager.directories.abandon()
+        remove_empty(made)
+        raise
     return nodes
 
 

@@ -71,6 +71,7 @@ class Node:
             self.broker.open(self._ports, keep=self._kept_ports.keep)
         except BaseException:
             self.broker.state = NodeState.DEAD
+            self.broker.log_manager.directories.abandon()
             self.broker.close(clean=False)
             self.ended.set()
             if not self._ports:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -134,13 +135,39 @@ class NodeLayout:
         return config.log_directories or self.directories(config.node_id)
 
 
-def make_directories(log_dirs: Iterable[str]) -> None:
-    """Make log directories; what cannot be made is logged, for it is only noticed one by one otherwise."""
+def make_directory(path: str, made: list[str]) -> None:
+    """Make a directory and those above it; add to `made` what was not there. Raises `OSError`."""
+    above, _ = os.path.split(path)
+    if above and not os.path.isdir(above):
+        make_directory(above, made)
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+    else:
+        made.append(path)
+
+
+def remove_empty(made: Iterable[str]) -> None:
+    """Remove directories that are empty, the last one first: what has something in it by now stays."""
+    for path in reversed([*made]):
+        with suppress(OSError):
+            os.rmdir(path)
+
+
+def make_directories(log_dirs: Iterable[str]) -> list[str]:
+    """Make log directories; return what was not there, directories above them too.
+
+    What cannot be made is logged, for it is only noticed one by one otherwise.
+    """
+    made: list[str] = []
     for log_dir in log_dirs:
         try:
-            os.makedirs(log_dir, exist_ok=True)
+            make_directory(log_dir, made)
         except OSError as error:
             _log.error("cannot make the log directory `%s`: %s", log_dir, error.strerror)
+    return made
 
 
 def known_cluster_id(log_dirs: Iterable[str]) -> str | None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kcli.broker.listener_ports import check_ports
-from kcli.broker.node_layout import make_directories
+from kcli.broker.node_layout import make_directories, remove_empty
 from kcli.broker.node_state import NodeState
 from kcli.broker.node_view import node_rows
 from kcli.errors import KcliError, UsageError
@@ -131,10 +131,11 @@ async def add_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, 
     config = cluster.layout.config(node_id, rack=arguments.get("rack"))
     check_ports([*(each.config for each in cluster.nodes.values()), config])
     node = cluster.new_node(config)
-    make_directories(node.log_dirs)
+    made = make_directories(node.log_dirs)
     try:
         await cluster.start_node(node)
     except BaseException:
+        remove_empty(made)
         node.give_up_ports()
         del cluster.nodes[node_id]
         raise

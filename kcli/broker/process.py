@@ -26,6 +26,7 @@ import trio
 
 from kcli.broker.cluster import Cluster, ClusterOptions
 from kcli.broker.control_server import ControlServer
+from kcli.broker.node_layout import make_directory, remove_empty
 from kcli.broker.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
 from kcli.stop_signals import STOP_SIGNALS, heard_signals, obey
@@ -119,11 +120,17 @@ def data_directory(options: ClusterOptions) -> Iterator[Path]:
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return
+    made: list[str] = []
     try:
-        options.data_dir.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise KcliError(f"cannot make the data directory `{options.data_dir}`: {error.strerror}") from error
-    yield options.data_dir
+        try:
+            make_directory(os.path.abspath(options.data_dir), made)
+        except OSError as error:
+            raise KcliError(
+                f"cannot make the data directory `{options.data_dir}`: {error.strerror}"
+            ) from error
+        yield options.data_dir
+    finally:
+        remove_empty(made)  # It is, if the broker did not start.
 
 
 @asynccontextmanager

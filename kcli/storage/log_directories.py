@@ -65,7 +65,7 @@ class LogDirectories:
                     self.fail(directory, f"cannot use log directory `{directory.path}`: {reason_of(error)}")
             self.check()
         except KcliError:
-            self.release()
+            self.abandon()
             raise
 
     def check(self) -> None:
@@ -115,6 +115,11 @@ class LogDirectories:
         for directory in self._directories:
             if path.startswith(f"{directory.path}/"):
                 self.fail(directory, message)
+
+    def abandon(self) -> None:
+        """Take back `open`, as long as nothing else was done since."""
+        for directory in self._directories:
+            directory.abandon()
 
     def release(self) -> None:
         """Give up all locks."""

@@ -24,6 +24,7 @@ import json
 import os
 import struct
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError
@@ -87,7 +88,16 @@ class LogDirectory:
     that its checkpoints may be written anew.
     """
 
-    __slots__ = ("_directory", "_lock", "directory_id", "is_loaded", "is_online", "path", "was_clean")
+    __slots__ = (
+        "_directory",
+        "_lock",
+        "_made",
+        "directory_id",
+        "is_loaded",
+        "is_online",
+        "path",
+        "was_clean",
+    )
 
     def __init__(self, path: str) -> None:
         self.path = os.path.abspath(path)
@@ -97,6 +107,8 @@ class LogDirectory:
         self.was_clean = False
         self._lock: int | None = None
         self._directory: int | None = None
+        self._made: list[str] = []
+        """The names of the files that `open` has made."""
 
     def __repr__(self) -> str:
         return f"LogDirectory({self.path!r}, is_online={self.is_online})"
@@ -114,7 +126,7 @@ class LogDirectory:
             self._directory = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
             self._identify(cluster_id, node_id, now_ms, new_id)
         except BaseException:
-            self.release()
+            self.abandon()
             raise
 
     def _identify(self, cluster_id: str, node_id: int, now_ms: int, new_id: Callable[[], bytes]) -> None:
@@ -136,25 +148,36 @@ class LogDirectory:
         self.directory_id = found.directory_id or new_id()
         wanted = MetaProperties(cluster_id, node_id, self.directory_id)
         if wanted != found:
+            is_new = not os.path.exists(path)
             write_atomically(path, wanted.encode(now_ms))
+            if is_new:
+                self._made.append(META_PROPERTIES)
 
     def _acquire_lock(self) -> None:
-        descriptor = os.open(f"{self.path}/{LOCK}", os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            _lock_file(descriptor)
-        except BlockingIOError as error:
-            holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+        path = f"{self.path}/{LOCK}"
+        while True:
+            descriptor, is_new = _open_or_make(path)
+            try:
+                _lock_file(descriptor)
+                if _leads_to(path, descriptor):
+                    break
+            except BlockingIOError as error:
+                holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
+                os.close(descriptor)
+                who = f"process {holder}" if holder.isdigit() else "another process"
+                raise KcliError(
+                    f"`{self.path}` is in use by {who}", hint="stop that broker, or use another directory"
+                ) from error
+            except OSError:
+                os.close(descriptor)
+                raise
+            # Whoever had the lock has abandoned the directory, and has removed the file with the lock.
             os.close(descriptor)
-            who = f"process {holder}" if holder.isdigit() else "another process"
-            raise KcliError(
-                f"`{self.path}` is in use by {who}", hint="stop that broker, or use another directory"
-            ) from error
-        except OSError:
-            os.close(descriptor)
-            raise
+        self._lock = descriptor
+        if is_new:
+            self._made.append(LOCK)
         os.ftruncate(descriptor, 0)
         disk.write_fully(descriptor, f"{os.getpid()}\n".encode())
-        self._lock = descriptor
 
     def is_in_place(self) -> bool:
         """True if the path still leads to the directory that was opened."""
@@ -164,6 +187,21 @@ class LogDirectory:
             return os.path.samestat(os.stat(self.path), os.fstat(self._directory))
         except OSError:
             return False
+
+    def abandon(self) -> None:
+        """Remove what `open` has made, as long as nothing else was done since, and let go.
+
+        The lock is held until then: nobody else uses the directory. Its file stays where anything else does,
+        as a process that knows nothing of this may wait for it; the directory itself is for others to remove.
+        """
+        if self._lock is not None and self._directory is not None:
+            with suppress(OSError):  # What is left, the next start finds as any that was killed has left it.
+                if META_PROPERTIES in self._made:
+                    os.unlink(META_PROPERTIES, dir_fd=self._directory)
+                if LOCK in self._made and os.listdir(self._directory) == [LOCK]:
+                    os.unlink(LOCK, dir_fd=self._directory)
+        self._made.clear()
+        self.release()
 
     def release(self) -> None:
         """Give up the lock, and the directory that was held open."""
@@ -201,6 +239,22 @@ class LogDirectory:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _open_or_make(path: str) -> tuple[int, bool]:
+    """Open a file to write, and tell whether it is new. Raises `OSError`."""
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644), True
+    except FileExistsError:
+        return os.open(path, os.O_RDWR | os.O_CREAT, 0o644), False
+
+
+def _leads_to(path: str, descriptor: int) -> bool:
+    """True if a path is still that of an open file. Raises `OSError`."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _lock_file(descriptor: int) -> None:

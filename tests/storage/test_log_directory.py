@@ -11,6 +11,7 @@ import pytest
 
 from kcli.errors import KcliError
 from kcli.protocol.uuids import random_uuid, uuid_from_text
+from kcli.storage import log_directory
 from kcli.storage.log_directory import LogDirectory, MetaProperties
 from tests.storage.log_harness import NOW_MS
 
@@ -177,3 +178,70 @@ def test_an_empty_or_unreadable_marker_is_a_clean_stop(tmp_path: Path) -> None:
         directory.take_clean_marker()
         assert directory.was_clean
     directory.release()
+
+
+# --- a start that fails
+
+
+def names_in(path: Path) -> set[str]:
+    return {each.name for each in path.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({}, set()),
+        ({".lock": ""}, {".lock"}),
+        ({"orders-0": ""}, {"orders-0", ".lock"}),
+        ({"meta.properties": "version=1\nnode.id=1\ncluster.id=cluster\n"}, {"meta.properties", ".lock"}),
+    ],
+)
+def test_what_was_made_in_an_abandoned_directory_goes(
+    before: dict[str, str], after: set[str], tmp_path: Path
+) -> None:
+    for name, text in before.items():
+        (tmp_path / name).write_text(text)
+    directory = opened(tmp_path)
+    assert names_in(tmp_path) == {".lock", "meta.properties", *before}
+    directory.abandon()
+    assert names_in(tmp_path) == after
+    directory.abandon()
+    opened(tmp_path).release()
+    assert names_in(tmp_path) == {".lock", "meta.properties", *before}
+
+
+def test_a_directory_that_came_in_place_of_an_abandoned_one_stays(tmp_path: Path) -> None:
+    directory = opened(tmp_path / "here")
+    (tmp_path / "here").rename(tmp_path / "there")
+    opened(tmp_path / "here").release()
+    directory.abandon()
+    assert names_in(tmp_path / "here") == {".lock", "meta.properties"}
+    assert names_in(tmp_path / "there") == set()
+
+
+def test_a_lock_on_a_file_that_its_owner_has_removed_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, locked = opened(tmp_path), []
+
+    def lock_late(descriptor: int) -> None:
+        if not locked:
+            first.abandon()  # Between the second one's opening of the file and its lock.
+        locked.append(descriptor)
+        lock_file(descriptor)
+
+    lock_file = log_directory._lock_file
+    monkeypatch.setattr(log_directory, "_lock_file", lock_late)
+    second = opened(tmp_path)
+    assert len(locked) == 2
+    with pytest.raises(KcliError, match="in use by process"):
+        opened(tmp_path)
+    second.release()
+
+
+def test_a_directory_that_is_refused_is_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=7\ncluster.id=cluster\n")
+    before = (tmp_path / "meta.properties").read_bytes()
+    with pytest.raises(KcliError, match="belongs to node 7"):
+        opened(tmp_path)
+    assert (tmp_path / "meta.properties").read_bytes() == before
