@@ -11,18 +11,14 @@ fails again.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.broker.schedules.running import run_schedule
 from tests.broker.schedules.schedule import make_schedule
 
-if TYPE_CHECKING:
-    pass
-
 FIRST_SEED = int(os.environ.get("KCLI_SCHEDULE_SEED", "0"))
-COUNT = int(os.environ.get("KCLI_SCHEDULES", "300"))
+COUNT = int(os.environ.get("KCLI_SCHEDULES", "150"))
 CHUNK = 10
 
 
