@@ -20,6 +20,7 @@ from typing import NamedTuple
 import hypothesis
 import pytest
 import trio.testing
+from typer.utils import get_params_from_function
 
 from tests.support.seeds import sow, sow_workers
 
@@ -156,6 +157,12 @@ class Finished(NamedTuple):
     err: str
 
 
+@functools.cache
+def parameters_of(command: Callable[..., object]) -> dict[str, object]:
+    """Return what Typer makes of a command's annotations, which takes it longer than most commands run."""
+    return get_params_from_function(command)
+
+
 @pytest.fixture
 def kcli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Finished]:
     """Run kcli in this process, its terminal 80 columns wide and without colour."""
@@ -164,6 +171,7 @@ def kcli(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("KCLI_BOOTSTRAP_SERVER", raising=False)
+    monkeypatch.setattr("typer.main.get_params_from_function", parameters_of)
 
     def run(*arguments: str, input: bytes = b"") -> Finished:
         with standard_input(input):
