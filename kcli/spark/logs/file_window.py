@@ -9,16 +9,17 @@ if TYPE_CHECKING:
     from kcli.storage.segment_file import SegmentFile
 
 WINDOW_BYTES = 8 * 1024 * 1024
-"""More is no faster; an entry that is larger gets a larger buffer."""
+"""More is no faster; an entry that is larger gets a larger buffer, a short file a small one."""
 
 
 class FileWindow:
     """The first `stop` bytes of `buffer` are those of the file from `position` on."""
 
-    __slots__ = ("_file", "_view", "buffer", "position", "stop")
+    __slots__ = ("_file", "_view", "_window_bytes", "buffer", "position", "stop")
 
     def __init__(self, window_bytes: int = WINDOW_BYTES) -> None:
-        self.buffer = bytearray(window_bytes)
+        self._window_bytes = window_bytes
+        self.buffer = bytearray()
         self._view = memoryview(self.buffer)
         self._file: SegmentFile | None = None
         self.position = 0
@@ -44,6 +45,7 @@ class FileWindow:
         at = position - self.position
         kept = self._view[at : self.stop] if 0 <= at <= self.stop else self._view[:0]
         count = len(kept)
+        needed = max(needed, min(self._window_bytes, file.end - position))
         if needed > len(self.buffer):
             larger = bytearray(needed)
             larger[:count] = kept
