@@ -52,8 +52,12 @@ pytestmark = pytest.mark.interop
 PEAK_BYTES = 640 * MEGABYTE
 """One batch is read at a time, of at most 128 MB, in a few copies."""
 ANSWER_SECONDS = 60.0
-PING_MS = 2000
-"""Decompressors that do not let go of the interpreter hold up others for as long as 128 MB take them."""
+PING_WORK_MS = 1000
+"""Decompressors that do not let go of the interpreter hold up others for as long as 128 MB take them: what
+the broker works meanwhile is that time, however busy the machine is. Measured: 60, where little time is left
+for it 100."""
+PING_SECONDS = 30.0
+"""What others wait in the end, beside other tests. Measured: 0.2, where little time is left for them 3.5."""
 MILLIONS = 15_000_000
 MEASURED: list[tuple[float, int]] = []
 EXAMPLES = 8 * settings().max_examples
@@ -97,21 +101,26 @@ def produce(
     besieged: BesiegedBroker, topic: str, records: bytes, version: int = 9
 ) -> PartitionProduceResponse:
     """Send records on a connection of their own; the one row of the answer. Others are served meanwhile."""
-    with Pinger(besieged.bootstrap) as pinger:
+    with Pinger(besieged.bootstrap, server=besieged.broker.process) as pinger:
         ((_, response),) = besieged.strike(request_frame(produce_request(topic, records), version))
     ((row,),) = [each.partition_responses for each in response.responses]
     besieged.check(may_write=row.error_code == ErrorCode.NONE)
-    assert pinger.longest_ms < PING_MS
-    MEASURED.append((pinger.longest_ms, besieged.broker.process.peak_resident_bytes()))
+    check_wait(pinger, besieged)
     return row
+
+
+def check_wait(pinger: Pinger, besieged: BesiegedBroker) -> None:
+    """Others were served in time meanwhile."""
+    assert pinger.most_work_ms < PING_WORK_MS
+    assert pinger.longest_ms < PING_SECONDS * 1000
+    MEASURED.append((pinger.most_work_ms, besieged.broker.process.peak_resident_bytes()))
 
 
 def fetch(besieged: BesiegedBroker, topic: str, offset: int, version: int) -> Any:
     """Fetch on a connection of its own; the one row of the answer. Others are served meanwhile."""
-    with Pinger(besieged.bootstrap) as pinger:
+    with Pinger(besieged.bootstrap, server=besieged.broker.process) as pinger:
         row = fetch_quickly(besieged, topic, offset, version)
-    assert pinger.longest_ms < PING_MS
-    MEASURED.append((pinger.longest_ms, besieged.broker.process.peak_resident_bytes()))
+    check_wait(pinger, besieged)
     return row
 
 
@@ -126,7 +135,6 @@ def fetch_quickly(besieged: BesiegedBroker, topic: str, offset: int, version: in
 # --- bombs -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("topic", READ_TOPICS)
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 def test_bombs_of_zeros(besieged: BesiegedBroker, codec: Codec, topic: str) -> None:
@@ -142,7 +150,6 @@ def millions(codec: Codec) -> bytes:
     return compress(codec, tiny_records(MILLIONS))
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("topic", READ_TOPICS)
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 def test_bombs_of_records(besieged: BesiegedBroker, codec: Codec, topic: str) -> None:
@@ -153,7 +160,6 @@ def test_bombs_of_records(besieged: BesiegedBroker, codec: Codec, topic: str) ->
     assert row.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("codec", CODECS, ids=lambda codec: codec.name)
 def test_bombs_small_enough_to_be_read_for_courtesy(besieged: BesiegedBroker, codec: Codec) -> None:
     count = 30_000
@@ -162,7 +168,6 @@ def test_bombs_small_enough_to_be_read_for_courtesy(besieged: BesiegedBroker, co
         produce(besieged, topic, batch(payload, codec=codec, count=count))
 
 
-@pytest.mark.alone
 def test_many_good_records_are_taken(besieged: BesiegedBroker) -> None:
     """Reading and storing them anew takes seconds, which others do not notice."""
     count = 300_000
@@ -170,7 +175,6 @@ def test_many_good_records_are_taken(besieged: BesiegedBroker) -> None:
     assert produce(besieged, "recompressed", batch(payload, codec=Codec.ZSTD, count=count)).error_code == 0
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("size", [2**31 - 1, 2**32 - 1, 128 * MEGABYTE + 1])
 def test_snappy_that_claims(besieged: BesiegedBroker, size: int) -> None:
     payload = snappy_that_claims(size)
@@ -180,7 +184,6 @@ def test_snappy_that_claims(besieged: BesiegedBroker, size: int) -> None:
             assert produce(besieged, topic, batch(body, codec=Codec.SNAPPY)).error_code != ErrorCode.NONE
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.SNAPPY, Codec.LZ4], ids=lambda codec: codec.name)
 @pytest.mark.parametrize("magic", [0, 1])
 def test_bombs_in_message_sets(besieged: BesiegedBroker, magic: int, codec: Codec) -> None:
@@ -190,7 +193,6 @@ def test_bombs_in_message_sets(besieged: BesiegedBroker, magic: int, codec: Code
         assert row.error_code != ErrorCode.NONE
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("magic", [0, 1])
 def test_message_sets_of_millions(besieged: BesiegedBroker, magic: int) -> None:
     """Small entries, those of magic 0 in the open, those of magic 1 in a wrapper."""
@@ -201,7 +203,6 @@ def test_message_sets_of_millions(besieged: BesiegedBroker, magic: int) -> None:
     assert row.error_code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("magic", [0, 1])
 def test_wrappers_inside_wrappers(besieged: BesiegedBroker, magic: int) -> None:
     nested = entries(magic, 3)
@@ -366,7 +367,6 @@ def quick(besieged: BesiegedBroker, topic: str, records: bytes, version: int = 9
 # --- what was taken unread ---------------------------------------------------------------------------
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize(
     "payload",
     [
@@ -387,13 +387,15 @@ def test_stored_bombs_go_off_in_nobodys_face(besieged: BesiegedBroker, payload: 
         partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
         topic = ListOffsetsTopic(name="plain", partitions=[partition])
         request = ListOffsetsRequest(replica_id=-1, topics=[topic])
-        with Pinger(besieged.bootstrap) as pinger:
+        with Pinger(besieged.bootstrap, server=besieged.broker.process) as pinger:
             besieged.strike(request_frame(request, 8))
-        assert pinger.longest_ms < PING_MS
+        check_wait(pinger, besieged)
 
 
-@pytest.mark.alone
 def test_what_it_cost(show: Callable[[str], None]) -> None:
-    longest = max((ping for ping, _ in MEASURED), default=0)
+    most = max((work for work, _ in MEASURED), default=0)
     peak = max((peak for _, peak in MEASURED), default=0)
-    show(f"hostile records: others waited {longest:.0f} ms at most, memory peaked at {peak // MEGABYTE} MB")
+    show(
+        f"hostile records: others waited for {most:.0f} ms of the broker's work at most, "
+        f"memory peaked at {peak // MEGABYTE} MB"
+    )
