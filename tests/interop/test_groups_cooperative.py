@@ -24,6 +24,8 @@ KINDS = ("librdkafka", "Java", "franz-go", "sarama", "kafka-python", "kcli")
 PARTITIONS = 12
 RECORDS_PER_SECOND = 600
 SETTLE_SECONDS = 60
+HEARTBEAT_MS = 100
+"""Members learn of a change of the group with their next one."""
 PAUSE_SECONDS = 3.0
 """Far below a session, and far above the fraction of a second that it is where nothing else runs."""
 
@@ -67,6 +69,7 @@ def test_partitions_that_do_not_move_never_stop(
         topic="cooperative",
         group="cooperative",
         assignor="cooperative-sticky",
+        heartbeat=HEARTBEAT_MS,
     )
     crew = members.enlist(*KINDS)
     changes = []
