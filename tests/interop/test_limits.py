@@ -50,11 +50,14 @@ NEWCOMER_SECONDS = 5
 IDLE_BYTES = 8 * 1024
 PARKED_BYTES = 16 * 1024
 FRAME_BYTES = 100 * MEGABYTE
-PING_MS = 500
-"""What others may wait while one client sends a hundred megabytes of records. Measured: 15."""
+PING_WORK_MS = 200
+"""What the broker may work while another client waits and one sends a hundred megabytes of records: how long
+the wait is where nothing else runs. Measured: 10, one tick of the clock."""
+PING_SECONDS = 30.0
+"""What the other client waits in the end, beside other tests."""
 NAMES_DECODINGS = 20
 """The same for as many names as a request may have, each of a kilobyte, by how long it takes to decode them
-here: the broker works on them all that time, whose length is the machine's. Measured: 6, 900 ms."""
+here: the broker works on them all that time, whose length is the machine's. Measured: 6."""
 
 
 @pytest.fixture
@@ -155,7 +158,6 @@ def open_connections(bootstrap: str, count: int) -> Iterator[list[socket.socket]
         yield connections
 
 
-@pytest.mark.alone
 def test_ten_thousand_connections(broker: KcliBroker, show: Callable[[str], None]) -> None:
     create_topic(broker.bootstrap, "silent")
     process = broker.process
@@ -278,31 +280,32 @@ def large_frames() -> Iterator[tuple[str, bytes]]:
     )
 
 
-@pytest.mark.alone
 def test_a_hundred_megabytes_delay_nobody(broker: KcliBroker, show: Callable[[str], None]) -> None:
     create_topic(broker.bootstrap, "busy")
     create_topic(broker.bootstrap, "large", 1, {"max.message.bytes": "104857600"})
     waits = {}
     for name, frame in large_frames():
-        with Pinger(broker.bootstrap) as pinger, RawClient(broker.bootstrap, timeout=60) as client:
+        pinger = Pinger(broker.bootstrap, server=broker.process)
+        with pinger, RawClient(broker.bootstrap, timeout=60) as client:
             client.offer(frame)
             client.receive_all()
-        waits[name] = pinger.longest_ms
+        waits[name] = pinger.most_work_ms
+        assert pinger.longest_ms < PING_SECONDS * 1000
     show(
-        "another client's longest wait while one sends 100 MB: "
+        "the broker's work while another client waits and one sends 100 MB: "
         + ", ".join(f"{name} {wait:.0f} ms" for name, wait in waits.items())
         + f"; memory peaked at {broker.process.peak_resident_bytes() // MEGABYTE} MB"
     )
     assert name == "names", "which come last"
     assert waits.pop("names") < NAMES_DECODINGS * decoding_ms(frame)
-    assert max(waits.values()) < PING_MS
+    assert max(waits.values()) < PING_WORK_MS
 
 
 def decoding_ms(frame: bytes) -> float:
-    """How long this process takes to decode a request for metadata."""
-    started = time.perf_counter()
+    """How long this process works to decode a request for metadata."""
+    started = time.thread_time()
     codec(MetadataRequest, 9).decode(frame[4:], parse_request_header(frame[4:])[1])
-    return (time.perf_counter() - started) * 1000
+    return (time.thread_time() - started) * 1000
 
 
 def test_the_limit_of_a_request(new_kcli_broker: Callable[..., KcliBroker]) -> None:
@@ -320,7 +323,6 @@ def test_the_limit_of_a_request(new_kcli_broker: Callable[..., KcliBroker]) -> N
 # --- slow clients ------------------------------------------------------------------------------------
 
 
-@pytest.mark.alone
 def test_a_client_that_never_reads(broker: KcliBroker, show: Callable[[str], None]) -> None:
     """Fifty of them ask for everything again and again: what they do not take is not made."""
     create_topic(broker.bootstrap, "large", 1, {"max.message.bytes": "20000000"})
@@ -336,12 +338,13 @@ def test_a_client_that_never_reads(broker: KcliBroker, show: Callable[[str], Non
             client.socket.settimeout(0.1)
         with ThreadPoolExecutor(10) as threads:
             list(threads.map(lambda client: send_until_full(client, asked * 50), silent))
-        with Pinger(broker.bootstrap) as pinger:
+        with Pinger(broker.bootstrap, server=broker.process) as pinger:
             latencies(broker, "large", 200)
         grown = broker.process.peak_resident_bytes() - before
         show(f"50 clients that never read: {grown // 1024} KB, another waited {pinger.longest_ms:.1f} ms")
         assert grown < 64 * MEGABYTE
-        assert pinger.longest_ms < PING_MS
+        assert pinger.most_work_ms < PING_WORK_MS
+        assert pinger.longest_ms < PING_SECONDS * 1000
     serve_a_newcomer(broker)
 
 
@@ -355,14 +358,13 @@ def send_until_full(client: RawClient, data: bytes) -> None:
     raise AssertionError("the broker takes requests without end")
 
 
-@pytest.mark.alone
 def test_clients_that_send_byte_by_byte(broker: KcliBroker) -> None:
     create_topic(broker.bootstrap, "busy")
     frame = request_frame(produce_request("busy", small_batch(b"x" * 300)), 9)
     large = request_frame(produce_request("busy", small_batch(b"x" * 50_000)), 9)
     with ExitStack() as stack:
         clients = [stack.enter_context(RawClient(broker.bootstrap)) for _ in range(20)]
-        pinger = stack.enter_context(Pinger(broker.bootstrap))
+        pinger = stack.enter_context(Pinger(broker.bootstrap, server=broker.process))
         for client in clients:
             client.send(large[:40_000])
         for position in range(len(frame)):
@@ -376,4 +378,5 @@ def test_clients_that_send_byte_by_byte(broker: KcliBroker) -> None:
                 slow.send(frame[position : position + 1])
             assert slow.receive_frame() is not None
             assert end_offset(slow, "busy") == 11
-    assert pinger.longest_ms < PING_MS
+    assert pinger.most_work_ms < PING_WORK_MS
+    assert pinger.longest_ms < PING_SECONDS * 1000
