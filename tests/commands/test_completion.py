@@ -111,7 +111,6 @@ def completed(*words: str) -> tuple[subprocess.CompletedProcess[bytes], float]:
     return process, time.monotonic() - started
 
 
-@pytest.mark.alone
 def test_a_broker_that_does_not_answer_is_not_waited_for() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"
