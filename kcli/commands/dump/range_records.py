@@ -63,9 +63,9 @@ class RangeRecords:
                     break
                 if item.position >= wanted.end:
                     break
-                if last_offset < 0:
-                    self._send(self._start_of(item))
                 self._show(item)
+                if last_offset < 0:  # The range begins with a batch that could be shown.
+                    self._send(self._start_of(item))
                 last_offset, position = item.last_offset, item.end
                 if self._sink.tell() >= most_held:
                     self._give()

@@ -26,13 +26,13 @@ def batches(**settings: object) -> list[bytes]:
     return found
 
 
-def with_flip(sound: list[bytes], *, fits: bool = False) -> list[bytes]:
+def with_flip(sound: list[bytes], *, at: int = 150, fits: bool = False) -> list[bytes]:
     """A wrong byte in a batch far from the ends; the checksum may fit all the same."""
-    harmed = bytearray(sound[150])
+    harmed = bytearray(sound[at])
     harmed[61] ^= 0x3E
     if fits:
         update_crc(harmed, 0)
-    return [*sound[:150], bytes(harmed), *sound[151:]]
+    return [*sound[:at], bytes(harmed), *sound[at + 1 :]]
 
 
 def batches_in_records() -> list[bytes]:
@@ -62,6 +62,16 @@ def log_named(name: str) -> list[bytes]:
     return LOGS[name]()
 
 
+def in_ranges(monkeypatch: pytest.MonkeyPatch, *, count: int) -> None:
+    """Have so many processes dump a log, however short, by short ranges."""
+    monkeypatch.setattr("kcli.commands.dump.run.LONG_BYTES", 1)
+    monkeypatch.setattr("kcli.commands.dump.ranges.LONG_BYTES", 1)
+    monkeypatch.setattr("kcli.commands.dump.ranges.RANGE_BYTES", 8192)
+    monkeypatch.setattr("kcli.commands.dump.ranges.BATCHES_RANGE_BYTES", 8192)
+    monkeypatch.setattr("kcli.commands.dump.range_records.MOST_HELD_BYTES", 5000)
+    monkeypatch.setattr("kcli.commands.dump.ranges.processors", lambda: count)
+
+
 @pytest.mark.parametrize("name", LOGS)
 @pytest.mark.parametrize("form", ["text", "json", "table"])
 @pytest.mark.parametrize(
@@ -86,13 +96,19 @@ def test_several_processes_print_what_one_does(
 ) -> None:
     log = segment(tmp_path / "x-0", log_named(name))
     alone = kcli("dump-log", str(log), "-o", form, *flags.split())
-    monkeypatch.setattr("kcli.commands.dump.run.LONG_BYTES", 1)
-    monkeypatch.setattr("kcli.commands.dump.ranges.LONG_BYTES", 1)
-    monkeypatch.setattr("kcli.commands.dump.ranges.RANGE_BYTES", 8192)
-    monkeypatch.setattr("kcli.commands.dump.ranges.BATCHES_RANGE_BYTES", 8192)
-    monkeypatch.setattr("kcli.commands.dump.range_records.MOST_HELD_BYTES", 5000)
-    monkeypatch.setattr("kcli.commands.dump.ranges.processors", lambda: 3)
+    in_ranges(monkeypatch, count=3)
     assert kcli("dump-log", str(log), "-o", form, *flags.split()) == alone
+
+
+@pytest.mark.parametrize("harmed_at", range(98, 103))
+def test_a_range_may_begin_with_records_that_are_wrong(
+    tmp_path: Path, kcli: Callable[..., Finished], monkeypatch: pytest.MonkeyPatch, harmed_at: int
+) -> None:
+    log = segment(tmp_path / "x-0", with_flip(log_named("sound")[:140], at=harmed_at, fits=True))
+    alone = kcli("dump-log", str(log), "-o", "text", "--deep-iteration")
+    in_ranges(monkeypatch, count=3)
+    assert kcli("dump-log", str(log), "-o", "text", "--deep-iteration") == alone
+    assert "position: 82288 " in alone.out  # the last batch
 
 
 @pytest.mark.parametrize("flags", ["", "--continue"])
@@ -101,10 +117,8 @@ def test_behind_damage_several_processes_go_on(
 ) -> None:
     """Only what is left of the range with the damage in it is read by the process that prints."""
     log = segment(tmp_path / "x-0", log_named("wrong checksum"))
-    monkeypatch.setattr("kcli.commands.dump.run.LONG_BYTES", 1)
-    monkeypatch.setattr("kcli.commands.dump.ranges.LONG_BYTES", 1)
+    in_ranges(monkeypatch, count=2)
     monkeypatch.setattr("kcli.commands.dump.ranges.BATCHES_RANGE_BYTES", 4096)
-    monkeypatch.setattr("kcli.commands.dump.ranges.processors", lambda: 2)
     read: list[int] = []
 
     def run(self: SegmentDump, advance: Advance, shown: Shown, stop: int | None) -> Shown:
@@ -131,11 +145,8 @@ def test_several_logs_share_the_processes(
         )
     ]
     alone = kcli("dump-log", *logs, "-o", "text", "--print-data-log")
-    monkeypatch.setattr("kcli.commands.dump.run.LONG_BYTES", 1)
+    in_ranges(monkeypatch, count=2)
     monkeypatch.setattr("kcli.commands.dump.ranges.LONG_BYTES", 20_000)
-    monkeypatch.setattr("kcli.commands.dump.ranges.RANGE_BYTES", 8192)
-    monkeypatch.setattr("kcli.commands.dump.ranges.BATCHES_RANGE_BYTES", 8192)
-    monkeypatch.setattr("kcli.commands.dump.ranges.processors", lambda: 2)
     assert kcli("dump-log", *logs, "-o", "text", "--print-data-log") == alone
     assert alone.exit_code == 3
 
