@@ -81,7 +81,7 @@ class Cluster:
         self.failed: dict[int, Exception] = {}
         """What nodes failed with, by node id."""
         self._wall_ms = wall_ms
-        self._stop_requested = trio.Event()
+        self.stop_requested = trio.Event()
         self._loading = trio.CancelScope()
         self._nursery: trio.Nursery | None = None
         self._engine, self._buffers = RequestEngine(APIS), ReceiveBuffers()
@@ -132,7 +132,7 @@ class Cluster:
     @property
     def stopping(self) -> bool:
         """True once `stop` was called."""
-        return self._stop_requested.is_set()
+        return self.stop_requested.is_set()
 
     @property
     def bootstrap_servers(self) -> list[str]:
@@ -154,7 +154,7 @@ class Cluster:
 
     def stop(self) -> None:
         """Begin an orderly stop; `run` returns when it is done."""
-        self._stop_requested.set()
+        self.stop_requested.set()
         self._loading.cancel()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -170,7 +170,7 @@ class Cluster:
                     await self._start_all()
                 is_complete = not self._loading.cancelled_caught
                 task_status.started()
-                await self._stop_requested.wait()
+                await self.stop_requested.wait()
                 await self._say_goodbye()
                 self._closes_cleanly = is_complete
                 nursery.cancel_scope.cancel()

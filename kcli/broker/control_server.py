@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import socket
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
     Operation = Callable[["Cluster", Mapping[str, Any]], Awaitable[object]]
 
-FAREWELL_SECONDS = 5.0
+FAREWELL_SECONDS = 1.0
 """How long `finish` waits for clients to take their answers."""
 
 _RECEIVE_BYTES = 65536
@@ -84,12 +85,16 @@ class ControlServer:
             _log.warning("`kcli broker node` will not work: cannot make `%s`: %s", path, error.strerror)
             task_status.started()
             return
+        ours = os.stat(path)
         try:
             async with trio.open_nursery() as nursery:
                 await nursery.start(trio.serve_listeners, self._serve, [trio.SocketListener(listening)])
                 task_status.started()
         finally:
-            path.unlink(missing_ok=True)
+            # The next process has the directory as soon as the nodes have given it up.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.stat(path), ours):
+                    path.unlink()
 
     def _open(self, path: Path) -> trio.socket.SocketType:
         """Return a listening socket. What lies there is of a process that was killed: ours has the locks."""

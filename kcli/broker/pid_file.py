@@ -15,6 +15,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError
+from kcli.storage import disk
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,13 +47,21 @@ class PidFile:
 
         Raises `KcliError` if another process keeps the lock.
         """
-        descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        if not _lock(descriptor):
-            os.close(descriptor)
-            raise KcliError(f"`{self.path}` is in use by another process")
+        descriptor = self._open_locked()
         os.ftruncate(descriptor, 0)
         os.write(descriptor, json.dumps(broker._asdict()).encode() + b"\n")
         self._descriptor = descriptor
+
+    def _open_locked(self) -> int:
+        while True:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            if not _lock(descriptor):
+                os.close(descriptor)
+                raise KcliError(f"`{self.path}` is in use by another process")
+            if disk.leads_to(self.path, descriptor):
+                return descriptor
+            # Whoever had the lock has removed the file with it.
+            os.close(descriptor)
 
     def remove(self) -> None:
         """Remove it at the end of the process; that it was never written is no error."""

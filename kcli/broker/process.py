@@ -32,7 +32,7 @@ from kcli.errors import KcliError
 from kcli.stop_signals import STOP_SIGNALS, heard_signals, obey
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from kcli.broker.faults.scenario import Scenario
 
@@ -56,35 +56,22 @@ async def serve(
         cluster = Cluster(replace(options, data_dir=data_dir))
         pid_file = PidFile(data_dir)
         try:
-            async with (
-                stopping_on_signal(cluster),
-                controlling(cluster, data_dir) as control,
-                trio.open_nursery() as nursery,
-            ):
+            async with stopping_on_signal(cluster), trio.open_nursery() as nursery:
                 await nursery.start(cluster.run)
-                await control()
+                server = ControlServer(cluster, data_dir)
+                await nursery.start(server.run)
                 announce(cluster, pid_file, as_json=as_json)
                 if scenario is not None:
                     # Imported here: few processes run one, and every start would pay for it.
                     from kcli.broker.faults.scenario_run import run_scenario
 
                     nursery.start_soon(run_scenario, cluster, scenario)
+                await cluster.stop_requested.wait()
+                await server.finish()
                 await cluster.stopped.wait()
                 nursery.cancel_scope.cancel()
         finally:
             pid_file.remove()
-
-
-@asynccontextmanager
-async def controlling(cluster: Cluster, data_dir: Path) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """Give what has commands act on the cluster from then on; at the end whoever still waits is answered."""
-    server = ControlServer(cluster, data_dir)
-    async with trio.open_nursery() as nursery:
-        try:
-            yield partial(nursery.start, server.run)
-        finally:
-            await server.finish()
-            nursery.cancel_scope.cancel()
 
 
 def prepare_interpreter() -> None:

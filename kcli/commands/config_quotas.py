@@ -14,7 +14,6 @@ import typer
 
 from kcli.commands.output import Table
 from kcli.commands.serdes import java_double
-from kcli.commands.whole_numbers import LARGEST_INT64
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -25,6 +24,10 @@ KINDS = {"users": "user", "clients": "client-id"}
 """The entity types of Kafka's tool, and what the protocol calls them."""
 BYTE_RATES = ("producer_byte_rate", "consumer_byte_rate")
 KNOWN = (*BYTE_RATES, "request_percentage", "controller_mutation_rate")
+MOST = 2.0**63
+"""What the largest number of 64 bits is as a double, which is what the protocol has."""
+FRACTION = 1e-6
+"""What Kafka does not mind in a whole number."""
 
 UserName = Annotated[
     str | None, typer.Option("--user", metavar="NAME", help="Quotas of a user", show_default=False)
@@ -225,7 +228,7 @@ def quota_value(key: str, text: str) -> float:
         raise UsageError(f"`{key}` is not a number: {text}", hint=sense)
     if value <= 0:
         raise UsageError(f"`{key}` is not above 0: {text}", hint=f"`--delete {key}` removes the quota")
-    if is_rate and (value > LARGEST_INT64 or not value.is_integer()):
+    if is_rate and (value > MOST or abs(value - round(value)) > FRACTION):
         raise UsageError(f"`{key}` is not a whole number of 64 bits: {text}", hint=sense)
     return value
 

@@ -41,6 +41,14 @@ def write_fully(descriptor: int, data: Buffer, position: int = 0) -> None:
         position += written
 
 
+def leads_to(path: str | os.PathLike[str], descriptor: int) -> bool:
+    """True if a path is still that of an open file. Raises `OSError`."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
 def sync_path(path: str) -> None:
     """Make a file durable, or the names of new and renamed files in a directory. Raises `OSError`."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -156,10 +156,15 @@ class LogDirectory:
     def _acquire_lock(self) -> None:
         path = f"{self.path}/{LOCK}"
         while True:
-            descriptor, is_new = _open_or_make(path)
+            try:
+                descriptor, is_new = _open_or_make(path)
+            except FileNotFoundError:
+                # Whoever had made the directory has failed and taken it back.
+                os.makedirs(self.path, exist_ok=True)
+                continue
             try:
                 _lock_file(descriptor)
-                if _leads_to(path, descriptor):
+                if disk.leads_to(path, descriptor):
                     break
             except BlockingIOError as error:
                 holder = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
@@ -247,14 +252,6 @@ def _open_or_make(path: str) -> tuple[int, bool]:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644), True
     except FileExistsError:
         return os.open(path, os.O_RDWR | os.O_CREAT, 0o644), False
-
-
-def _leads_to(path: str, descriptor: int) -> bool:
-    """True if a path is still that of an open file. Raises `OSError`."""
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 def _lock_file(descriptor: int) -> None:

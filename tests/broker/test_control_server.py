@@ -262,6 +262,22 @@ async def test_a_socket_that_a_killed_process_left_is_replaced(tmp_path: Path) -
         assert await asked(tmp_path, "echo") == {"arguments": {}}
 
 
+async def test_the_socket_of_the_next_process_stays(tmp_path: Path) -> None:
+    scope = trio.CancelScope()
+
+    async def run(*, task_status: trio.TaskStatus[None]) -> None:
+        with scope:
+            await server(tmp_path).run(task_status=task_status)
+
+    async with trio.open_nursery() as nursery:
+        await nursery.start(run)
+        async with serving(tmp_path):
+            scope.cancel()
+            await trio.testing.wait_all_tasks_blocked()
+            assert await asked(tmp_path, "echo") == {"arguments": {}}
+    assert not (tmp_path / SOCKET_NAME).exists()
+
+
 def test_where_no_broker_runs_it_says_so(tmp_path: Path) -> None:
     with pytest.raises(KcliError) as caught:
         ask(tmp_path, "echo", timeout_seconds=1)

@@ -89,7 +89,7 @@ async def test_a_directory_that_another_process_uses_stays(tmp_path: Path) -> No
     async with running_cluster(tmp_path) as cluster:
         await created(cluster, "t")
         before = contents(tmp_path)
-        with pytest.RaisesGroup(KcliError, flatten_subgroups=True):
+        with pytest.RaisesGroup(pytest.RaisesExc(KcliError, match="in use by"), flatten_subgroups=True):
             async with trio.open_nursery() as nursery:
                 options = ClusterOptions(tmp_path, nodes=3, host="127.0.0.1", port=free_ports(3)[0])
                 await nursery.start(Cluster(options).run)

@@ -60,3 +60,15 @@ def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(KcliError, match="in use by another process"):
         PidFile(tmp_path).write(BROKER)
     os.close(reader)
+
+
+def test_a_start_that_waits_for_an_end_is_found_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, after = PidFile(tmp_path), PidFile(tmp_path)
+    before.write(BROKER._replace(pid=1))
+    monkeypatch.setattr("kcli.broker.pid_file.time.sleep", lambda _: before.remove())
+    after.write(BROKER)
+    assert PidFile(tmp_path).read() == BROKER
+    after.remove()
+    assert not (tmp_path / FILE_NAME).exists()

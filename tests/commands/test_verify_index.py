@@ -241,6 +241,22 @@ def test_where_no_replica_has_segments_there_was_nothing_to_verify(directory: Pa
         assert finished.err.startswith("error: no segments in the directory: `.`\nhint: ")
 
 
+def test_of_several_directories_the_replica_without_segments_is_named(directory: Path, kcli: Run) -> None:
+    shutil.rmtree("orders-0")
+    for name in ("new", "old"):
+        Path(name).mkdir()
+        Path(name, "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    Path("old", "lost-0").mkdir()
+    finished = kcli("verify-index", "new", "old")
+    assert finished.exit_code == 2
+    assert finished.err.splitlines()[:2] == [
+        "warning: no segments in the directory: `new`",
+        "error: no segments in the directory: `old/lost-0`",
+    ]
+    finished = kcli("verify-index", "new", "old", "--topic", "lost")
+    assert finished.err == "error: no segments of what `--topic` asked for: `old/lost-0`\n"
+
+
 @pytest.mark.parametrize("order", [("full", "new"), ("new", "full")])
 def test_what_has_no_segments_beside_others_is_warned_of(
     order: tuple[str, str], directory: Path, kcli: Run

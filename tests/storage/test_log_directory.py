@@ -239,6 +239,23 @@ def test_a_lock_on_a_file_that_its_owner_has_removed_is_none(
     second.release()
 
 
+def test_a_directory_that_its_maker_takes_back_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened_late: list[str] = []
+
+    def open_late(path: str) -> tuple[int, bool]:
+        if not opened_late:
+            (tmp_path / "node-2").rmdir()  # Another start has failed.
+        opened_late.append(path)
+        return open_or_make(path)
+
+    open_or_make = log_directory._open_or_make
+    monkeypatch.setattr(log_directory, "_open_or_make", open_late)
+    opened(tmp_path / "node-2").release()
+    assert len(opened_late) == 2
+
+
 def test_a_directory_that_is_refused_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=7\ncluster.id=cluster\n")
     before = (tmp_path / "meta.properties").read_bytes()

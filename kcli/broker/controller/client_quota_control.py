@@ -26,7 +26,8 @@ NOT_KEPT_TO = ("request_percentage", "controller_mutation_rate")
 """Quotas of users and clients that Kafka knows and this broker does not enforce."""
 NOT_KEPT_TO_BY_ADDRESS = ("connection_creation_rate",)
 
-_LONG_MAX = 2**63 - 1
+_MOST = 2.0**63
+"""What the largest number of 64 bits is as a double."""
 _FRACTION = 1e-6
 
 
@@ -105,7 +106,7 @@ def _check_value(key: str, value: float, *, is_address: bool) -> None:
         raise _invalid(f"`{key}` is not enforced by this broker, so it cannot be set")
     if not value > 0:
         raise _invalid(f"`{key}` must be greater than 0")
-    if value > _LONG_MAX:
+    if value > _MOST:
         raise _invalid(f"`{key}` is too large for a number of 64 bits")
     if value % 1.0 > _FRACTION:
         raise _invalid(f"`{key}` must be a whole number")

@@ -70,7 +70,8 @@ def verify(wanted: Wanted, output: OutputFormat | None) -> int:
     if printer.has_problems or printer.has_failures:
         return ChecksFailed.exit_code if printer.has_problems else KcliError.exit_code
     if vain and not printer.has_seen_segments:
-        raise nothing_in(wanted.paths[0], topics=wanted.topics, partitions=wanted.partitions)
+        where = wanted.paths[0] if len(wanted.paths) == 1 else vain[0]
+        raise nothing_in(where, topics=wanted.topics, partitions=wanted.partitions)
     return 0
 
 

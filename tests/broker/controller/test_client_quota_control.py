@@ -145,6 +145,12 @@ def test_a_quota_that_cannot_be_kept_is_refused_with_all_of_its_entity(
         assert refusal(entity, *others, (key, value)).message == message
 
 
+@pytest.mark.parametrize("value", [1024.0000001, 2.0**63], ids=["a millionth", "the most"])
+def test_what_kafka_takes_for_a_whole_number_is_one(value: float) -> None:
+    result = alter_client_quotas(EMPTY_IMAGE, [QuotaAlteration(ME, [("producer_byte_rate", value)])])
+    assert [record.value for record in result.records] == [value]
+
+
 def test_what_this_broker_would_not_set_can_be_removed() -> None:
     entity = [EntityData(entity_type="client-id", entity_name="me")]
     foreign = ClientQuotaRecord(entity=entity, key="request_percentage", value=50.0, remove=False)
