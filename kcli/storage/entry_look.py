@@ -1,7 +1,8 @@
 """EntryLook: whether an entry begins at a place in a log file, and whether its checksum is right.
 
 The last entry may be incomplete only because a broker is writing it. It is looked at again while the file
-changes, and once more after a pause, until it is whole.
+changes, and after a pause, until it is whole. A writer that has no processor for a while pauses as well, so
+a file that was changed just now gets some more time than one that has been at rest.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 _TRUNCATED = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
 _MAX_LOOKS = 20
 _PAUSE_SECONDS = 0.005
+_RECENT_SECONDS = 0.1
+"""For how long a file that does not change any more may still be in the middle of a change."""
 
 
 class EntryLook(NamedTuple):
@@ -44,8 +47,7 @@ def look_at(file: SegmentFile, position: int, search: EntrySearch, *, follows: b
             break
         size = file.has_changed()
         if number and size is None:
-            time.sleep(_PAUSE_SECONDS)
-            size = file.has_changed()
+            size = _size_after_a_pause(file)
         if size is not None:
             _let_grow(file, position, size)
         again = _look_once(file, position, search)
@@ -76,6 +78,16 @@ def _may_be_being_written(file: SegmentFile, position: int, looked: EntryLook) -
         return looked.problem.kind in _TRUNCATED
     end = position + view_of(looked.head).size_in_bytes
     return end + file.zeros_from(end) >= file.end
+
+
+def _size_after_a_pause(file: SegmentFile) -> int | None:
+    """Return the size of a file that goes on changing, None if it rests."""
+    for _ in range(int(_RECENT_SECONDS / _PAUSE_SECONDS)):
+        time.sleep(_PAUSE_SECONDS)
+        size = file.has_changed()
+        if size is not None or not 0 <= time.time() - file.changed_at < _RECENT_SECONDS:
+            return size
+    return None
 
 
 def _let_grow(file: SegmentFile, position: int, size: int) -> None:

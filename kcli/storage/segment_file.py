@@ -64,6 +64,11 @@ class SegmentFile:
         self._seen = seen
         return status.st_size
 
+    @property
+    def changed_at(self) -> float:
+        """When the file was written last, as seen last, in seconds of the wall clock."""
+        return self._seen[1] / 1e9
+
     def read(self, position: int, count: int, end: int | None = None) -> bytes:
         """Return up to `count` bytes, never past the end."""
         limit = self.end if end is None else end

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -52,3 +53,11 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def harmed(sound: Path, tmp_path: Path) -> Path:
     """A copy that harm may be done to."""
     return Path(shutil.copytree(sound, tmp_path / sound.name))
+
+
+@pytest.fixture(scope="module")
+def at_rest() -> Iterator[None]:
+    """Take files that the test has just cut for what nobody writes any more."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("kcli.storage.entry_look._RECENT_SECONDS", 0.005)
+        yield

@@ -18,6 +18,8 @@ from tests.storage.scanned_segments import ANY_DIRECTORY, BATCHES, MIXED, OLDER,
 from tests.storage.segment_makers import Harm, Shape, harm, harms, make_entries, make_entry, shapes, starts_of
 from tests.support.hostile_records import batch as forged_batch
 
+pytestmark = pytest.mark.usefixtures("at_rest")
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:

@@ -24,6 +24,8 @@ from tests.storage.log_harness import LogHarness, batch_of
 from tests.storage.segment_makers import Harm, Shape, harm, harms, make_entries, make_entry, shapes
 from tests.support.hostile_records import batch as forged_batch
 
+pytestmark = pytest.mark.usefixtures("at_rest")
+
 CUT, CARVE = RepairMode.CUT, RepairMode.CARVE
 K = DamageKind
 

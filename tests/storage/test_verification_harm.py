@@ -34,6 +34,8 @@ from tests.support.harms import (
     first_difference,
 )
 
+pytestmark = pytest.mark.usefixtures("at_rest")
+
 
 def log_harms(sound: Path) -> Iterator[tuple[str, Path, bytes, int]]:
     path = segment_files(sound, ".log")[1]
