@@ -150,6 +150,11 @@ class Partitioner:
         """Return whether records with this key may go anywhere, so that stickiness counts them."""
         return self.is_sticky and (self._hash is None or key is None)
 
+    def not_appended(self, topic: TopicMetadata) -> None:
+        """Take note that the record for which a partition was chosen last did not get there."""
+        if topic.name in self._counters:
+            self._counters[topic.name] -= 1
+
     def appended(self, topic: TopicMetadata, size: int, all_full: Callable[[], bool]) -> None:
         """Count bytes of a keyless record appended to the sticky partition, and switch when it had enough.
 

@@ -142,6 +142,8 @@ class Producer(Background):
             self._check_size(size)
             memory = self._accumulator.needed_memory(size)
             if not self.budget.reserve_nowait(memory):
+                if partition is None:
+                    self._partitioner.not_appended(known)
                 raise trio.WouldBlock
             batch = self._accumulator.open_batch(topic, chosen, trio.current_time(), memory)
             delivery = batch.append(timestamp, key, value, headers)
@@ -184,14 +186,16 @@ class Producer(Background):
     ) -> DeliveryRun:
         """Queue values without keys from number `start` on, as many as one batch takes, at least one.
 
-        The quick way for many small records: what `send` costs for each, this costs for a batch. Raises what
-        `send` does, about the first of them.
+        The quick way for many small records: what `send` costs for each, this costs for a batch. Where each
+        record is to have a partition of its own, it is one at a time. Raises what `send` does, about the
+        first of them.
         """
         if self._is_closed or self._sender.fatal_error is not None:
             raise self._closed()
         known = self._cache.cluster.topics.get(topic)
         run = None
-        if known is not None and known.partitions:
+        is_one_batch = partition is not None or self._partitioner.is_free(None)
+        if known is not None and known.partitions and is_one_batch:
             chosen = self._partitioner.partition(known, None) if partition is None else partition
             run = self._accumulator.append_values(topic, chosen, self._wall_ms(), values, start)
         if known is None or run is None:
@@ -200,7 +204,7 @@ class Producer(Background):
         self._sends += run.count
         if self._sends % TOPIC_USE_RECORDS < run.count:
             self._client.want_topic(topic, auto_create=True)
-        if partition is None and self._partitioner.is_free(None):
+        if partition is None:
             size = sum(map(len, values[start : start + run.count]))
             size += run.count * (RECORD_OVERHEAD - UNUSED_OVERHEAD)
             self._partitioner.appended(known, size, lambda: self._accumulator.all_full(topic, chosen))

@@ -239,18 +239,20 @@ class SegmentIndexes:
         return self._max_timestamp
 
     def _lacks_offsets(self) -> bool:
-        """Whether the log is so long that an index without entries must have lost them."""
+        """Whether the log is so long that an index without entries must have lost them.
+
+        A batch has an entry if more than the interval lies before it, however long it is itself.
+        """
         if self._records.size <= self._interval_bytes:
             return False
-        count = 0
         try:
-            for count, _ in enumerate(self._records.entries(), 1):
-                if count > 2:
-                    break
+            for number, entry in enumerate(self._records.entries(), 1):
+                if number > 2 and entry.position > self._interval_bytes:
+                    return True
         except CorruptRecord:
             # What can be indexed ends here; whoever reads on meets the damage.
             return False
-        return count > 2
+        return False
 
 
 def _max_timestamp_in(head: bytes) -> int:

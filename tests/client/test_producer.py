@@ -59,6 +59,22 @@ async def test_values_in_runs_spread_over_the_partitions(autojump_clock: trio.te
         assert len(brokers.topics["orders"][2].values()) == counts[2] + 10
 
 
+@pytest.mark.parametrize("partitions", [2, 3, 4, 5])
+@pytest.mark.parametrize("memory", [100_000, 2_000], ids=["memory enough", "memory for two batches"])
+async def test_values_in_runs_go_round_the_partitions(
+    partitions: int, memory: int, autojump_clock: trio.testing.MockClock
+) -> None:
+    config = ProducerConfig(linger_ms=5, batch_size=1000, buffer_memory=memory, partitioner="roundrobin")
+    topics = {"orders": partitions}
+    async with fake_cluster(topics=topics) as (brokers, client), Producer(client, config) as producer:
+        await send_in_runs(producer, values(600))
+        await producer.flush()
+        found = sorted((partition.values() for partition in brokers.topics["orders"]), key=min)
+    assert sorted(map(len, found)) == sorted(
+        len(values(600)[start::partitions]) for start in range(partitions)
+    )
+
+
 async def test_a_value_that_is_too_large_stands_alone(autojump_clock: trio.testing.MockClock) -> None:
     async with fake_cluster(topics=TOPICS) as (brokers, client), Producer(client) as producer:
         records = [b"a", b"b", bytes(1_048_576), b"c"]

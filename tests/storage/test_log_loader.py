@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
 from kcli.protocol.record_batch import iter_batches
 from kcli.storage.file_records import FileRecords
 from kcli.storage.flush_plan import commit_flush, flush, plan_due_flush
+from kcli.storage.log_config import LogConfig
 from kcli.storage.log_segment import LogSegment
 from kcli.storage.segment_indexes import SegmentIndexes
 from tests.storage.filled_log import VALUES, index_entries
@@ -55,6 +57,36 @@ def test_a_closed_log_opens_many_times(filled: LogHarness) -> None:
         filled.reopen()
         assert filled.values() == VALUES[:40]
     assert filled.reports == []
+
+
+@pytest.mark.parametrize("sizes", [(9000,), (2000, 10, 9000), (10,) * 20 + (9000,)])
+def test_an_index_is_empty_where_less_than_its_interval_lies_before_the_last_batch(
+    tmp_path: Path, sizes: tuple[int, ...]
+) -> None:
+    log = LogHarness(tmp_path, LogConfig())
+    for size in sizes:
+        log.append(bytes(size))
+    log.stop()
+    assert log.path(0, ".index").read_bytes() == b""
+    log.start()
+    assert log.values() == [bytes(size) for size in sizes]
+    assert log.reports == []
+
+
+@pytest.mark.parametrize("sizes", [(2000, 2000, 2000, 10), (10, 9000, 10)])
+def test_an_index_that_has_lost_its_entries_is_made_again(tmp_path: Path, sizes: tuple[int, ...]) -> None:
+    log = LogHarness(tmp_path, LogConfig())
+    for size in sizes:
+        log.append(bytes(size))
+    log.stop()
+    whole = log.path(0, ".index").read_bytes()
+    assert len(whole) == 8
+    log.path(0, ".index").write_bytes(b"")
+    log.start()
+    assert len(log.reports) == 1
+    assert "no entries for" in log.reports[0]
+    log.stop()
+    assert log.path(0, ".index").read_bytes() == whole
 
 
 # --- unclean
