@@ -19,6 +19,7 @@ from tests.support.harms import (
     field_harms,
     first_difference,
 )
+from tests.support.log_files import write_at_rest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -121,13 +122,13 @@ def test_harm_to_a_log_is_told_by_dump_log(
     sound: Sound, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / sound.path.name
-    path.write_bytes(sound.data)
+    write_at_rest(path, sound.data)
     before = dump(path, capfd)
     assert (before.exit_code, before.damages()) == (0, [])
     valid = [(each["last_offset"], each["crc"]) for each in before.of("batch")]
     wrong = []
     for harm in [*field_harms(sound.data, sound.entries), *entry_harms(sound.data, sound.entries)]:
-        path.write_bytes(harm.data)
+        write_at_rest(path, harm.data)
         wrong += [f"{harm}: {why}" for why in judge(sound, harm, dump(path, capfd), valid)]
     assert not wrong, f"{len(wrong)}:\n" + "\n".join(wrong[:60])
 
@@ -211,7 +212,7 @@ def test_harm_to_a_log_is_told_by_verify_index(
     assert [each for each in before.problems() if each["kind"] != "index_missing"] == []
     wrong = []
     for harm in [*field_harms(sound.data, sound.entries), *entry_harms(sound.data, sound.entries)]:
-        own.write_bytes(harm.data)
+        write_at_rest(own, harm.data)
         found = verify(directory, capfd, "--deep")
         position, kinds = expected(sound, harm)
         told = [(each["position"], each["kind"]) for each in found.problems(own.name)]

@@ -21,6 +21,7 @@ from kcli.protocol.compression import Codec
 from tests.support import peak
 from tests.support.harms import entries_of_log, entry_at, first_difference
 from tests.support.hostile_records import MEGABYTE, batch, bomb
+from tests.support.log_files import write_at_rest
 from tests.support.producing import create_topic, delete_topic
 from tests.support.steady_load import SteadyLoad
 from tests.support.waiting import eventually
@@ -110,7 +111,7 @@ def test_random_damage_to_a_log_is_told(
     data = original
     for edit in edits:
         data = edit.apply(data)
-    (copy / name).write_bytes(data)
+    write_at_rest(copy / name, data)
     exit_code, objects = run(capfd, "dump-log", "--continue", str(copy / name))
     damages = [each for each in objects if each["type"] == "damage"]
     entries = entries_of_log(original)

@@ -60,9 +60,9 @@ every_version = pytest.mark.parametrize(
 @pytest.fixture(scope="module")
 def besieged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BesiegedBroker]:
     """A broker that creates no topics by itself: with it, a name that was hit by chance would be a write."""
-    broker = KcliBroker(
-        tmp_path_factory.mktemp("besieged"), settings={"auto.create.topics.enable": "false"}
-    ).start()
+    # One partition of offsets, as every directory is looked into after every strike.
+    settings = {"auto.create.topics.enable": "false", "offsets.topic.num.partitions": "1"}
+    broker = KcliBroker(tmp_path_factory.mktemp("besieged"), settings=settings).start()
     besieged = BesiegedBroker(broker, peak_bytes=PEAK_BYTES, answer_seconds=ANSWER_SECONDS)
     yield besieged
     besieged.close()

@@ -10,6 +10,7 @@ from kcli.protocol.compression import Codec
 from kcli.storage.batch_scan import ScannedEntry, scan
 from kcli.storage.damage import Damage, DamageKind
 from tests.storage.segment_makers import LEGACY_CODECS, Shape, make_entries
+from tests.support.log_files import write_at_rest
 
 K = DamageKind
 ANY_DIRECTORY = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
@@ -29,7 +30,7 @@ class Found(list[ScannedEntry | Damage]):
     """All that a scan yields, its sum and its order checked."""
 
     def __init__(self, path: Path, data: bytes, **options: object) -> None:
-        path.write_bytes(data)
+        write_at_rest(path, data)
         super().__init__(scan(str(path), **options))  # type: ignore[arg-type]
         position = 0
         for item in self:

@@ -33,6 +33,7 @@ from tests.support.harms import (
     field_harms,
     first_difference,
 )
+from tests.support.log_files import write_at_rest
 
 pytestmark = pytest.mark.usefixtures("at_rest")
 
@@ -87,7 +88,7 @@ def test_every_harm_is_told_where_it_is(
             continue
         count += 1
         path = harmed / original.name
-        path.write_bytes(data)
+        write_at_rest(path, data)
         told = [each for each in found(harmed) if each.path == str(path)]
         bad = [each for each in told if each.severity is not Severity.INFO]
         # A larger offset in an index entry may be that of a later batch, as Kafka once wrote it.
@@ -141,7 +142,7 @@ def test_an_index_entry_has(case: str, harmed: Path) -> None:
     start = slot * size + at
     value = int.from_bytes(data[start : start + width], "big") ^ difference
     data[start : start + width] = value.to_bytes(width, "big")
-    path.write_bytes(data)
+    write_at_rest(path, data)
     told = [each for each in problems(harmed) if each.path == str(path)]
     assert (kind, slot * size) in {(each.kind, each.position) for each in told}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from kcli.protocol.compression import Codec
@@ -57,11 +58,17 @@ PAIRS: list[Pair] = [
 """Keys and values, some of which are no UTF-8."""
 
 
+def write_at_rest(path: Path, data: bytes) -> None:
+    """Write a file that looks as if it had been written long ago: readers give one that is new some time."""
+    path.write_bytes(data)
+    os.utime(path, (TIME / 1000, TIME / 1000))
+
+
 def segment(directory: Path, batches: Iterable[bytes], base_offset: int = 0, suffix: str = ".log") -> Path:
     """Write a segment that consists of these bytes."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / f"{base_offset:020}{suffix}"
-    path.write_bytes(b"".join(batches))
+    write_at_rest(path, b"".join(batches))
     return path
 
 

@@ -55,6 +55,18 @@ LOGS: dict[str, Callable[[], list[bytes]]] = {
     "headers only": lambda: [batch_of([], number) for number in range(300)],
 }
 
+FLAGS = (
+    "",
+    "--deep-iteration",
+    "--print-data-log",
+    "--from-offset 700 --to-offset 1900 --deep-iteration",
+    "--value-decoder int",
+    "--continue",
+    "--continue --print-data-log",
+)
+FORMS = ("text", "json", "table")
+"""Every two of log, flags and form meet."""
+
 
 @cache
 def log_named(name: str) -> list[bytes]:
@@ -72,18 +84,12 @@ def in_ranges(monkeypatch: pytest.MonkeyPatch, *, count: int) -> None:
     monkeypatch.setattr("kcli.commands.dump.ranges.processors", lambda: count)
 
 
-@pytest.mark.parametrize("name", LOGS)
-@pytest.mark.parametrize("form", ["text", "json", "table"])
 @pytest.mark.parametrize(
-    "flags",
+    ("flags", "name", "form"),
     [
-        "",
-        "--deep-iteration",
-        "--print-data-log",
-        "--from-offset 700 --to-offset 1900 --deep-iteration",
-        "--value-decoder int",
-        "--continue",
-        "--continue --print-data-log",
+        (flags, name, FORMS[(turn + number) % len(FORMS)])
+        for turn, flags in enumerate(FLAGS)
+        for number, name in enumerate(LOGS)
     ],
 )
 def test_several_processes_print_what_one_does(
