@@ -109,6 +109,20 @@ async def test_a_command_that_is_told_twice_to_end_does_so_in_order(
 
 
 @pytest.mark.usefixtures("handlers")
+async def test_what_ends_in_order_is_told_when_it_is_to_end_now(autojump_clock: MockClock) -> None:
+    now = trio.CancelScope(shield=True)
+    with pytest.RaisesGroup(KeyboardInterrupt):
+        async with interruptible(hurry=now.cancel) as scope:
+            with scope, now:
+                signal.raise_signal(INT)
+                await trio.sleep(REPEAT_SECONDS)
+                assert (scope.cancel_called, now.cancel_called) == (True, False)
+                signal.raise_signal(INT)
+                await trio.sleep_forever()
+    assert now.cancelled_caught
+
+
+@pytest.mark.usefixtures("handlers")
 async def test_a_hang_up_that_is_ignored_at_the_start_stays_so(autojump_clock: MockClock) -> None:
     assert heard_signals() == STOP_SIGNALS
     signal.signal(HUP, signal.SIG_IGN)
