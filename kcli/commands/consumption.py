@@ -232,11 +232,12 @@ async def print_records(
     from kcli.commands.interrupts import interruptible
     from kcli.commands.output import note, warn
     from kcli.commands.output_reader import ending_with_reader
+    from kcli.commands.record_output import record_output
     from kcli.commands.record_printer import RecordPrinter
 
     printer = None
     tell = note if verbose else lambda line: None
-    async with interruptible() as scope:
+    async with record_output() as output, interruptible(hurry=output.give_up) as scope:
         with scope:
             # An interrupt ends the watch as well: Ctrl-C ends whoever reads with who writes.
             async with (
@@ -247,7 +248,9 @@ async def print_records(
                     limits = await join(client, consumer, choice=choice, end=end, tell=tell)
                 else:
                     limits = await assign(client, consumer, choice=choice, start=start, end=end)
-                printer = RecordPrinter(consumer, format_record, limits, skip_errors=skip_errors)
+                printer = RecordPrinter(
+                    consumer, format_record, output=output, limits=limits, skip_errors=skip_errors
+                )
                 with following_new(client, consumer, choice, limits):
                     await print_to_the_end(printer)
     if printer is not None:

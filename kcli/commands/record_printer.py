@@ -1,8 +1,8 @@
 """RecordPrinter: reads a consumer to its end and writes formatted records to standard output.
 
-Where to stop is said by `Limits`. Output goes out once per poll. Whatever ends the printing, the records that
-went out whole are those that count, and in a group the position of a partition, which is what will be
-committed, stands behind the last of them.
+Where to stop is said by `Limits`. Output goes out once per poll, through a `RecordOutput`. Whatever ends the
+printing, the records that went out whole are those that count, and in a group the position of a partition,
+which is what will be committed, stands behind the last of them.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from kcli.commands.output import print_error
-from kcli.commands.piecewise_output import Progress, whole_items, write_out
+from kcli.commands.output_pieces import Pieces
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from kcli.client.completed_fetch import FetchedRecords
     from kcli.client.consumer import Consumer
     from kcli.commands.formatters import Format
+    from kcli.commands.record_output import RecordOutput
     from kcli.protocol.topic_partition import TopicPartition
 
 RECORDS_PER_POLL = 5_000
@@ -45,10 +46,17 @@ class RecordPrinter:
     """Prints what a consumer reads; `count` is how many records were printed, or left out as unprintable."""
 
     def __init__(
-        self, consumer: Consumer, format_record: Format, limits: Limits, *, skip_errors: bool
+        self,
+        consumer: Consumer,
+        format_record: Format,
+        *,
+        output: RecordOutput,
+        limits: Limits,
+        skip_errors: bool,
     ) -> None:
         self.count = 0
         self._consumer = consumer
+        self._output = output
         self._format = format_record
         self._limits = limits
         self._skip_errors = skip_errors
@@ -96,19 +104,18 @@ class RecordPrinter:
         return fetched._replace(records=[record for record in fetched.records if record.offset < end])
 
     async def _print(self, fetched: list[FetchedRecords]) -> None:
-        output: list[bytes] = []
+        formatted: list[bytes] = []
         try:
             for part in fetched:
-                self._format_part(part, output)
+                self._format_part(part, formatted)
         finally:
             # What was formatted before an error is printed all the same.
-            progress = Progress()
+            pieces = Pieces(formatted)
             try:
-                await write_out(b"".join(output), progress)
+                await self._output.write(pieces)
             finally:
-                printed = whole_items(output, progress.written)
-                self.count += printed
-                self._go_back(fetched, printed)
+                self.count += pieces.whole_items
+                self._go_back(fetched, pieces.whole_items)
 
     def _go_back(self, fetched: list[FetchedRecords], printed: int) -> None:
         """Let the first record that is not printed be the next one of its partition, in a group."""
@@ -120,17 +127,17 @@ class RecordPrinter:
         for partition, offset in next_offsets.items():
             self._consumer.seek(partition, offset)
 
-    def _format_part(self, fetched: FetchedRecords, output: list[bytes]) -> None:
+    def _format_part(self, fetched: FetchedRecords, formatted: list[bytes]) -> None:
         """Append the records of one partition as they are printed, one item for each."""
         for record in fetched.records:
             try:
-                output.append(self._format(fetched, record))
+                formatted.append(self._format(fetched, record))
             except KcliError as error:
                 hint = error.hint or (None if self._skip_errors else SKIP_HINT)
                 located = KcliError(f"record {fetched.partition}@{record.offset}: {error.message}", hint=hint)
                 if not self._skip_errors:
                     raise located from None
-                output.append(b"")
+                formatted.append(b"")
                 print_error(located)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.commands.pipes import next_line, start, stop_reading, wait_until_full
+from tests.commands.pipes import next_line, start, stop_reading
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
 from tests.support.waiting import PATIENCE_SECONDS
@@ -172,20 +172,6 @@ def test_an_interrupt_ends_soon_without_a_coordinator(protocol: str, tmp_path: P
         "warning: the coordinator did not answer in time: what was read last may be read again",
         "Processed a total of 1 messages",
     ]
-
-
-def test_an_interrupt_before_a_slow_reader_repeats_at_most_a_torn_line(topic: str, kcli: Kcli) -> None:
-    lines = [f"{number:099d}" for number in range(5_000)]
-    send(kcli, topic, *lines)
-    process = start("consume", topic, "--group", topic, "--from-beginning")
-    assert process.stdout is not None
-    wait_until_full(process.stdout.fileno())
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=PATIENCE_SECONDS) == 130
-    read, err = process.communicate()
-    count = len(read) // 100
-    assert (0 < count < 5_000, err) == (True, b"Processed a total of %d messages\n" % count)
-    assert rest(kcli, topic) == lines[count:]
 
 
 def test_a_reader_that_goes_away_leaves_the_rest_to_others(topic: str, kcli: Kcli) -> None:

@@ -23,7 +23,6 @@ from tests.commands.pipes import (
     start_at,
     stop_reading,
     unread_bytes,
-    wait_until_full,
 )
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
@@ -238,20 +237,6 @@ def test_ctrl_c_while_consuming(topic: str, kcli: Kcli) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=PATIENCE_SECONDS)
     assert (process.returncode, out, err) == (130, b"", b"Processed a total of 1 messages\n")
-
-
-def test_ctrl_c_before_a_slow_reader_counts_the_lines_that_it_gets(topic: str, kcli: Kcli) -> None:
-    lines = b"".join(b"%099d\n" % number for number in range(5_000))
-    assert kcli("produce", topic, "--partition", "0", input=lines) == Finished(0, "", "")
-    process = start("consume", topic, "--from-beginning")
-    assert process.stdout is not None
-    wait_until_full(process.stdout.fileno())
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=PATIENCE_SECONDS) == 130
-    read, err = process.communicate()
-    assert lines.startswith(read)
-    count = len(read) // 100
-    assert (0 < count < 5_000, err) == (True, b"Processed a total of %d messages\n" % count)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

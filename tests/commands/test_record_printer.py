@@ -8,6 +8,7 @@ import trio
 from kcli.client.completed_fetch import FetchedRecords
 from kcli.client.config import ConsumerConfig
 from kcli.client.consumer import Consumer
+from kcli.commands.record_output import ByThread, RecordOutput
 from kcli.commands.record_printer import Limits, RecordPrinter
 from kcli.protocol.record import Record
 from kcli.protocol.topic_partition import TopicPartition
@@ -20,6 +21,12 @@ OTHER = TopicPartition("orders", 1)
 
 def not_printed(fetched: FetchedRecords, record: Record) -> bytes:
     raise AssertionError(f"{fetched.partition}@{record.offset} is printed")
+
+
+def printing(consumer: Consumer, limits: Limits) -> RecordPrinter:
+    """Return a printer that has nothing to print."""
+    output = RecordOutput(ByThread())
+    return RecordPrinter(consumer, not_printed, output=output, limits=limits, skip_errors=False)
 
 
 def delete_before(brokers: FakeBrokers, offset: int, *, partition: int = 0) -> None:
@@ -43,7 +50,7 @@ async def test_a_position_that_is_reset_to_the_end_ends_it(
         consumer.assign([ORDERS_0])
         consumer.seek(ORDERS_0, 1)
         limits = Limits(max_messages, end_offsets={ORDERS_0: 10})
-        printer = RecordPrinter(consumer, not_printed, limits, skip_errors=False)
+        printer = printing(consumer, limits)
         with trio.fail_after(SECONDS):
             await printer.run()
         assert printer.count == 0
@@ -59,7 +66,7 @@ async def test_it_ends_when_the_last_partition_is_at_its_end(autojump_clock: tri
         consumer.seek(OTHER, 0)
         limits = Limits(end_offsets={ORDERS_0: 10, OTHER: 10})
         with trio.fail_after(SECONDS):
-            await RecordPrinter(consumer, not_printed, limits, skip_errors=False).run()
+            await printing(consumer, limits).run()
         assert consumer.position_nowait(OTHER) == 10
 
 
@@ -70,5 +77,5 @@ async def test_silence_ends_it_however_often_it_looks(autojump_clock: trio.testi
         limits = Limits(timeout_ms=5000, end_offsets={ORDERS_0: 11})
         began = trio.current_time()
         with trio.fail_after(SECONDS):
-            await RecordPrinter(consumer, not_printed, limits, skip_errors=False).run()
+            await printing(consumer, limits).run()
         assert trio.current_time() - began == pytest.approx(5, abs=1)
