@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.output import Table
+from kcli.commands.output import OutputFormat, Table, chosen_format, note
+from kcli.commands.topic_filter import named_topics
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
@@ -81,3 +82,12 @@ def created_topic(topic: TopicCreated) -> CreatedTopic:
         topic.partitions if topic.partitions >= 0 else None,
         topic.replication_factor if topic.replication_factor >= 0 else None,
     )
+
+
+def tell_matches(verb: str, topic_list: str, names: Sequence[str], output: OutputFormat | None) -> None:
+    """Note which topics were changed where an expression chose others than are named in it.
+
+    Kafka's tool, whose text has nothing on stdout, takes the dot of a topic's name for any character.
+    """
+    if chosen_format(output) is OutputFormat.TEXT and not {*names} <= {*named_topics(topic_list)}:
+        note(f"{verb}, as `{topic_list}` matches: {', '.join(names)}")

@@ -10,6 +10,7 @@ import typer
 from kcli.commands.options import (
     BootstrapServer,
     CommandConfig,
+    OutputFormat,
     Property,
     TopicArgument,
     TopicOption,
@@ -21,7 +22,14 @@ from kcli.commands.options import (
 )
 from kcli.commands.runner import command
 from kcli.commands.topic_report import ReportOptions, TopicReport
-from kcli.commands.topic_results import Altered, Created, Deleted, TopicNames, created_topic
+from kcli.commands.topic_results import (
+    Altered,
+    Created,
+    Deleted,
+    TopicNames,
+    created_topic,
+    tell_matches,
+)
 from kcli.commands.whole_numbers import LARGEST_INT32, signed_number
 from kcli.errors import KcliError, UsageError
 
@@ -238,6 +246,7 @@ async def alter(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
+    output: OutputFormat | None = None,
 ) -> Altered:
     """Add partitions to topics, or change their configuration."""
     from kcli.commands.guarded_topics import ALTER_HINT, guarded
@@ -266,7 +275,9 @@ async def alter(
             refused |= await add_partitions(client, allowed, total=partitions, assignments=assignments)
         if (settings or delete_config) and allowed:
             refused |= await alter_configs(client, allowed, settings=settings, deleted=delete_config or ())
-    return Altered([name for name in names if name not in refused], list(refused.values()))
+    altered = [name for name in names if name not in refused]
+    tell_matches("altered", pattern, altered, output)
+    return Altered(altered, list(refused.values()))
 
 
 @command(app, "delete", example="kcli topics delete orders")
@@ -281,6 +292,7 @@ async def delete(
     bootstrap_server: BootstrapServer = None,
     command_config: CommandConfig = None,
     command_property: Property = None,
+    output: OutputFormat | None = None,
 ) -> Deleted:
     """Delete topics and everything in them."""
     from kcli.client import admin
@@ -300,7 +312,9 @@ async def delete(
         for name, result in results.items()
         if result is not None
     ]
-    return Deleted([name for name, result in results.items() if result is None], failures)
+    deleted = [name for name, result in results.items() if result is None]
+    tell_matches("deleted", pattern, deleted, output)
+    return Deleted(deleted, failures)
 
 
 def unknown_topic(pattern: str | None) -> KcliError:

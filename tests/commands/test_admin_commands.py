@@ -157,6 +157,21 @@ def test_topics_delete(orders: FakeCluster, transcript: Transcript) -> None:
     assert not orders.topics
 
 
+def test_topics_that_an_expression_chose_are_told(cluster: FakeCluster, transcript: Transcript) -> None:
+    for name in ("my.topic", "my-topic", "clicks", "orders", "a", "b", "__consumer_offsets"):
+        cluster.add(name, [1])
+    transcript(
+        "topics_matched",
+        "topics alter my.topic --config retention.ms=5",
+        "topics alter 'clicks,orders' --config retention.ms=5",
+        "topics alter my.topic --config retention.ms=5 -o json",
+        "topics delete my.topic",
+        "topics delete a,b",
+        "topics delete my.topic --if-exists",
+        "topics delete '.*s'",
+    )
+
+
 def test_configs(orders: FakeCluster, transcript: Transcript) -> None:
     transcript(
         "configs",
