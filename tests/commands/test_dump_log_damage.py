@@ -139,3 +139,30 @@ def test_a_file_that_is_no_log_is_damage_from_its_first_byte(here: Path, kcli: K
         ("file", None),
         ("damage", 0),
     ]
+
+
+@pytest.mark.parametrize("size", [3, -1])
+@pytest.mark.parametrize(
+    ("suffix", "entry", "name"),
+    [
+        (".index", bytes(3) + b"\x03" + bytes(4), "index entry"),
+        (".timeindex", bytes(11) + b"\x03", "time index entry"),
+        (".txnindex", bytes(34), "aborted transaction"),
+    ],
+    ids=["offset index", "time index", "transaction index"],
+)
+def test_bytes_that_are_no_whole_entry_are_damage_of_an_index(
+    here: Path, kcli: Kcli, *, suffix: str, entry: bytes, name: str, size: int
+) -> None:
+    replica = here / "x-0"
+    segment(replica, [batch_of(KEYED)])
+    segment(replica, [], suffix=".index")
+    path = replica / f"{0:020}{suffix}"
+    path.write_bytes((entry * 2)[:size])
+    excess = size % len(entry)
+    finished = kcli("dump-log", str(path), "-o", "text")
+    message = f"the last {excess} bytes are no {name}: `{path}`"
+    assert finished.exit_code == 3
+    assert message in finished.err.splitlines()
+    told = objects(kcli("dump-log", str(path), "-o", "json"))
+    assert {"type": "damaged_file", "path": str(path), "message": message} in told

@@ -4,7 +4,8 @@ An offset index entry must point at a batch that ends with its offset, a time in
 batch and its largest timestamp; times must increase. Behind the first entry, one whose offset is that of
 the segment ends an index: it is the space that a running broker keeps free. Kafka's tool complains of an
 index that is nothing else, and fails without any batches; here nothing is wrong with it. A sanity check looks
-at sizes and last entries only, like a broker that starts.
+at sizes and last entries only, like a broker that starts. Bytes behind the last whole entry, at which Kafka's
+tool does not look, are damage: a broker that starts builds such an index anew.
 
 Indexes written before Kafka 4.1 may name the last of several batches that were appended together: their
 entries do not match, and nothing is wrong with them (KAFKA-806).
@@ -53,21 +54,25 @@ class IndexDump:
 
     def offset_index(self) -> None:
         """Dump an offset index. Raises `OSError`, also without its log."""
-        path, options = self._file.path, self._options
+        path = self._file.path
         with closing(BatchLookup(beside(self._file, LOG_SUFFIX))) as log:
             if os.path.getsize(path) < OFFSET_ENTRY.size:
                 self._view.remark("empty", f"{path} is empty.")
-                return
-            if options.index_sanity_check:
+            elif self._options.index_sanity_check:
                 self._check_sanity(OFFSET_ENTRY)
                 return
-            for number, (relative, position) in enumerate(entries_of(path, OFFSET_ENTRY)):
-                if not relative and (number or not log.size):
-                    return
-                self._check_offset(log, relative, position)
-                offset = self._base + relative
-                if not options.verify_index_only:
-                    self._view.row(Row("index_entry", {"offset": offset, "position": position}))
+            else:
+                self._offset_entries(log)
+        self._check_size(OFFSET_ENTRY, "index entry")
+
+    def _offset_entries(self, log: BatchLookup) -> None:
+        for number, (relative, position) in enumerate(entries_of(self._file.path, OFFSET_ENTRY)):
+            if not relative and (number or not log.size):
+                return
+            self._check_offset(log, relative, position)
+            offset = self._base + relative
+            if not self._options.verify_index_only:
+                self._view.row(Row("index_entry", {"offset": offset, "position": position}))
 
     def _check_offset(self, log: BatchLookup, relative: int, position: int) -> None:
         offset = self._base + relative
@@ -80,21 +85,24 @@ class IndexDump:
 
     def time_index(self) -> None:
         """Dump a time index. Raises `OSError`, also without its log or its offset index."""
-        path, options = self._file.path, self._options
         with closing(BatchLookup(beside(self._file, LOG_SUFFIX))) as log:
             positions = Positions(beside(self._file, INDEX_SUFFIX))
-            if options.index_sanity_check:
+            if self._options.index_sanity_check:
                 self._check_sanity(TIME_ENTRY)
                 return
-            previous = NO_TIMESTAMP
-            for number, (timestamp, relative) in enumerate(entries_of(path, TIME_ENTRY)):
-                if not relative and (number or not log.size):
-                    return
-                self._check_time(log, positions, timestamp, relative, previous)
-                previous = timestamp
-                if not options.verify_index_only:
-                    fields: dict[str, object] = {"timestamp": timestamp, "offset": self._base + relative}
-                    self._view.row(Row("time_index_entry", fields))
+            self._time_entries(log, positions)
+        self._check_size(TIME_ENTRY, "time index entry")
+
+    def _time_entries(self, log: BatchLookup, positions: Positions) -> None:
+        previous = NO_TIMESTAMP
+        for number, (timestamp, relative) in enumerate(entries_of(self._file.path, TIME_ENTRY)):
+            if not relative and (number or not log.size):
+                return
+            self._check_time(log, positions, timestamp, relative, previous)
+            previous = timestamp
+            if not self._options.verify_index_only:
+                fields: dict[str, object] = {"timestamp": timestamp, "offset": self._base + relative}
+                self._view.row(Row("time_index_entry", fields))
 
     def _check_time(
         self, log: BatchLookup, positions: Positions, timestamp: int, relative: int, previous: int
@@ -119,6 +127,13 @@ class IndexDump:
         if previous >= timestamp:
             self._complaints.timestamp_out_of_order(path, timestamp, previous)
             self._complain("timestamp_out_of_order", {"timestamp": timestamp, "previous": previous})
+
+    def _check_size(self, entry: Struct, name: str) -> None:
+        """Tell of bytes that are no whole entry."""
+        message = excess_message(self._file.path, entry, name)
+        if message is not None:
+            self._complaints.damaged_file(message)
+            self._complain("damaged_file", {"message": message})
 
     def _check_sanity(self, entry: Struct) -> None:
         """Judge the file like a broker that starts: by its size, its first and its last entry."""
@@ -179,6 +194,12 @@ def entries_of(path: str, entry: Struct) -> Iterator[tuple[int, ...]]:
     with open(path, "rb") as file:
         while data := file.read(entry.size * BLOCK_ENTRIES):
             yield from entry.iter_unpack(data[: len(data) - len(data) % entry.size])
+
+
+def excess_message(path: str, entry: Struct, name: str) -> str | None:
+    """Return what to say of the bytes behind the last whole entry of a file, None if there are none."""
+    excess = os.path.getsize(path) % entry.size
+    return f"the last {excess} bytes are no {name}: `{path}`" if excess else None
 
 
 def beside(file: DumpFile, suffix: str) -> str:

@@ -5,12 +5,11 @@ The first two are printed as Kafka's dump tool prints them; it does not know the
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from struct import Struct
 
 from kcli.commands.dump.files import DumpFile, FileKind
-from kcli.commands.dump.indexes import entries_of
+from kcli.commands.dump.indexes import entries_of, excess_message
 from kcli.commands.dump.view import OptionalLong, Row
 from kcli.errors import ChecksFailed, KcliError
 from kcli.protocol.uuids import uuid_from_text, uuid_to_text
@@ -42,9 +41,9 @@ def aborted_transactions(path: str) -> Iterator[Row]:
         if fields[0] != 0:
             raise DamagedFile(f"an aborted transaction of version {fields[0]}: `{path}`")
         yield Row("aborted_transaction", dict(zip(_TRANSACTION_FIELDS, fields, strict=True)))
-    excess = os.path.getsize(path) % _ABORTED.size
-    if excess:
-        raise DamagedFile(f"the last {excess} bytes are no aborted transaction: `{path}`")
+    message = excess_message(path, _ABORTED, "aborted transaction")
+    if message is not None:
+        raise DamagedFile(message)
 
 
 def producers(path: str) -> Iterator[Row]:
