@@ -71,6 +71,23 @@ def test_repair(here: Path, transcript: Transcript) -> None:
     )
 
 
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_repair_says_where_more_could_be_copied(here: Path, kcli: Kcli, how: str) -> None:
+    segment(here / "x-0", [damaged(how)])
+    deep = ("--deep-iteration",) if how == "records" else ()
+    finished = kcli("dump-log", "x-0", "--repair", "cut", *deep)
+    carved = kcli("dump-log", "x-0", "--repair", "carved", "--continue", *deep, "-o", "table")
+    has_more = b"".join(copied(here / "cut")) != b"".join(copied(here / "carved"))
+    hint = "hint: `--continue` copies what is valid behind it, too"
+    assert (hint in finished.err.splitlines()) is has_more
+    assert "hint:" not in carved.err
+
+
+def copied(directory: Path) -> list[bytes]:
+    """What a copy has of the log."""
+    return [path.read_bytes() for path in sorted(directory.glob("x-0/*.log"))]
+
+
 def test_a_copy_that_cannot_be_made_is_told_by_where_it_would_be(here: Path, kcli: Kcli) -> None:
     segment(here / "x-0", [damaged("garbage")])
     (here / "file").touch()

@@ -15,9 +15,11 @@ from kcli.storage.log_paths import parse_replica_directory
 from kcli.storage.repair import RepairMode, repair_partition, repair_segment
 
 if TYPE_CHECKING:
+    from kcli.storage.damage import Damage
     from kcli.storage.repair import PartitionRepair, SegmentRepair
 
 MOST_SHOWN = 20
+HINT_TO_CARVE = "`--continue` copies what is valid behind it, too"
 
 
 class Repairs(NamedTuple):
@@ -31,7 +33,8 @@ class Repairs(NamedTuple):
         """Return what ends the command: damage is reported though it was repaired."""
         count = sum(repair.damage_count for repair in self.repairs)
         damage = f"damage in {counted(count, 'place')}, which the copy leaves out"
-        found = [ChecksFailed(damage)] if count else []
+        hint = HINT_TO_CARVE if any(map(leaves_valid_out, self.repairs)) else None
+        found = [ChecksFailed(damage, hint=hint)] if count else []
         return [*self.errors, *found]
 
     def lines(self) -> Iterator[str]:
@@ -127,6 +130,19 @@ def notes_of(repair: PartitionRepair) -> list[str]:
         for each in repair.open_transactions
     ]
     return [*repair.notes, *transactions]
+
+
+def leaves_valid_out(repair: PartitionRepair) -> bool:
+    """Tell whether there may be more behind the damage than was copied."""
+    return repair.mode is RepairMode.CUT and any(
+        segment.is_behind_cut or any(goes_on_behind(damage, segment) for damage in segment.damages)
+        for segment in repair.segments
+    )
+
+
+def goes_on_behind(damage: Damage, segment: SegmentRepair) -> bool:
+    """Tell whether more of a segment follows a damage."""
+    return damage.next_position is not None and damage.next_position < segment.source_bytes
 
 
 def row_of(segment: SegmentRepair) -> tuple[object, ...]:
