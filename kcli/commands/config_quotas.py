@@ -99,7 +99,8 @@ class Quotas(NamedTuple):
 
     def document(self) -> object:
         """Return the entities."""
-        return {"entities": self.rows, "failures": []}
+        rows = [{"entity": _fields(row.entity), "quotas": row.quotas} for row in self.rows]
+        return {"entities": rows, "failures": []}
 
     def tables(self) -> Iterator[Table]:
         """Return all quotas as one table."""
@@ -130,7 +131,7 @@ class AlteredQuotas(NamedTuple):
 
     def document(self) -> object:
         """Return the entity, and whether it was altered."""
-        return {"entity": dict(self.entity.parts), "altered": self.altered}
+        return {"entity": _fields(dict(self.entity.parts)), "altered": self.altered}
 
 
 def chosen_quotas(
@@ -231,6 +232,11 @@ def quota_value(key: str, text: str) -> float:
     if is_rate and (value > MOST or abs(value - round(value)) > FRACTION):
         raise UsageError(f"`{key}` is not a whole number of 64 bits: {text}", hint=sense)
     return value
+
+
+def _fields(entity: Mapping[str, str | None]) -> dict[str, str | None]:
+    """Return an entity with names that are like those of other fields."""
+    return {type.replace("-", "_"): name for type, name in entity.items()}
 
 
 def _shown(row: QuotaRow, type: str) -> str:

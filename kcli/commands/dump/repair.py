@@ -53,8 +53,8 @@ class Repairs(NamedTuple):
             yield Table(("copy", "note"), notes)
 
     def document(self) -> object:
-        """Return all of it."""
-        return [document_of(repair) for repair in self.repairs]
+        """Return all of it, and the errors."""
+        return {"repairs": [document_of(repair) for repair in self.repairs], "failures": self.failures}
 
 
 def repair_logs(

@@ -152,8 +152,16 @@ def json_line(finding: Finding) -> str:
     )
 
 
-def explanations() -> Table:
+class Explanation(NamedTuple):
+    """What a kind of finding means, and what to do about it."""
+
+    kind: str
+    severity: str
+    meaning: str
+    advice: str
+
+
+def explanations() -> list[Explanation]:
     """Return every kind of finding with what it means and what to do about it."""
     kinds: tuple[Kind, ...] = (*DamageKind, *FindingKind)
-    rows = [(kind.value, severity_of(kind).value, kind.meaning, advice_on(kind)) for kind in kinds]
-    return Table(("kind", "severity", "meaning", "what to do"), rows)
+    return [Explanation(kind.value, severity_of(kind).value, kind.meaning, advice_on(kind)) for kind in kinds]

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from kcli.commands.output import OutputFormat, chosen_format, plain, print_error, print_tables
+from kcli.commands.output import OutputFormat, Table, chosen_format, plain, print_error, print_tables
 from kcli.commands.verify.findings_view import (
     Summary,
     advice_lines,
@@ -114,10 +114,10 @@ def print_explanations(output: OutputFormat | None) -> None:
         case OutputFormat.JSON:
             import json
 
-            for row in listed.rows:
-                print(json.dumps(dict(zip(listed.columns, row, strict=True))))
+            for each in listed:
+                print(json.dumps(plain(each)))
         case OutputFormat.TABLE:
-            print_tables([listed])
+            print_tables([Table(("kind", "severity", "meaning", "what to do"), listed)])
         case _:
-            for kind, severity, meaning, advice in listed.rows:
+            for kind, severity, meaning, advice in listed:
                 print(f"{kind} ({severity}): {meaning}; {advice}")
