@@ -35,6 +35,7 @@ from kcli.commands.config_quotas import (
     chosen_quotas,
     describe_quotas,
     quota_changes,
+    tell_of_validation,
 )
 from kcli.commands.options import (
     BootstrapServer,
@@ -346,6 +347,8 @@ async def alter(
     refused = results[entity.resource]
     if refused is not None:
         raise failure(f"cannot alter the configuration of {entity}", refused)
+    if validate_only:
+        tell_of_validation(str(entity))
     return Altered(entity, altered=not validate_only)
 
 
