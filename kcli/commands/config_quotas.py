@@ -194,8 +194,12 @@ async def describe_quotas(client: Client, entity: QuotaEntity) -> Quotas:
 async def alter_quotas(
     client: Client, entity: QuotaEntity, quotas: Mapping[str, float | None], *, validate_only: bool
 ) -> AlteredQuotas:
-    """Set and remove an entity's quotas, or only have the broker check that."""
+    """Set and remove an entity's quotas, or only have the broker check that.
+
+    Kafka's line names the first part of the entity alone, so a note tells whose quotas were changed.
+    """
     from kcli.client import admin
+    from kcli.commands.output import note
     from kcli.commands.session import failure
 
     refused = await admin.alter_client_quotas(client, entity.parts, quotas, validate_only=validate_only)
@@ -203,6 +207,8 @@ async def alter_quotas(
         raise failure(f"cannot alter the quotas of {entity}", refused)
     if validate_only:
         tell_of_validation(str(entity))
+    elif len(entity.names) > 1:
+        note(f"changed: the quotas of {entity}")
     return AlteredQuotas(entity, altered=not validate_only)
 
 
