@@ -92,7 +92,7 @@ async def consume(
     from kcli.commands.times import asked_time
     from kcli.commands.topic_filter import some_ids
 
-    if offset is not None and partition is None:
+    if offset is not None and not partition:
         raise UsageError(
             "`--offset` needs `--partition`",
             hint="`--from-beginning` and `--from-time` are for all partitions",
@@ -104,8 +104,8 @@ async def consume(
     )
     if isolation_level is not None:
         properties["isolation.level"] = isolation_level
-    properties["group.id"] = group_id(group, properties, partition=partition, from_time=from_time)
-    ids = None if partition is None else frozenset(some_ids(partition, "--partition"))
+    properties["group.id"] = group_id(group, properties, has_partitions=bool(partition), from_time=from_time)
+    ids = frozenset(number for each in partition or () for number in some_ids(each, "--partition")) or None
     excludes_internal = flag(properties, "exclude.internal.topics", default=True)
     choice = Choice(one_topic_or_none(topic, topic_option), include, ids, excludes_internal)
     choice.check()
@@ -147,17 +147,17 @@ async def consume(
 
 
 def group_id(
-    group: str | None, properties: Mapping[str, str], *, partition: str | None, from_time: str | None
+    group: str | None, properties: Mapping[str, str], *, has_partitions: bool, from_time: str | None
 ) -> str:
     """Return the group to read in, "" for none; refuse options that have no meaning in a group."""
     configured = properties.get("group.id", "")
     if group is None:
-        group = "" if partition is not None else configured  # who names partitions reads on its own
+        group = "" if has_partitions else configured  # who names partitions reads on its own
     elif not group:
         raise UsageError("`--group` cannot be empty", hint="without `--group` it reads on its own")
     elif configured not in ("", group):
         raise UsageError(f"`--group` contradicts `group.id`: {group} and {configured}")
-    if group and partition is not None:
+    if group and has_partitions:
         raise UsageError("`--group` and `--partition` exclude each other")
     if group and from_time is not None:
         raise UsageError(

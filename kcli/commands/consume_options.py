@@ -25,8 +25,8 @@ Include = Annotated[
     ),
 ]
 PartitionNumbers = Annotated[
-    str | None,
-    typer.Option(metavar="IDS", help="Only these partitions, separated by commas", show_default=False),
+    list[str] | None,
+    typer.Option(metavar="IDS", help="Only these partitions, separated by commas (repeatable)"),
 ]
 StartOffset = Annotated[
     str | None,

@@ -100,7 +100,7 @@ async def produce(
 
     if topic_option is not None and topic is not None:
         files, topic = [Path(topic), *(files or ())], None
-    target = Target(one_topic(topic, topic_option), partition, sync)
+    target = Target(one_topic(topic, topic_option), one_partition(partition or ()), sync)
     if line_reader is not None and not line_reader.endswith("LineMessageReader"):
         raise UsageError(f"there is no line reader `{line_reader}`", hint="LineMessageReader is the only one")
     line_format = read_format(
@@ -135,6 +135,16 @@ async def produce(
     timeout_ms = connecting_ms(config.max_block_ms)
     async with connect_with(bootstrap_server, properties, timeout_ms=timeout_ms) as client:
         return await send_inputs(client, config, inputs=inputs, line_format=line_format, target=target)
+
+
+def one_partition(numbers: Sequence[int]) -> int | None:
+    """Return the partition that was named, None for none; it may be named twice."""
+    if len({*numbers}) > 1:
+        raise UsageError(
+            f"`--partition` names several: {', '.join(map(str, numbers))}",
+            hint="all records go to one, or without `--partition` to all",
+        )
+    return next(iter(numbers), None)
 
 
 def read_format(

@@ -54,8 +54,8 @@ KeySerializer = Annotated[
 ]
 ValueSerializer = Annotated[str, typer.Option(metavar="TYPE", help="Type of values, as of keys")]
 PartitionNumber = Annotated[
-    int | None,
-    typer.Option(min=0, metavar="N", help="Send everything to this partition", show_default=False),
+    list[int] | None,
+    typer.Option(min=0, metavar="N", help="Send everything to this partition"),
 ]
 PartitionerOption = Annotated[
     PartitionerName | None,

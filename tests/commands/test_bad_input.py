@@ -194,6 +194,11 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
         ("consume a --partition zero", "`--partition` wants numbers"),
         ("consume a --partition=", "`--partition` cannot be empty"),
         ("consume a --partition ,", "`--partition` cannot be empty"),
+        ("consume a --partition 0 --partition=", "`--partition` cannot be empty"),
+        (
+            "produce a --partition 0 --partition 1",
+            "`--partition` names several: 0, 1\nhint: all records go to one, or without ",
+        ),
         ("consume --include a --partition 0", "`--partition` needs `TOPIC`"),
         ("consume a --from-beginning --from-time 0", "exclude each other"),
         ("consume a --from-beginning -X auto.offset.reset=latest", "contradicts `auto.offset.reset`: latest"),

@@ -196,6 +196,13 @@ def test_partitions_offsets_and_counts(topic: str, kcli: Kcli) -> None:
     assert silent == Finished(0, "", "Processed a total of 0 messages\n")
 
 
+def test_all_partitions_are_read_that_a_repeated_option_names(topic: str, kcli: Kcli) -> None:
+    for partition in ("0", "1", "2"):
+        kcli("produce", topic, "--partition", partition, "--partition", partition, input=partition.encode())
+    chosen = ("--partition", "0", "--partition", "2", "--from-beginning", "--until-end")
+    assert sorted(kcli("consume", topic, *chosen).out.split()) == ["0", "2"]
+
+
 def test_times(topic: str, kcli: Kcli) -> None:
     kcli("produce", topic, input=b"early\n")
     [first] = consumed(kcli, topic, "-o", "json")
