@@ -7,6 +7,7 @@ before anything is written but whose the directories are, which is taken back.
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING
 
 from kcli.broker.config_warnings import ConfigWarnings
@@ -16,9 +17,13 @@ from kcli.broker.metadata_copies import bring_level, set_aside
 from kcli.broker.metadata_replay import InvalidMetadata
 from kcli.broker.node_layout import known_cluster_id, make_directories, remove_empty
 from kcli.errors import KcliError
+from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.uuids import random_uuid, uuid_to_text
+from kcli.storage.log_directory import META_PROPERTIES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from kcli.broker.cluster import Cluster
     from kcli.broker.controller.controller import Controller
     from kcli.broker.node import Node
@@ -39,7 +44,7 @@ def open_nodes(cluster: Cluster) -> list[Node]:
     made = make_directories(log_dirs)
     nodes: list[Node] = []
     try:
-        cluster.cluster_id = known_cluster_id(log_dirs) or uuid_to_text(random_uuid())
+        cluster.cluster_id = known_cluster_id(log_dirs) or _new_cluster_id(log_dirs)
         for config in configs.values():
             cluster.new_node(config)
         for node_id in to_start:
@@ -54,6 +59,21 @@ def open_nodes(cluster: Cluster) -> list[Node]:
         remove_empty(made)
         raise
     return nodes
+
+
+def _new_cluster_id(log_dirs: Iterable[str]) -> str:
+    """Return an id for a cluster; warn where its metadata is older, which does not tell the one it had."""
+    cluster_id = uuid_to_text(random_uuid())
+    for log_dir in log_dirs:
+        if os.path.isdir(f"{log_dir}/{METADATA_TOPIC}-0"):
+            _log.warning(
+                "`%s` has metadata of a cluster, but no `%s` tells its id: it is %s from now on",
+                log_dir,
+                META_PROPERTIES,
+                cluster_id,
+            )
+            break
+    return cluster_id
 
 
 def open_office(cluster: Cluster, node_ids: list[int]) -> Controller:

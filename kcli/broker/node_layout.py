@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from kcli.broker.config import BrokerConfig
 from kcli.broker.listener_ports import LISTENER_LISTS, with_ports_moved
 from kcli.errors import UsageError
-from kcli.storage.log_directory import META_PROPERTIES, MetaProperties
+from kcli.storage.log_directory import META_PROPERTIES, read_identity
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -171,17 +171,19 @@ def make_directories(log_dirs: Iterable[str]) -> list[str]:
 
 
 def known_cluster_id(log_dirs: Iterable[str]) -> str | None:
-    """Return the cluster id that log directories were made with, None if they are new."""
+    """Return the cluster id that log directories were made with, None if they are new.
+
+    All are looked at: nothing is written yet. Raises `KcliError` for one of which it cannot be told.
+    """
+    known = None
     for log_dir in log_dirs:
-        path = f"{log_dir}/{META_PROPERTIES}"
         try:
-            with open(path, "rb") as file:
-                cluster_id = MetaProperties.decode(file.read(), path).cluster_id
+            found = read_identity(log_dir)
         except OSError:
-            continue  # a new directory, or one that goes offline as soon as it is opened
-        if cluster_id is not None:
-            return cluster_id
-    return None
+            continue  # it goes offline as soon as it is opened
+        if found is not None and known is None:
+            known = found.cluster_id
+    return known
 
 
 def _first_given(properties: Mapping[str, str], names: Iterable[str]) -> str | None:

@@ -8,6 +8,9 @@ instead of `node.id` and no directory id, and is rewritten as version 1:
     version=1
     cluster.id=10PS7KEtSkWEtrRRtY6qKA
 
+One that is damaged, or names neither a node nor a cluster, is refused and never replaced: it may be the only
+one to know whose the data is. Kafka takes such a directory offline.
+
 `.lock` is locked as long as a process uses the directory, Kafka's or ours, and names the process. The
 lock belongs to the open file, where the system has such locks, so that a second user in one process is
 kept out too.
@@ -22,6 +25,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import struct
 import time
 from contextlib import suppress
@@ -31,15 +35,20 @@ from kcli.errors import KcliError
 from kcli.protocol.uuids import uuid_from_text, uuid_to_text
 from kcli.storage import disk
 from kcli.storage.checkpoints import write_atomically
+from kcli.storage.log_paths import parse_replica_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 META_PROPERTIES = "meta.properties"
 LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
+VERSIONS = (0, 1)
+RESTORE_HINT = "take that of another log directory without `directory.id`, or delete it: a new one is written"
+
 _FLOCK = "@hhqqi0q"
+_NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
 
 
 class MetaProperties(NamedTuple):
@@ -68,17 +77,48 @@ class MetaProperties(NamedTuple):
             if separator and not line.lstrip().startswith(("#", "!")):
                 fields[name.strip()] = value.strip().replace("\\", "")
         try:
-            version = int(fields.get("version", "0"))
-            node_id = fields.get("node.id" if version else "broker.id")
+            version = _number(fields, "version") or 0
             directory_id = fields.get("directory.id")
             return cls(
-                fields.get("cluster.id"),
-                None if node_id is None else int(node_id),
+                fields.get("cluster.id") or None,
+                _number(fields, "node.id" if version else "broker.id"),
                 None if directory_id is None else uuid_from_text(directory_id),
                 version,
             )
         except ValueError as error:
             raise KcliError(f"`{path}` is damaged: {error}") from error
+
+    def check(self, path: str) -> None:
+        """Raise `KcliError` if no broker starts on it: it is nobody's, or of a version that is not known."""
+        if self.version not in VERSIONS:
+            known = " and ".join(map(str, VERSIONS))
+            raise KcliError(
+                f"`{path}` has version {self.version}, which is not known",
+                hint=f"a newer release wrote it, or it is damaged: versions {known} are known",
+            )
+        if self.cluster_id is None and self.node_id is None:
+            raise KcliError(f"`{path}` is damaged: it names neither a node nor a cluster")
+
+
+def read_identity(directory: str) -> MetaProperties | None:
+    """Return whose a log directory is, None if it is new: then an empty file is as good as none.
+
+    Raises `KcliError` if its file does not tell, and `OSError`.
+    """
+    path = f"{directory}/{META_PROPERTIES}"
+    try:
+        with open(path, "rb") as file:
+            data = file.read()
+    except FileNotFoundError:
+        return None
+    if not data and not any(map(parse_replica_directory, os.listdir(directory))):
+        return None
+    try:
+        found = MetaProperties.decode(data, path)
+        found.check(path)
+    except KcliError as error:
+        raise KcliError(error.message, hint=error.hint or RESTORE_HINT) from error
+    return found
 
 
 class LogDirectory:
@@ -131,11 +171,7 @@ class LogDirectory:
 
     def _identify(self, cluster_id: str, node_id: int, now_ms: int, new_id: Callable[[], bytes]) -> None:
         path = f"{self.path}/{META_PROPERTIES}"
-        try:
-            with open(path, "rb") as file:
-                found = MetaProperties.decode(file.read(), path)
-        except FileNotFoundError:
-            found = MetaProperties(None, None, None, 0)
+        found = read_identity(self.path) or MetaProperties(None, None, None, 0)
         for what, own, other in (
             ("cluster", cluster_id, found.cluster_id),
             ("node", node_id, found.node_id),
@@ -244,6 +280,14 @@ class LogDirectory:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+def _number(fields: Mapping[str, str], name: str) -> int | None:
+    """Return a number of a file, None if it has none of that name. Raises `ValueError`."""
+    text = fields.get(name)
+    if text is not None and not _NUMBER.fullmatch(text):
+        raise ValueError(f"`{name}` is no number: {text}")
+    return None if text is None else int(text)
 
 
 def _open_or_make(path: str) -> tuple[int, bool]:

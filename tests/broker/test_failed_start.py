@@ -13,6 +13,7 @@ import trio
 from kcli.broker.cluster import Cluster, ClusterOptions
 from kcli.broker.node_layout import make_directory, remove_empty
 from kcli.errors import KcliError
+from kcli.storage.log_directory import RESTORE_HINT
 from tests.broker.operated_nodes import created, do
 from tests.support.ports import free_ports
 from tests.support.running_cluster import running_cluster
@@ -115,6 +116,48 @@ def test_the_command_leaves_no_data_directory(tmp_path: Path, kcli: Callable[...
     assert finished.exit_code == 1
     assert "Address already in use" in finished.err
     assert contents(tmp_path) == {}
+
+
+@pytest.mark.parametrize("text", ["", "cluster=?\n"])
+@pytest.mark.parametrize("damaged", ["one", "two"])
+def test_a_damaged_identity_is_refused_and_nothing_is_changed(
+    damaged: str, text: str, tmp_path: Path, kcli: Callable[..., Finished]
+) -> None:
+    log_dirs = ",".join(str(tmp_path / name) for name in ("one", "two"))
+
+    async def make_replicas() -> None:
+        async with running_cluster(tmp_path, log_dirs=log_dirs) as cluster:
+            await created(cluster, "t", partitions=2)
+
+    trio.run(make_replicas)
+    for name in ("one", "two"):
+        path = tmp_path / name / "meta.properties"
+        path.write_text("".join(line for line in path.open() if "directory.id" not in line))
+    (tmp_path / damaged / "meta.properties").write_text(text)
+    before = contents(tmp_path)
+    where = ("--data-dir", str(tmp_path), "--override", f"log.dirs={log_dirs}", "--port", "0")
+    finished = kcli("broker", "start", *where)
+    path = tmp_path / damaged / "meta.properties"
+    assert finished.exit_code == 1
+    assert finished.err.splitlines() == [
+        f"error: `{path}` is damaged: it names neither a node nor a cluster",
+        f"hint: {RESTORE_HINT}",
+    ]
+    assert contents(tmp_path) == before
+
+
+async def test_a_cluster_that_gets_another_id_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await created(cluster, "t")
+    assert "tells its id" not in caplog.text
+    (tmp_path / "node-1" / "meta.properties").unlink()
+    async with running_cluster(tmp_path, nodes=1) as cluster:
+        told = f"no `meta.properties` tells its id: it is {cluster.cluster_id} from now on"
+    assert [each.message for each in caplog.records if each.message.endswith(told)] == [
+        f"`{tmp_path}/node-1` has metadata of a cluster, but {told}"
+    ]
 
 
 # --- directories that are made ---------------------------------------------------------------------------

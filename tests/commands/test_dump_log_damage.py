@@ -183,3 +183,23 @@ def test_bytes_that_are_no_whole_entry_are_damage_of_an_index(
     assert message in finished.err.splitlines()
     told = objects(kcli("dump-log", str(path), "-o", "json"))
     assert {"type": "damaged_file", "path": str(path), "message": message} in told
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "`meta.properties` is damaged: it names neither a node nor a cluster"),
+        ("no properties", "`meta.properties` is damaged: it names neither a node nor a cluster"),
+        ("version=7\ncluster.id=c\n", "`meta.properties` has version 7, which is not known"),
+    ],
+)
+def test_an_identity_that_no_broker_starts_on_is_damage(
+    here: Path, kcli: Kcli, text: str, message: str
+) -> None:
+    (here / "meta.properties").write_text(text)
+    segment(here / "x-0", [batch_of(KEYED)])
+    dumped = kcli("dump-log", "meta.properties", "-o", "text")
+    assert (dumped.exit_code, dumped.err.splitlines()[0]) == (3, message)
+    verified = objects(kcli("verify-index", ".", "-o", "json"))
+    found = [each["message"] for each in verified if each.get("kind") == "meta_properties_damaged"]
+    assert found == [message.replace("`meta", "`./meta")]

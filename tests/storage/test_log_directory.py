@@ -61,6 +61,9 @@ def test_an_identity_is_kept(tmp_path: Path) -> None:
         "# old\nversion=0\nbroker.id=1\n",
         "broker.id=1\ncluster.id=cluster\n",
         "! no more\n\nversion = 1\n node.id = 1\n",
+        "version=0\ncluster.id=cluster\n",
+        "cluster.id=cluster\n",
+        "",
     ],
 )
 def test_what_is_missing_is_added(tmp_path: Path, text: str) -> None:
@@ -80,13 +83,51 @@ def test_the_directory_of_another_is_refused(
     opened(tmp_path).release()
 
 
+NOBODYS = "it names neither a node nor a cluster"
+
+
 @pytest.mark.parametrize(
-    "text", ["version=x\n", "version=1\nnode.id=one\n", "version=1\ndirectory.id=short\n"]
+    ("text", "what"),
+    [
+        (b"version=x\n", "`version` is no number: x"),
+        (b"version=1\nnode.id=one\n", "`node.id` is no number: one"),
+        (b"version=1\nnode.id=1_0\n", "`node.id` is no number: 1_0"),
+        (b"broker.id=abc\ncluster.id=cluster\n", "`broker.id` is no number: abc"),
+        (b"version=1\ndirectory.id=short\n", ""),
+        (b"version=1\n", NOBODYS),
+        (b"cluster.id=\n", NOBODYS),
+        (b"#\n#Thu Oct 09 08:53:20 UTC 2025\nnode.id=1\ndirectory.id=Hz_-APEL7nFRgOmi52JNrw\nver", NOBODYS),
+        (b"no properties at all\n", NOBODYS),
+        (b"\x00" * 100, NOBODYS),
+        (b"\xff\xfe\x80=\x81\n", NOBODYS),
+    ],
 )
-def test_a_damaged_identity_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "meta.properties").write_text(text)
-    with pytest.raises(KcliError, match="is damaged"):
+def test_a_damaged_identity_is_refused(tmp_path: Path, text: bytes, what: str) -> None:
+    path = tmp_path / "meta.properties"
+    path.write_bytes(text)
+    with pytest.raises(KcliError) as caught:
         opened(tmp_path)
+    assert caught.value.message.startswith(f"`{path}` is damaged: {what}")
+    assert caught.value.hint == log_directory.RESTORE_HINT
+    assert path.read_bytes() == text
+
+
+def test_an_identity_of_a_version_that_is_not_known_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "meta.properties"
+    path.write_text("version=7\nnode.id=1\ncluster.id=cluster\n")
+    with pytest.raises(KcliError) as caught:
+        opened(tmp_path)
+    assert caught.value.message == f"`{path}` has version 7, which is not known"
+    assert caught.value.hint == "a newer release wrote it, or it is damaged: versions 0 and 1 are known"
+
+
+@pytest.mark.parametrize("replica", ["orders-0", "__cluster_metadata-0"])
+def test_an_empty_identity_is_damaged_where_there_are_replicas(tmp_path: Path, replica: str) -> None:
+    (tmp_path / replica).mkdir()
+    (tmp_path / "meta.properties").touch()
+    with pytest.raises(KcliError, match=NOBODYS):
+        opened(tmp_path)
+    assert (tmp_path / "meta.properties").read_bytes() == b""
 
 
 def test_a_second_user_is_refused_and_the_first_one_named(tmp_path: Path) -> None:

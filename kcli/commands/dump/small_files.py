@@ -100,6 +100,7 @@ def meta_properties(path: str) -> Iterator[Row]:
     """Yield whose a log directory is."""
     try:
         found = MetaProperties.decode(read_small_file(path), path)
+        found.check(path)
     except KcliError as error:
         raise DamagedFile(error.message) from error
     fields: dict[str, object] = {"version": found.version}

@@ -51,6 +51,7 @@ def check_meta_properties(directories: Iterable[str], report: Callable[[Finding]
         path = f"{directory}/{META_PROPERTIES}"
         try:
             found = MetaProperties.decode(read_small_file(path), path)
+            found.check(path)
         except FileNotFoundError:
             continue
         except KcliError as error:
