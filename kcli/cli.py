@@ -76,6 +76,9 @@ TYPERS_WORDS = {
 }
 """Patterns in Typer's messages, and how kcli's own messages put the same."""
 
+SUGGESTION = r" Did you mean .*\?$"
+"""What ends Typer's message of an unknown command; that of kcli has a hint."""
+
 EPILOG = (
     "Exit codes: 0 done, 1 failed, 2 wrong usage or invalid input file, "
     "3 a check found problems, 130 interrupted"
@@ -200,52 +203,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
     """Print an error in the command line itself the way the runner prints every other error."""
-    forget_hidden_options(error)
+    if hasattr(error, "possibilities"):
+        error.possibilities = None  # the hint has them
     message: str = error.format_message()  # type: ignore[attr-defined]
     if message.startswith("Usage:"):  # a group without a verb: the message is the group's help
         print(message, file=sys.stderr, flush=True)
         return
-    message = " ".join(message.split()).rstrip(".")
+    message = re.sub(SUGGESTION, "", " ".join(message.split())).rstrip(".")
     for typers, plain in TYPERS_WORDS.items():
         message = re.sub(typers, plain, message)
-    print(f"error: {message[:1].lower()}{message[1:]}", file=sys.stderr)
-    print(f"hint: {usage_hint(error, arguments)}", file=sys.stderr, flush=True)
-
-
-def forget_hidden_options(error: Exception) -> None:
-    """Have the message of an unknown option suggest those only that the help shows."""
-    context: typer.Context | None = getattr(error, "ctx", None)
-    suggested = getattr(error, "possibilities", None)
-    if context is not None and suggested:
-        listed = [each for each in context.command.params if not getattr(each, "hidden", False)]
-        shown = {"--help", *(name for each in listed for name in (*each.opts, *each.secondary_opts))}
-        error.possibilities = [name for name in suggested if name in shown]  # type: ignore[attr-defined]
-
-
-def usage_hint(error: Exception, arguments: Sequence[str]) -> str:
-    """Return what may help: what Kafka's word or option is called here, else where the help is."""
     context: typer.Context | None = getattr(error, "ctx", None)
     if context is None:  # a value is missing at the end of the line
-        return f"{called_path(arguments)} --help"
-    if unknown := re.match(r"No such command '(.*?)'", error.format_message()):  # type: ignore[attr-defined]
-        from kcli.commands.kafka_words import hint_for
+        hint = f"{called_path(arguments)} --help"
+    else:
+        from kcli.commands.usage_hints import usage_hint
 
-        if hint := hint_for(context.command_path, unknown[1]):
-            return hint
-    option, verbs = getattr(error, "option_name", None), getattr(context.command, "commands", ())
-    if option is not None and any("--bootstrap-server" in each.opts for each in context.command.params):
-        from kcli.commands.kafka_words import OPTIONS
-
-        return OPTIONS.get(option, f"{context.command_path} --help")
-    dashed = [word for word in arguments if word.startswith("--")]
-    words = (word.removeprefix("--") for word in (*dashed, *arguments))
-    verb = next((word for word in words if word in verbs), None)
-    if option is None or verb is None:
-        return f"{context.command_path} --help"
-    if option == f"--{verb}":
-        return f"a verb has no dashes: {context.command_path} {verb}"
-    kind = "verb" if context.parent else "command"
-    return f"the {kind} comes before its options: {context.command_path} {verb}"
+        hint = usage_hint(error, context, arguments)
+    print(f"error: {message[:1].lower()}{message[1:]}", file=sys.stderr)
+    print(f"hint: {hint}", file=sys.stderr, flush=True)
 
 
 def called_path(arguments: Sequence[str]) -> str:

@@ -6,7 +6,10 @@ A command never prints an error itself: it raises one of these, and `kcli.comman
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 LIBRARIES = {
     "spark": ("pyspark>=4.2", "pyarrow>=18", "numpy>=1.26"),
@@ -61,6 +64,15 @@ class Interrupted(KcliError):
 def reason_of(error: Exception) -> str:
     """Return why something failed: for the operating system's errors their words, without number and path."""
     return (isinstance(error, OSError) and error.strerror) or str(error)
+
+
+def nearest_hint(name: str, known: Iterable[str]) -> str | None:
+    """Return a hint at the name that was probably meant, whatever its case; None if there is none like it."""
+    from difflib import get_close_matches
+
+    by_lower = {each.lower(): each for each in known}
+    near = get_close_matches(name.lower(), by_lower, n=1)
+    return f"did you mean `{by_lower[near[0]]}`?" if near else None
 
 
 def install_hint(extra: str) -> str:

@@ -24,7 +24,7 @@ from kcli.broker.listener_config import (
 )
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.broker.topic_overrides import check_topic_configs, parse_topic_configs
-from kcli.errors import UsageError
+from kcli.errors import UsageError, nearest_hint
 from kcli.storage.log_config import LogConfig
 
 if TYPE_CHECKING:
@@ -218,9 +218,5 @@ def _unify_node_id(static: dict[str, str]) -> None:
 
 
 def _unknown_name(name: str) -> UsageError:
-    from difflib import get_close_matches
-
-    near = get_close_matches(name, [*BROKER_CONFIGS, *INERT_CONFIGS], n=1, cutoff=0.6)
-    return UsageError(
-        f"unknown broker config name: {name}", hint=f"did you mean `{near[0]}`?" if near else None
-    )
+    hint = nearest_hint(name, [*BROKER_CONFIGS, *INERT_CONFIGS])
+    return UsageError(f"unknown broker config name: {name}", hint=hint)

@@ -6,11 +6,11 @@ serializers), they only matter to a Java process (metrics), or they follow from 
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from kcli.client.config import ClientConfig, ConsumerConfig, ProducerConfig
+from kcli.errors import nearest_hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,6 @@ def property_warnings(properties: Mapping[str, str]) -> list[str]:
         if name in _WITHOUT_EFFECT or name.startswith("config.providers."):
             warnings.append(f"`{name}` has no effect in kcli")
         elif name not in known and not name.startswith(_NEED_NO_WARNING_PREFIXES):
-            nearest = difflib.get_close_matches(name, known, 1)
-            suffix = f", did you mean `{nearest[0]}`?" if nearest else ""
-            warnings.append(f"unknown property `{name}`{suffix}")
+            hint = nearest_hint(name, known)
+            warnings.append(f"unknown property `{name}`{f', {hint}' if hint else ''}")
     return warnings

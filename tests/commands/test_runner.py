@@ -198,18 +198,39 @@ def test_an_option_without_its_value_is_named(
 
 
 @pytest.mark.parametrize(
-    ("line", "option", "near", "command"),
+    ("line", "option", "hint"),
     [
-        ("produce orders --producer-propertie a=1", "--producer-propertie", "--reader-property", "produce"),
-        ("topics create x --partition 1", "--partition", "--partitions", "topics create"),
-        ("topics --hepl", "--hepl", "--help", "topics"),
+        (
+            "produce orders --producer-propertie a=1",
+            "--producer-propertie",
+            "did you mean `--reader-property`?",
+        ),
+        ("topics create x --partition 1", "--partition", "did you mean `--partitions`?"),
+        ("consume x --from-beginnin", "--from-beginnin", "did you mean `--from-beginning`?"),
+        ("topics --hepl", "--hepl", "did you mean `--help`?"),
+        ("topics list --what", "--what", "kcli topics list --help"),
+        ("topics list --tpic a", "--tpic", "kcli topics list --help"),
     ],
 )
 def test_a_misspelt_option_is_told_what_is_near_it(
-    line: str, option: str, near: str, command: str, kcli: Callable[..., Finished]
+    line: str, option: str, hint: str, kcli: Callable[..., Finished]
 ) -> None:
-    err = f"error: no such option: {option} (Possible options: {near})\nhint: kcli {command} --help\n"
-    assert kcli(*line.split()) == Finished(2, "", err)
+    assert kcli(*line.split()) == Finished(2, "", f"error: no such option: {option}\nhint: {hint}\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "word", "hint"),
+    [
+        ("topcs list", "topcs", "did you mean `topics`?"),
+        ("topics lst", "lst", "did you mean `list`?"),
+        ("broker node klil", "klil", "did you mean `kill`?"),
+        ("topics frobnicate", "frobnicate", "kcli topics --help"),
+    ],
+)
+def test_a_misspelt_command_is_told_what_is_near_it(
+    line: str, word: str, hint: str, kcli: Callable[..., Finished]
+) -> None:
+    assert kcli(*line.split()) == Finished(2, "", f"error: no such command `{word}`\nhint: {hint}\n")
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.api import APIS
 from kcli.broker.faults.fault import LINK_KINDS, REQUEST_KINDS, Fault, LinkFault, NodeFault, RequestFault
 from kcli.broker.option_values import flag, text, whole
-from kcli.errors import UsageError
+from kcli.errors import UsageError, nearest_hint
 from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ _NEEDED: dict[str, tuple[str, ...]] = {
 def fault_of(kind: str, options: Mapping[str, Any]) -> Fault:
     """Return the fault that the words say. Raises `UsageError` for what makes no sense."""
     if kind not in OPTIONS:
-        raise UsageError(f"there is no fault `{kind}`", hint=nearest(kind, KINDS) or one_of(KINDS))
+        raise UsageError(f"there is no fault `{kind}`", hint=nearest_hint(kind, KINDS) or one_of(KINDS))
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if name not in OPTIONS[kind]:
@@ -106,7 +105,7 @@ def api_name(name: str) -> str:
     names = {api.name.lower(): api.name for api in APIS} | {str(api.key): api.name for api in APIS}
     found = names.get(name.lower())
     if found is None:
-        near = nearest(name, [api.name for api in APIS])
+        near = nearest_hint(name, [api.name for api in APIS])
         raise UsageError(
             f"there is no API `{name}`", hint=near or "`kcli cluster api-versions` shows those there are"
         )
@@ -122,7 +121,7 @@ def error_code(value: object) -> ErrorCode:
         raise UsageError(f"`{value}` is Kafka's code for no error", hint=which)
     if found is None:
         errors = [name for name in ErrorCode.__members__ if name != "NONE"]
-        raise UsageError(f"there is no error `{value}`", hint=nearest(str(value), errors) or which)
+        raise UsageError(f"there is no error `{value}`", hint=nearest_hint(str(value), errors) or which)
     return found
 
 
@@ -134,10 +133,3 @@ def takes(names: Iterable[str]) -> str:
 def one_of(names: Iterable[str]) -> str:
     """Return a hint at what there is."""
     return f"one of {', '.join(names)}"
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return a hint at the name that was probably meant."""
-    by_lower = {each.lower(): each for each in known}
-    near = get_close_matches(name.lower(), by_lower, n=1, cutoff=0.5)
-    return f"did you mean `{by_lower[near[0]]}`?" if near else None

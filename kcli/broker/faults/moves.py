@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.reassignment_control import Reassignment
-from kcli.broker.faults.fault_options import nearest
-from kcli.errors import KcliError
+from kcli.errors import KcliError, nearest_hint
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.group_partition import partition_for
 from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC
@@ -23,7 +22,7 @@ def move_leader(controller: Controller, topic: str, *, partition: int, node: int
     """
     known = controller.image.topics.get(topic)
     if known is None:
-        raise KcliError(f"there is no topic `{topic}`", hint=nearest(topic, controller.image.topics))
+        raise KcliError(f"there is no topic `{topic}`", hint=nearest_hint(topic, controller.image.topics))
     if not 0 <= partition < len(known.partitions):
         last = len(known.partitions) - 1
         raise KcliError(f"there is no partition {partition} of `{topic}`", hint=f"the last one is {last}")

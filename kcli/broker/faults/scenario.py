@@ -28,9 +28,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.faults.fault_options import KINDS, OPTIONS, fault_of, nearest, one_of, takes
+from kcli.broker.faults.fault_options import KINDS, OPTIONS, fault_of, one_of, takes
 from kcli.broker.option_values import text, whole
-from kcli.errors import KcliError, UsageError, install_hint
+from kcli.errors import KcliError, UsageError, install_hint, nearest_hint
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -139,7 +139,7 @@ def _step(options: dict[str, Any], previous_seconds: float, line: int) -> Step:
     del options["do"]
     if action not in ACTIONS and action not in KINDS:
         known = (*ACTIONS, *KINDS)
-        raise UsageError(f"there is no step `{action}`", hint=nearest(action, known) or one_of(known))
+        raise UsageError(f"there is no step `{action}`", hint=nearest_hint(action, known) or one_of(known))
     if "at" in options and "after" in options:
         raise UsageError("`at` and `after` exclude each other")
     # `after: true` is a fault's, a number is a time.

@@ -1,0 +1,59 @@
+"""What may help where a command line names a command or an option that there is not."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from kcli.commands.kafka_words import OPTIONS, hint_for
+from kcli.errors import nearest_hint
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+    import typer
+
+
+def usage_hint(error: Exception, context: typer.Context, arguments: Sequence[str]) -> str:
+    """Return what may help: another word or option, as Kafka has it or near to it, else where the help is."""
+    option, hint = getattr(error, "option_name", None), None
+    if unknown := re.match(r"No such command '(.*?)'", error.format_message()):  # type: ignore[attr-defined]
+        hint = command_hint(unknown[1], context)
+    elif option is not None:
+        hint = verb_hint(option, context, arguments) or option_hint(option, context)
+    return hint or f"{context.command_path} --help"
+
+
+def command_hint(word: str, context: typer.Context) -> str | None:
+    """Return what an unknown command is called here, or which one is like it."""
+    return hint_for(context.command_path, word) or nearest_hint(word, commands_of(context))
+
+
+def verb_hint(option: str, context: typer.Context, arguments: Sequence[str]) -> str | None:
+    """Return where a verb belongs that comes too late for an option of a group, or has dashes."""
+    dashed = [word for word in arguments if word.startswith("--")]
+    words = (word.removeprefix("--") for word in (*dashed, *arguments))
+    verb = next((word for word in words if word in commands_of(context)), None)
+    if verb is None:
+        return None
+    if option == f"--{verb}":
+        return f"a verb has no dashes: {context.command_path} {verb}"
+    kind = "verb" if context.parent else "command"
+    return f"the {kind} comes before its options: {context.command_path} {verb}"
+
+
+def option_hint(option: str, context: typer.Context) -> str | None:
+    """Return what there is in place of an option, or which one is like it, if there is none of that name."""
+    parameters = context.command.params
+    if any("--bootstrap-server" in each.opts for each in parameters) and option in OPTIONS:
+        return OPTIONS[option]
+    if any(option in each.opts for each in parameters):
+        return None  # It lacks its value.
+    listed = [each for each in parameters if not getattr(each, "hidden", False)]
+    names = [name for each in listed for name in (*each.opts, *each.secondary_opts)]
+    return nearest_hint(option, ["--help", *(name for name in names if name.startswith("--"))])
+
+
+def commands_of(context: typer.Context) -> Collection[str]:
+    """Return the names of the commands in a group; a command has none."""
+    return getattr(context.command, "commands", ())
