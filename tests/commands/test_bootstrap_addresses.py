@@ -59,6 +59,8 @@ def asked_brokers(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
     def connect(bootstrap: str, *_: object, timeout_ms: int | None) -> Never:
         raise KcliError(f"asked {bootstrap}")
 
+    # It imports `connect`: the first one to do so must not keep this one.
+    monkeypatch.setattr("kcli.spark.cluster.cluster_access.connect", connect)
     monkeypatch.setattr("kcli.client.client.connect", connect)
     monkeypatch.delenv("KCLI_BOOTSTRAP_SERVER", raising=False)
     (here / "client.properties").write_text("bootstrap.servers=file:1,file:2\n")
