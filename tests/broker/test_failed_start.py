@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -132,7 +133,7 @@ def test_a_damaged_identity_is_refused_and_nothing_is_changed(
     trio.run(make_replicas)
     for name in ("one", "two"):
         path = tmp_path / name / "meta.properties"
-        path.write_text("".join(line for line in path.open() if "directory.id" not in line))
+        path.write_text(re.sub(r"directory\.id=.*\n", "", path.read_text()))
     (tmp_path / damaged / "meta.properties").write_text(text)
     before = contents(tmp_path)
     where = ("--data-dir", str(tmp_path), "--override", f"log.dirs={log_dirs}", "--port", "0")
