@@ -60,6 +60,10 @@ LONGEST = (
     "tests/broker/schedules/",
     "tests/interop/test_hostile_",
     "tests/interop/",
+    "tests/spark/",
+    "tests/commands/",
+    "tests/protocol/test_codecs.py",
+    "tests/broker/metering/",
 )
 """How the files begin that take longest, in this order."""
 
