@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
 import typer
@@ -254,7 +254,6 @@ async def print_records(
                 with following_new(client, consumer, choice, limits):
                     await print_to_the_end(printer)
     if printer is not None:
-        with suppress(BrokenPipeError):  # the terminal has closed
-            note(f"Processed a total of {printer.count} messages")
+        note(f"Processed a total of {printer.count} messages")
     if scope.cancel_called:
         raise typer.Exit(Interrupted.exit_code)

@@ -176,8 +176,7 @@ def prompt(text: str) -> None:
     """Write to a terminal; what was read from one that has closed is delivered all the same."""
     from kcli.commands.output import note
 
-    with suppress(BrokenPipeError):
-        note(text, end="")
+    note(text, end="")
 
 
 class LineSender:

@@ -6,13 +6,11 @@ Data goes to stdout and nothing else does. rich is imported only for a table.
 
 from __future__ import annotations
 
-import errno
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TextIO, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from kcli.errors import KcliError
 
@@ -161,24 +159,19 @@ def cell_text(cell: object) -> str:
             return str(cell)
 
 
-def note(message: str, stream: TextIO | None = None, *, end: str = "\n") -> None:
-    """Tell the user something that is no data: on stderr. Raises `BrokenPipeError` if nobody can read it.
+def note(message: str, *, end: str = "\n") -> None:
+    """Tell the user something that is no data: on stderr. What is done goes on if it cannot be told.
 
-    Where stderr is a file on a full disk, there is nobody to tell it to, and what is done goes on.
+    Nobody may read it, the terminal may have closed, or the file may be on a full disk: the result, and the
+    exit code that tells of failures, must not be lost by that.
     """
-    try:
-        print(message, end=end, file=stream or sys.stderr, flush=True)
-    except OSError as error:
-        if error.errno == errno.EIO:  # the terminal has closed
-            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
-        if stream is not None or error.errno != errno.ENOSPC:
-            raise
+    with suppress(OSError):
+        print(message, end=end, file=sys.stderr, flush=True)
 
 
 def warn(message: str) -> None:
-    """Tell the user what may go wrong, on one line of stderr; if nobody reads that, what is done goes on."""
-    with suppress(BrokenPipeError):
-        note(f"warning: {one_line(message)}")
+    """Tell the user what may go wrong, on one line of stderr."""
+    note(f"warning: {one_line(message)}")
 
 
 def print_error(error: KcliError) -> None:

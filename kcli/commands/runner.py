@@ -95,13 +95,13 @@ def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, 
     if not failures:
         return
     exit_code, shown = judge(failures)
-    with suppress(OSError):  # nobody reads the errors, or they have no place in a file
-        if verbose:
+    if verbose:
+        with suppress(OSError):  # nobody reads them, or they have no place in a file
             print_tracebacks(failures)
-        for error in shown:
-            if isinstance(error, MissingArgument):
-                error.hint = f"{path} --help"
-            print_error(error)
+    for error in shown:
+        if isinstance(error, MissingArgument):
+            error.hint = f"{path} --help"
+        print_error(error)
     raise typer.Exit(exit_code)
 
 
