@@ -114,6 +114,10 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ("kcli.errors", "kcli.broker.cluster", "kcli.broker.process", "kcli.broker.faults", "kcli.commands"),
         set(),
     ),
+    "kcli.commands.broker_daemon": (
+        ("kcli.errors", "kcli.storage.disk", "kcli.commands"),
+        set(),
+    ),
     "kcli.commands.broker_fault": ((*PURE, "kcli.protocol", "kcli.broker", "kcli.commands"), {"typer"}),
     "kcli.commands.range_queue": (("kcli.errors", "kcli.storage", "kcli.commands"), set()),
     "kcli.commands.log_dir_reader": (("kcli.errors", "kcli.protocol", "kcli.storage"), set()),

@@ -15,10 +15,11 @@ from kcli.broker.controller.cluster_restart import nodes_went_down
 from kcli.broker.listener_ports import check_ports
 from kcli.broker.metadata_copies import bring_level, set_aside
 from kcli.broker.metadata_replay import InvalidMetadata
-from kcli.broker.node_layout import known_cluster_id, make_directories, remove_empty
+from kcli.broker.node_layout import known_cluster_id, make_directories
 from kcli.errors import KcliError
 from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.uuids import random_uuid, uuid_to_text
+from kcli.storage.disk import remove_empty
 from kcli.storage.log_directory import META_PROPERTIES
 
 if TYPE_CHECKING:

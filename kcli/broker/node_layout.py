@@ -15,13 +15,13 @@ from __future__ import annotations
 import logging
 import os
 import re
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kcli.broker.config import BrokerConfig
 from kcli.broker.listener_ports import LISTENER_LISTS, with_ports_moved
 from kcli.errors import UsageError
+from kcli.storage.disk import make_directory
 from kcli.storage.log_directory import META_PROPERTIES, read_identity
 
 if TYPE_CHECKING:
@@ -133,27 +133,6 @@ class NodeLayout:
     def log_dirs(self, config: BrokerConfig) -> tuple[str, ...]:
         """Return the log directories of a node."""
         return config.log_directories or self.directories(config.node_id)
-
-
-def make_directory(path: str, made: list[str]) -> None:
-    """Make a directory and those above it; add to `made` what was not there. Raises `OSError`."""
-    above, _ = os.path.split(path)
-    if above and not os.path.isdir(above):
-        make_directory(above, made)
-    try:
-        os.mkdir(path)
-    except FileExistsError:
-        if not os.path.isdir(path):
-            raise
-    else:
-        made.append(path)
-
-
-def remove_empty(made: Iterable[str]) -> None:
-    """Remove directories that are empty, the last one first: what has something in it by now stays."""
-    for path in reversed([*made]):
-        with suppress(OSError):
-            os.rmdir(path)
 
 
 def make_directories(log_dirs: Iterable[str]) -> list[str]:

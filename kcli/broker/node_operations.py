@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kcli.broker.listener_ports import check_ports
-from kcli.broker.node_layout import make_directories, remove_empty
+from kcli.broker.node_layout import make_directories
 from kcli.broker.node_state import NodeState
 from kcli.broker.node_view import node_rows
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage.disk import remove_empty
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping

@@ -26,10 +26,10 @@ import trio
 
 from kcli.broker.cluster import Cluster, ClusterOptions
 from kcli.broker.control_server import ControlServer
-from kcli.broker.node_layout import make_directory, remove_empty
 from kcli.broker.pid_file import PidFile, RunningBroker
 from kcli.errors import KcliError
 from kcli.stop_signals import STOP_SIGNALS, heard_signals, obey
+from kcli.storage.disk import make_directory, remove_empty
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

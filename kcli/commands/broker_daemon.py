@@ -1,18 +1,24 @@
-"""A broker that goes on when its command has ended: the same command line, in a process of its own."""
+"""A broker that goes on when its command has ended: the same command line, in a process of its own.
+
+Whoever starts one holds a shared lock on its log, and the broker inherits it. So a start that fails can tell
+whether a broker that was started at the same time writes to the log, too, before it removes it.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from kcli.commands.output import note
 from kcli.errors import KcliError, UsageError
+from kcli.storage.disk import leads_to, make_directory, remove_empty
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
 LOG_FILE = "kcli-broker.log"
@@ -25,64 +31,88 @@ def start_daemon(data_dir: Path) -> None:
     if it ends before it is ready: then a log that there was not before is told and removed.
     """
     log_path = data_dir / LOG_FILE
-    arguments = [word for word in sys.argv[1:] if word != "--daemon"]
-    is_new = not log_path.exists()
-    made = [path for path in (data_dir, *data_dir.parents) if not path.exists()]
+    made: list[str] = []
     try:
-        data_dir.mkdir(parents=True, exist_ok=True)
-        log = log_path.open("ab")
+        make_directory(os.path.abspath(data_dir), made)
+        log, is_new = open_log(log_path)
     except OSError as error:
         remove_empty(made)
         raise KcliError(f"cannot write to `{data_dir}`: {error.strerror}") from error
     with log:
-        earlier_bytes = log.seek(0, os.SEEK_END)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "kcli", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=log,
-            start_new_session=True,
-        )
+        start = log.seek(0, os.SEEK_END)
+        exit_code = run_until_ready(log)
+        if exit_code is None:
+            return
+        reason = last_error(log, start)
+        if is_new:
+            remove_unused(log, log_path)
+    remove_empty(made)
+    if is_new:
+        for line in reason.others:
+            note(line)
+    kind = UsageError if exit_code == UsageError.exit_code else KcliError
+    hint = reason.hint or (None if is_new else f"see {log_path}")
+    raise kind(f"the broker did not start: {reason.error}", hint=hint)
+
+
+def open_log(path: Path) -> tuple[BinaryIO, bool]:
+    """Open a log to read and to append, with a shared lock; tell whether it is new. Raises `OSError`."""
+    is_new = False
+    while True:
+        with suppress(FileExistsError):
+            open(path, "xb").close()
+            is_new = True
+        log = open(path, "a+b")  # noqa: SIM115 - it is returned
+        with suppress(OSError):  # Without locks nothing is ever removed.
+            fcntl.flock(log, fcntl.LOCK_SH)
+        if leads_to(path, log.fileno()):
+            return log, is_new
+        log.close()  # Another start has failed meanwhile, and has removed it.
+
+
+def remove_unused(log: BinaryIO, path: Path) -> None:
+    """Remove a log unless a broker writes to it or is about to: nobody else may have it locked."""
+    with suppress(OSError):
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if leads_to(path, log.fileno()):
+            os.unlink(path)
+
+
+def run_until_ready(log: BinaryIO) -> int | None:
+    """Start the broker, and print its line once it is ready; return its exit code if it ends before."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kcli", *(word for word in sys.argv[1:] if word != "--daemon")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        start_new_session=True,
+    )
     assert process.stdout is not None
     with process.stdout:
         ready = process.stdout.readline()
     if not ready:
-        kind = UsageError if process.wait() == UsageError.exit_code else KcliError
-        reason = last_error(log_path, earlier_bytes)
-        if is_new:
-            log_path.unlink(missing_ok=True)
-            remove_empty(made)
-            for line in reason.before:
-                note(line)
-        hint = reason.hint or (None if is_new else f"see {log_path}")
-        raise kind(f"the broker did not start: {reason.error}", hint=hint)
+        return process.wait()
     sys.stdout.write(ready.decode())
     process.returncode = 0  # it goes on without us: nobody will wait for it
+    return None
 
 
 class Reason(NamedTuple):
-    """Why a broker did not start: its last error and the hint for it, and the lines `before` them."""
+    """Why a broker did not start: its last error and the hint for it, and all the `others` of its lines."""
 
     error: str
     hint: str | None
-    before: Sequence[str]
+    others: Sequence[str]
 
 
-def last_error(log_path: Path, start: int) -> Reason:
+def last_error(log: BinaryIO, start: int) -> Reason:
     """Return the last error in a broker's log; before byte `start` are those of earlier runs."""
-    with log_path.open("rb") as log:
-        log.seek(start)
-        lines = log.read().decode(errors="replace").splitlines()
+    log.seek(start)
+    lines = log.read().decode(errors="replace").splitlines()
     errors = [index for index, line in enumerate(lines) if line.startswith("error: ")]
     if not errors:
         return Reason("it gave no reason", None, lines)
-    error, *rest = lines[errors[-1] :]
-    hints = [line.removeprefix("hint: ") for line in rest if line.startswith("hint: ")]
-    return Reason(error.removeprefix("error: "), hints[0] if hints else None, lines[: errors[-1]])
-
-
-def remove_empty(directories: Iterable[Path]) -> None:
-    """Remove directories, the lowest one first, that have nothing in them."""
-    for directory in directories:
-        with suppress(OSError):
-            directory.rmdir()
+    error = lines.pop(errors[-1]).removeprefix("error: ")
+    hints = [index for index in range(errors[-1], len(lines)) if lines[index].startswith("hint: ")]
+    hint = lines.pop(hints[0]).removeprefix("hint: ") if hints else None
+    return Reason(error, hint, lines)

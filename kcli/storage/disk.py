@@ -1,4 +1,4 @@
-"""Disk: how what is in a log directory is written and made durable; one can be declared full.
+"""Disk: how files of log directories are written and made durable, and directories made; one can be full.
 
 While none is, `pwrite` is the operating system's own. With a full one it is a function that first looks
 where a descriptor leads, which costs a look-up per write.
@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from kcli.protocol.record import Buffer
 
@@ -63,3 +64,24 @@ def _write_where_there_is_room(descriptor: int, data: Buffer, position: int) -> 
     if any(path.startswith(f"{directory}/") for directory in _full):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return os.pwrite(descriptor, data, position)
+
+
+def make_directory(path: str, made: list[str]) -> None:
+    """Make a directory and those above it; add to `made` what was not there. Raises `OSError`."""
+    above, _ = os.path.split(path)
+    if above and not os.path.isdir(above):
+        make_directory(above, made)
+    try:
+        os.mkdir(path)
+    except FileExistsError:
+        if not os.path.isdir(path):
+            raise
+    else:
+        made.append(path)
+
+
+def remove_empty(made: Iterable[str]) -> None:
+    """Remove directories that are empty, the last one first: what has something in it by now stays."""
+    for path in reversed([*made]):
+        with suppress(OSError):
+            os.rmdir(path)

@@ -12,8 +12,8 @@ import pytest
 import trio
 
 from kcli.broker.cluster import Cluster, ClusterOptions
-from kcli.broker.node_layout import make_directory, remove_empty
 from kcli.errors import KcliError
+from kcli.storage.disk import make_directory, remove_empty
 from kcli.storage.log_directory import RESTORE_HINT
 from tests.broker.operated_nodes import created, do
 from tests.support.ports import free_ports

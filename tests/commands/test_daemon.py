@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import socket
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.commands.broker_daemon import LOG_FILE, last_error, start_daemon
+from kcli.commands.broker_daemon import LOG_FILE, last_error, open_log, run_until_ready, start_daemon
 from kcli.errors import KcliError
+from kcli.storage.disk import leads_to
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -22,6 +26,15 @@ def daemon_failure(data_dir: Path, monkeypatch: pytest.MonkeyPatch, *arguments: 
     with pytest.raises(KcliError) as caught:
         start_daemon(data_dir)
     return caught.value
+
+
+def stand_in(directory: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
+    """Have a script of the shell stand for the broker that is started."""
+    broker = directory / "broker"
+    broker.write_text(f"#!/bin/sh\n{script}")
+    broker.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(broker))
+    return broker
 
 
 def test_a_broker_that_says_nothing_is_not_given_the_reason_of_an_earlier_one(
@@ -61,14 +74,72 @@ def test_what_a_failed_start_made_goes_and_what_it_logged_is_told(
 def test_all_that_a_broker_said_without_an_error_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    broker = tmp_path / "broker"
-    broker.write_text("#!/bin/sh\necho one >&2\necho two >&2\n")
-    broker.chmod(0o700)
-    monkeypatch.setattr(sys, "executable", str(broker))
+    broker = stand_in(tmp_path, monkeypatch, "echo one >&2\necho two >&2\n")
     error = daemon_failure(tmp_path / "data", monkeypatch)
     assert (error.message, error.hint) == ("the broker did not start: it gave no reason", None)
     assert capfd.readouterr().err == "one\ntwo\n"
     assert [*tmp_path.iterdir()] == [broker]
+
+
+def test_the_log_of_a_broker_that_another_start_has_brought_up_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data_dir, gate = tmp_path / "data", tmp_path / "gate"
+    os.mkfifo(gate)
+    stand_in(tmp_path, monkeypatch, f"read word <{gate}\necho error: in use >&2\n")
+    with ThreadPoolExecutor() as starts:
+        failed = starts.submit(daemon_failure, data_dir, monkeypatch)
+        with gate.open("w"):  # The first start has its log by now, and its broker waits.
+            log, is_new = open_log(data_dir / LOG_FILE)
+        assert failed.result().message == "the broker did not start: in use"
+    with log:
+        assert not is_new
+        assert leads_to(data_dir / LOG_FILE, log.fileno())
+
+
+def test_a_broker_holds_the_lock_of_its_log_when_its_command_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    stand_in(tmp_path, monkeypatch, f"echo ready\nread word <{gate}\n")
+    log, _ = open_log(tmp_path / LOG_FILE)
+    with log:
+        assert run_until_ready(log) is None
+    with gate.open("w"), (tmp_path / LOG_FILE).open("rb") as other, pytest.raises(BlockingIOError):
+        fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    sys.stdout.flush()
+    assert capfd.readouterr().out == "ready\n"
+
+
+def test_a_log_that_was_removed_meanwhile_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / LOG_FILE
+    path.touch()
+    locked: list[object] = []
+
+    def flock(file: object, _: int) -> None:
+        if not locked:
+            path.unlink()
+        locked.append(file)
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    log, is_new = open_log(path)
+    with log:
+        assert is_new
+        assert leads_to(path, log.fileno())
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "file/below"])
+def test_a_directory_that_cannot_be_made_is_told_and_leaves_nothing(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    data_dir = tmp_path / "new" / name if name != "file/below" else tmp_path / name
+    error = daemon_failure(data_dir, monkeypatch)
+    assert error.message.startswith(f"cannot write to `{data_dir}`: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 @pytest.mark.parametrize(
@@ -78,10 +149,15 @@ def test_all_that_a_broker_said_without_an_error_is_told(
         (b"2026 INFO fine\n", ("it gave no reason", None, ["2026 INFO fine"])),
         (b"error: first\nhint: x\nerror: second\nhint: y\n", ("second", "y", ["error: first", "hint: x"])),
         (b"error: first\nhint: x\nerror: second\n", ("second", None, ["error: first", "hint: x"])),
+        (
+            b"one\nerror: first\ntwo\nhint: x\nthree\nhint: y\n",
+            ("first", "x", ["one", "two", "three", "hint: y"]),
+        ),
         (b"\xff\xfe\nerror: \xe9\n", ("\ufffd", None, ["\ufffd\ufffd"])),
     ],
 )
 def test_the_last_error_of_this_run(written: bytes, reason: tuple[object, ...], tmp_path: Path) -> None:
     log_path = tmp_path / LOG_FILE
     log_path.write_bytes(EARLIER.encode() + written)
-    assert last_error(log_path, len(EARLIER)) == reason
+    with log_path.open("rb") as log:
+        assert last_error(log, len(EARLIER)) == reason
