@@ -45,7 +45,8 @@ def open_nodes(cluster: Cluster) -> list[Node]:
     made = make_directories(log_dirs)
     nodes: list[Node] = []
     try:
-        cluster.cluster_id = known_cluster_id(log_dirs) or _new_cluster_id(log_dirs)
+        known_id = known_cluster_id(log_dirs)
+        cluster.cluster_id = known_id or uuid_to_text(random_uuid())
         for config in configs.values():
             cluster.new_node(config)
         for node_id in to_start:
@@ -59,12 +60,13 @@ def open_nodes(cluster: Cluster) -> list[Node]:
             node.broker.log_manager.directories.abandon()
         remove_empty(made)
         raise
+    if known_id is None:
+        _warn_of_new_id(cluster.cluster_id, log_dirs)
     return nodes
 
 
-def _new_cluster_id(log_dirs: Iterable[str]) -> str:
-    """Return an id for a cluster; warn where its metadata is older, which does not tell the one it had."""
-    cluster_id = uuid_to_text(random_uuid())
+def _warn_of_new_id(cluster_id: str, log_dirs: Iterable[str]) -> None:
+    """Warn where the metadata of a cluster is older than its id, and does not tell the one it had."""
     for log_dir in log_dirs:
         if os.path.isdir(f"{log_dir}/{METADATA_TOPIC}-0"):
             _log.warning(
@@ -73,8 +75,7 @@ def _new_cluster_id(log_dirs: Iterable[str]) -> str:
                 META_PROPERTIES,
                 cluster_id,
             )
-            break
-    return cluster_id
+            return
 
 
 def open_office(cluster: Cluster, node_ids: list[int]) -> Controller:

@@ -161,6 +161,16 @@ async def test_a_cluster_that_gets_another_id_is_told(
     ]
 
 
+async def test_another_id_is_told_of_no_start_that_fails(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        await created(cluster, "t")
+    (tmp_path / "node-1" / "meta.properties").unlink()
+    await fail_to_start(tmp_path, nodes=3)
+    assert "tells its id" not in caplog.text
+
+
 # --- directories that are made ---------------------------------------------------------------------------
 
 
