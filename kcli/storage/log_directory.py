@@ -8,8 +8,9 @@ instead of `node.id` and no directory id, and is rewritten as version 1:
     version=1
     cluster.id=10PS7KEtSkWEtrRRtY6qKA
 
-One that is damaged, or names neither a node nor a cluster, is refused and never replaced: it may be the only
-one to know whose the data is. Kafka takes such a directory offline.
+One that is damaged, or does not name both (in version 0: either) node and cluster, is refused and never
+replaced: it may be the only one to know whose the data is. Kafka takes one that it cannot read offline, and
+does not start on one that names nobody.
 
 `.lock` is locked as long as a process uses the directory, Kafka's or ours, and names the process. The
 lock belongs to the open file, where the system has such locks, so that a second user in one process is
@@ -45,7 +46,10 @@ LOCK = ".lock"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 
 VERSIONS = (0, 1)
-RESTORE_HINT = "take that of another log directory without `directory.id`, or delete it: a new one is written"
+RESTORE_HINT = (
+    "write `version=1`, `node.id` and `cluster.id` into it: the cluster's other directories have the same "
+    "`cluster.id`"
+)
 
 _FLOCK = "@hhqqi0q"
 _NUMBER = re.compile(r"[+-]?\d+", re.ASCII)
@@ -98,10 +102,13 @@ class MetaProperties(NamedTuple):
             )
         if self.cluster_id is None and self.node_id is None:
             raise KcliError(f"`{path}` is damaged: it names neither a node nor a cluster")
+        if self.version and (self.cluster_id is None or self.node_id is None):  # as `MetaProperties.Builder`
+            missing = "cluster.id" if self.cluster_id is None else "node.id"
+            raise KcliError(f"`{path}` is damaged: `{missing}` is missing")
 
 
 def read_identity(directory: str) -> MetaProperties | None:
-    """Return whose a log directory is, None if it is new: then an empty file is as good as none.
+    """Return whose a log directory is, None if it is new.
 
     Raises `KcliError` if its file does not tell, and `OSError`.
     """
@@ -111,13 +118,21 @@ def read_identity(directory: str) -> MetaProperties | None:
             data = file.read()
     except FileNotFoundError:
         return None
-    if not data and not any(map(parse_replica_directory, os.listdir(directory))):
-        return None
     try:
-        found = MetaProperties.decode(data, path)
-        found.check(path)
+        return parse_identity(data, path)
     except KcliError as error:
         raise KcliError(error.message, hint=error.hint or RESTORE_HINT) from error
+
+
+def parse_identity(data: bytes, path: str) -> MetaProperties | None:
+    """Return what the file of a log directory says, None if it is empty and there are no replicas.
+
+    Raises `KcliError` if it does not tell whose the directory is, and `OSError`.
+    """
+    if not data and not any(map(parse_replica_directory, os.listdir(os.path.dirname(path) or "."))):
+        return None
+    found = MetaProperties.decode(data, path)
+    found.check(path)
     return found
 
 

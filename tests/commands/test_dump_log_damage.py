@@ -190,6 +190,7 @@ def test_bytes_that_are_no_whole_entry_are_damage_of_an_index(
     [
         ("", "`meta.properties` is damaged: it names neither a node nor a cluster"),
         ("no properties", "`meta.properties` is damaged: it names neither a node nor a cluster"),
+        ("version=1\nnode.id=1\nclust", "`meta.properties` is damaged: `cluster.id` is missing"),
         ("version=7\ncluster.id=c\n", "`meta.properties` has version 7, which is not known"),
     ],
 )
@@ -203,3 +204,11 @@ def test_an_identity_that_no_broker_starts_on_is_damage(
     verified = objects(kcli("verify-index", ".", "-o", "json"))
     found = [each["message"] for each in verified if each.get("kind") == "meta_properties_damaged"]
     assert found == [message.replace("`meta", "`./meta")]
+
+
+def test_an_empty_identity_of_a_directory_without_replicas_is_as_good_as_none(here: Path, kcli: Kcli) -> None:
+    (here / "meta.properties").touch()
+    (here / "replication-offset-checkpoint").write_text("0\n0\n")
+    assert kcli("dump-log", "meta.properties", "-o", "text").exit_code == 0
+    verified = kcli("verify-index", ".", "-o", "json")
+    assert "meta_properties_damaged" not in verified.out

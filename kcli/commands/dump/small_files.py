@@ -14,7 +14,7 @@ from kcli.commands.dump.view import OptionalLong, Row
 from kcli.errors import ChecksFailed, KcliError
 from kcli.protocol.uuids import uuid_from_text, uuid_to_text
 from kcli.storage.checkpoints import CheckpointError, decode_checkpoint, read_small_file
-from kcli.storage.log_directory import MetaProperties
+from kcli.storage.log_directory import parse_identity
 from kcli.storage.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_rows
 
 _ABORTED = Struct(">hqqqq")
@@ -99,10 +99,11 @@ def partition_metadata(path: str) -> Iterator[Row]:
 def meta_properties(path: str) -> Iterator[Row]:
     """Yield whose a log directory is."""
     try:
-        found = MetaProperties.decode(read_small_file(path), path)
-        found.check(path)
+        found = parse_identity(read_small_file(path), path)
     except KcliError as error:
         raise DamagedFile(error.message) from error
+    if found is None:
+        return
     fields: dict[str, object] = {"version": found.version}
     if found.cluster_id is not None:
         fields["clusterId"] = found.cluster_id

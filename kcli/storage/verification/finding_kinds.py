@@ -9,6 +9,7 @@ from enum import Enum, StrEnum
 from typing import TypeAlias
 
 from kcli.storage.damage import DamageKind
+from kcli.storage.log_directory import RESTORE_HINT
 
 
 class Severity(StrEnum):
@@ -241,7 +242,7 @@ class FindingKind(Enum):
         "meta_properties_damaged",
         E,
         "meta.properties is damaged",
-        "write it as that of the node's other directories",
+        RESTORE_HINT,
     )
     META_PROPERTIES_MISMATCH = (
         "meta_properties_mismatch",

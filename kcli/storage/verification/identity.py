@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from kcli.errors import KcliError
 from kcli.protocol.uuids import uuid_to_text
 from kcli.storage.checkpoints import CheckpointError, read_partition_metadata, read_small_file
-from kcli.storage.log_directory import META_PROPERTIES, MetaProperties
+from kcli.storage.log_directory import META_PROPERTIES, parse_identity
 from kcli.storage.log_paths import PARTITION_METADATA
 from kcli.storage.verification.finding_kinds import FindingKind
 from kcli.storage.verification.findings import Finding
@@ -50,16 +50,14 @@ def check_meta_properties(directories: Iterable[str], report: Callable[[Finding]
     for directory in directories:
         path = f"{directory}/{META_PROPERTIES}"
         try:
-            found = MetaProperties.decode(read_small_file(path), path)
-            found.check(path)
+            found = parse_identity(read_small_file(path), path)
         except FileNotFoundError:
             continue
         except KcliError as error:
             report(Finding(path, FindingKind.META_PROPERTIES_DAMAGED, error.message))
             continue
-        if found.version and (found.cluster_id is None or found.node_id is None):
-            missing = "cluster.id" if found.cluster_id is None else "node.id"
-            report(Finding(path, FindingKind.META_PROPERTIES_DAMAGED, f"`{missing}` is missing"))
+        if found is None:
+            continue
         if found.cluster_id is not None:
             cluster = cluster or (found.cluster_id, path)
             if found.cluster_id != cluster[0]:
