@@ -218,7 +218,7 @@ def report_usage_error(error: Exception, arguments: Sequence[str]) -> None:
     else:
         from kcli.commands.usage_hints import usage_hint
 
-        hint = usage_hint(error, context, arguments)
+        hint = usage_hint(error, context, arguments=arguments)
     print(f"error: {message[:1].lower()}{message[1:]}", file=sys.stderr)
     print(f"hint: {hint}", file=sys.stderr, flush=True)
 

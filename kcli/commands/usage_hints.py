@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     import typer
 
 
-def usage_hint(error: Exception, context: typer.Context, arguments: Sequence[str]) -> str:
+def usage_hint(error: Exception, context: typer.Context, *, arguments: Sequence[str]) -> str:
     """Return what may help: another word or option, as Kafka has it or near to it, else where the help is."""
     option, hint = getattr(error, "option_name", None), None
     if unknown := re.match(r"No such command '(.*?)'", error.format_message()):  # type: ignore[attr-defined]
         hint = command_hint(unknown[1], context)
     elif option is not None:
-        hint = verb_hint(option, context, arguments) or option_hint(option, context)
+        hint = dashes_hint(option, context) or option_hint(option, context) or order_hint(context, arguments)
     return hint or f"{context.command_path} --help"
 
 
@@ -29,17 +29,19 @@ def command_hint(word: str, context: typer.Context) -> str | None:
     return hint_for(context.command_path, word) or nearest_hint(word, commands_of(context))
 
 
-def verb_hint(option: str, context: typer.Context, arguments: Sequence[str]) -> str | None:
-    """Return where a verb belongs that comes too late for an option of a group, or has dashes."""
+def dashes_hint(option: str, context: typer.Context) -> str | None:
+    """Return how a verb is written that has dashes here."""
+    verb = option.removeprefix("--")
+    return f"a verb has no dashes: {context.command_path} {verb}" if verb in commands_of(context) else None
+
+
+def order_hint(context: typer.Context, arguments: Sequence[str]) -> str | None:
+    """Return where a verb belongs that comes too late for an option of a group."""
     dashed = [word for word in arguments if word.startswith("--")]
     words = (word.removeprefix("--") for word in (*dashed, *arguments))
     verb = next((word for word in words if word in commands_of(context)), None)
-    if verb is None:
-        return None
-    if option == f"--{verb}":
-        return f"a verb has no dashes: {context.command_path} {verb}"
     kind = "verb" if context.parent else "command"
-    return f"the {kind} comes before its options: {context.command_path} {verb}"
+    return f"the {kind} comes before its options: {context.command_path} {verb}" if verb else None
 
 
 def option_hint(option: str, context: typer.Context) -> str | None:
@@ -47,8 +49,6 @@ def option_hint(option: str, context: typer.Context) -> str | None:
     parameters = context.command.params
     if any("--bootstrap-server" in each.opts for each in parameters) and option in OPTIONS:
         return OPTIONS[option]
-    if any(option in each.opts for each in parameters):
-        return None  # It lacks its value.
     listed = [each for each in parameters if not getattr(each, "hidden", False)]
     names = [name for each in listed for name in (*each.opts, *each.secondary_opts)]
     return nearest_hint(option, ["--help", *(name for name in names if name.startswith("--"))])

@@ -66,6 +66,8 @@ def test_an_option_without_its_value_is_named(
         ("topics create x --partition 1", "--partition", "did you mean `--partitions`?"),
         ("consume x --from-beginnin", "--from-beginnin", "did you mean `--from-beginning`?"),
         ("topics --hepl", "--hepl", "did you mean `--help`?"),
+        ("topics --hepl list", "--hepl", "did you mean `--help`?"),
+        ("--verion topics list", "--verion", "did you mean `--version`?"),
         ("topics list --what", "--what", "kcli topics list --help"),
         ("topics list --tpic a", "--tpic", "kcli topics list --help"),
     ],
@@ -103,6 +105,7 @@ def test_a_misspelt_command_is_told_what_is_near_it(
         ("topics --create --topic t", "--create", "a verb has no dashes: kcli topics create"),
         ("topics --topic t --create", "--topic", "the verb comes before its options: kcli topics create"),
         ("topics --topic t", "--topic", "kcli topics --help"),
+        ("--verify-index data", "--verify-index", "a verb has no dashes: kcli verify-index"),
         ("broker node --list", "--list", "a verb has no dashes: kcli broker node list"),
         (
             "--bootstrap-server localhost:9092 topics list",
