@@ -194,7 +194,7 @@ def test_no_other_name_is_hinted_at_for_what_kcli_does_not_act_on(
         ("consume a --partition zero", "`--partition` wants numbers"),
         ("consume a --partition=", "`--partition` cannot be empty"),
         ("consume a --partition ,", "`--partition` cannot be empty"),
-        ("consume a --partition 0 --partition=", "`--partition` cannot be empty"),
+        ("consume a --partition= --partition 0", "`--partition` cannot be empty"),
         (
             "produce a --partition 0 --partition 1",
             "`--partition` names several: 0, 1\nhint: all records go to one, or without ",
