@@ -9,6 +9,7 @@ An interrupted write leaves no part of a record to a reader that reads: one that
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 import stat
@@ -68,7 +69,10 @@ class RecordOutput:
         sys.stdout.flush()
         try:
             await self._way.put(pieces)
+        except ConnectionResetError as error:  # what a socket says first of a reader that has gone
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)) from error
         except trio.Cancelled:
+            # Nothing is swallowed: only of a write that was interrupted there is something to finish.
             await self._finish(pieces)
             raise
 
@@ -80,7 +84,7 @@ class RecordOutput:
         deadline = trio.current_time() + FINISH_SECONDS
         self._finishing = trio.CancelScope(shield=True, deadline=deadline)
         # Should the reader go now: the interrupt came first.
-        with suppress(BrokenPipeError), self._finishing:
+        with suppress(ConnectionError), self._finishing:
             await self._way.finish(pieces)
         if self._finishing.cancelled_caught and pieces.is_torn:
             warn(TORN)
@@ -164,7 +168,12 @@ def unblocked(descriptor: int, stack: ExitStack) -> AsTaken | None:
     All who inherited a pipe share its O_NONBLOCK, and few expect it. One that is opened anew has its own.
     """
     if stat.S_ISSOCK(os.fstat(descriptor).st_mode):
-        own = stack.enter_context(socket.socket(fileno=os.dup(descriptor)))
+        copy = os.dup(descriptor)
+        try:
+            own = stack.enter_context(socket.socket(fileno=copy))
+        except OSError:  # of a kind that Python does not know
+            os.close(copy)
+            return None
         return AsTaken(own.fileno(), lambda piece: own.send(piece, socket.MSG_DONTWAIT))
     try:
         opened = os.open(f"/proc/self/fd/{descriptor}", os.O_WRONLY | os.O_NONBLOCK)

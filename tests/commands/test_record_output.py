@@ -5,7 +5,10 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import socket
+import struct
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,7 +20,6 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from kcli.commands.groups.reading import CLOSE_SECONDS
 from kcli.commands.output_pieces import PIECE_BYTES, Pieces
 from kcli.commands.record_output import FINISH_SECONDS, TORN, ByThread, RecordOutput, record_output
 from tests.commands.pipes import unread_bytes
@@ -29,6 +31,17 @@ LONG = b"long" * 100_000
 SHORT = [b"%0999d\n" % number for number in range(1_000)]
 
 
+def connection() -> tuple[int, int]:
+    """Return two ends of a connection over TCP; the first one, closed, resets it."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        writer = socket.create_connection(server.getsockname())
+        reader, _ = server.accept()
+    writer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    reader.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    return reader.detach(), writer.detach()
+
+
 def held_by(reader: FileIO) -> bytes:
     """Return all that is in a pipe."""
     os.set_blocking(reader.fileno(), False)
@@ -36,6 +49,15 @@ def held_by(reader: FileIO) -> bytes:
     while part := reader.read(1_000_000):
         held += part
     return held
+
+
+def raising(error: type[Exception]) -> Callable[..., None]:
+    """Return a function that raises an error."""
+
+    def function(*_: object, **__: object) -> None:
+        raise error
+
+    return function
 
 
 @contextmanager
@@ -128,10 +150,6 @@ async def test_a_record_that_cannot_be_finished_is_not_counted_and_told_of(
     assert capfd.readouterr().err == f"warning: {TORN}\n"
 
 
-def test_a_member_of_a_group_has_most_of_its_time_left_to_commit() -> None:
-    assert FINISH_SECONDS < CLOSE_SECONDS / 2
-
-
 async def test_who_is_told_to_end_now_does_not_wait_for_the_reader(
     autojump_clock: MockClock, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -143,7 +161,7 @@ async def test_who_is_told_to_end_now_does_not_wait_for_the_reader(
     assert capfd.readouterr().err == f"warning: {TORN}\n"
 
 
-@pytest.mark.parametrize("make", [os.pipe, sockets])
+@pytest.mark.parametrize("make", [os.pipe, sockets, connection])
 async def test_a_reader_that_goes_ends_the_wait_for_it_quietly(
     make: Ends, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,7 +173,7 @@ async def test_a_reader_that_goes_ends_the_wait_for_it_quietly(
     assert capfd.readouterr().err == ""
 
 
-@pytest.mark.parametrize("make", [os.pipe, sockets])
+@pytest.mark.parametrize("make", [os.pipe, sockets, connection])
 @pytest.mark.parametrize("is_open_at_first", [True, False])
 async def test_writing_for_a_reader_that_is_gone_is_an_error(make: Ends, is_open_at_first: bool) -> None:
     with reading_end(make) as reader:
@@ -167,6 +185,19 @@ async def test_writing_for_a_reader_that_is_gone_is_an_error(make: Ends, is_open
                 reader.close()
             with pytest.raises(BrokenPipeError):
                 await output.write(Pieces([b"x"]))
+
+
+async def test_a_socket_that_python_does_not_know_is_written_by_a_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with reading_end(sockets) as reader:
+        open_files = os.listdir("/proc/self/fd")
+        with monkeypatch.context() as patch:
+            patch.setattr(socket, "socket", raising(OSError))
+            async with record_output() as output:
+                await output.write(Pieces([b"x"]))
+        assert os.listdir("/proc/self/fd") == open_files
+        assert held_by(reader) == b"x"
 
 
 async def test_files_are_written_by_a_thread(tmp_path: Path) -> None:
@@ -183,9 +214,25 @@ async def test_files_are_written_by_a_thread(tmp_path: Path) -> None:
     assert path.read_bytes() == b"".join(items)
 
 
+class Observed(ByThread):
+    """Tells when its thread has ended."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_ended = threading.Event()
+
+    def _work(self, descriptor: int, pieces: Pieces) -> None:
+        try:
+            super()._work(descriptor, pieces)
+        finally:
+            self.has_ended.set()
+
+
 async def test_a_terminal_that_is_stopped_holds_up_no_interrupt(
-    autojump_clock: MockClock, capfd: pytest.CaptureFixture[str]
+    autojump_clock: MockClock, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    way = Observed()
+    monkeypatch.setattr("kcli.commands.record_output.ByThread", lambda: way)
     other, terminal = pty.openpty()
     with standard_output(terminal):
         async with record_output() as output:
@@ -196,6 +243,8 @@ async def test_a_terminal_that_is_stopped_holds_up_no_interrupt(
             assert pieces.whole_items < len(SHORT)
             assert trio.current_time() - began < 1 + FINISH_SECONDS / 2
         os.close(other)
+        # The thread that was given up must not write to a file that gets the number of this one.
+        assert way.has_ended.wait(PATIENCE_SECONDS)
     assert capfd.readouterr().err == ""
 
 
