@@ -31,6 +31,20 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 
 
 @pytest.fixture
+def orders(cluster: FakeCluster) -> FakeCluster:
+    """A cluster with a topic of three partitions, one of them out of sync and one without leader."""
+    topic = cluster.add(
+        "orders", [1, 2], [2, 1], [1, 2], retention_ms="60000", cleanup_policy="compact,delete"
+    )
+    topic.isr = {1: [2], 2: []}
+    topic.leaderless = {2}
+    topic.offsets = {0: (0, 10), 1: (5, 25), 2: (0, 3)}
+    cluster.add("clicks", [1])
+    cluster.add("__consumer_offsets", [1])
+    return cluster
+
+
+@pytest.fixture
 def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
     """A cluster without topics and consumer groups."""
     fake = FakeGroups()
