@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.output import OutputFormat, Table, chosen_format, note
-from kcli.commands.topic_filter import named_topics
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
@@ -84,10 +83,12 @@ def created_topic(topic: TopicCreated) -> CreatedTopic:
     )
 
 
-def tell_matches(verb: str, topic_list: str, names: Sequence[str], output: OutputFormat | None) -> None:
+def tell_matches(names: Sequence[str], topic_list: str, *, verb: str, output: OutputFormat | None) -> None:
     """Note which topics were changed where an expression chose others than are named in it.
 
     Kafka's tool, whose text has nothing on stdout, takes the dot of a topic's name for any character.
     """
+    from kcli.commands.topic_filter import named_topics
+
     if chosen_format(output) is OutputFormat.TEXT and not {*names} <= {*named_topics(topic_list)}:
         note(f"{verb}, as `{topic_list}` matches: {', '.join(names)}")

@@ -20,6 +20,7 @@ from kcli.commands.options import (
     one_topic_or_none,
     parse_properties,
 )
+from kcli.commands.replica_assignments import parse_replica_assignment
 from kcli.commands.runner import command
 from kcli.commands.topic_report import ReportOptions, TopicReport
 from kcli.commands.topic_results import (
@@ -30,7 +31,7 @@ from kcli.commands.topic_results import (
     created_topic,
     tell_matches,
 )
-from kcli.commands.whole_numbers import LARGEST_INT32, signed_number
+from kcli.commands.whole_numbers import LARGEST_INT32
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -276,7 +277,7 @@ async def alter(
         if (settings or delete_config) and allowed:
             refused |= await alter_configs(client, allowed, settings=settings, deleted=delete_config or ())
     altered = [name for name in names if name not in refused]
-    tell_matches("altered", pattern, altered, output)
+    tell_matches(altered, pattern, verb="altered", output=output)
     return Altered(altered, list(refused.values()))
 
 
@@ -313,7 +314,7 @@ async def delete(
         if result is not None
     ]
     deleted = [name for name, result in results.items() if result is None]
-    tell_matches("deleted", pattern, deleted, output)
+    tell_matches(deleted, pattern, verb="deleted", output=output)
     return Deleted(deleted, failures)
 
 
@@ -322,29 +323,6 @@ def unknown_topic(pattern: str | None) -> KcliError:
     return KcliError(
         f"topic `{pattern}` does not exist", hint="`kcli topics list` shows the topics there are"
     )
-
-
-def parse_replica_assignment(text: str) -> list[list[int]]:
-    """Return the broker ids of each partition from `1:2,2:3`."""
-    assignments: list[list[int]] = []
-    for index, entry in enumerate(text.split(",")):
-        brokers = [broker_id(word, text) for word in entry.split(":")]
-        if len(set(brokers)) != len(brokers):
-            raise UsageError(f"partition {index} names a broker twice: {entry}")
-        if assignments and len(brokers) != len(assignments[0]):
-            raise UsageError(f"partition {index} has another replication factor than partition 0: {entry}")
-        assignments.append(brokers)
-    return assignments
-
-
-def broker_id(word: str, text: str) -> int:
-    """Return one broker of the replica assignment `text`; the cluster judges whether there is such a one."""
-    broker = signed_number(word.strip())
-    if broker is None:
-        raise UsageError(f"`--replica-assignment` wants broker ids like 1:2,2:3: {text}")
-    if abs(broker) > LARGEST_INT32:
-        raise UsageError(f"a broker id in `--replica-assignment` is too large: {word}")
-    return broker
 
 
 async def matching_topics(
