@@ -205,18 +205,9 @@ async def alter_quotas(
     refused = await admin.alter_client_quotas(client, entity.parts, quotas, validate_only=validate_only)
     if refused is not None:
         raise failure(f"cannot alter the quotas of {entity}", refused)
-    if validate_only:
-        tell_of_validation(str(entity))
-    elif len(entity.names) > 1:
+    if not validate_only and len(entity.names) > 1:
         note(f"changed: the quotas of {entity}")
     return AlteredQuotas(entity, altered=not validate_only)
-
-
-def tell_of_validation(entity: str) -> None:
-    """Note that nothing was changed of an entity."""
-    from kcli.commands.output import note
-
-    note(f"dry run: nothing was changed, the broker accepts this for {entity}")
 
 
 def quota_changes(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str, float | None]:
