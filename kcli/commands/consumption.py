@@ -146,6 +146,21 @@ async def end_offsets(
     }
 
 
+async def begin_reading(
+    client: Client,
+    consumer: Consumer,
+    *,
+    choice: Choice,
+    start: Start,
+    end: End,
+    tell: Callable[[str], None],
+) -> Limits:
+    """Begin to read, as a member of a group if there is one."""
+    if consumer.config.group_id:
+        return await join(client, consumer, choice=choice, end=end, tell=tell)
+    return await assign(client, consumer, choice=choice, start=start, end=end)
+
+
 async def join(
     client: Client, consumer: Consumer, *, choice: Choice, end: End, tell: Callable[[str], None]
 ) -> Limits:
@@ -244,10 +259,7 @@ async def print_records(
                 ending_with_reader(),
                 Consumer(client, config, note=tell, warn=warn, close_seconds=CLOSE_SECONDS) as consumer,
             ):
-                if config.group_id:
-                    limits = await join(client, consumer, choice=choice, end=end, tell=tell)
-                else:
-                    limits = await assign(client, consumer, choice=choice, start=start, end=end)
+                limits = await begin_reading(client, consumer, choice=choice, start=start, end=end, tell=tell)
                 printer = RecordPrinter(
                     consumer, format_record, output=output, limits=limits, skip_errors=skip_errors
                 )
