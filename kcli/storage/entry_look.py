@@ -47,7 +47,7 @@ def look_at(file: SegmentFile, position: int, search: EntrySearch, *, follows: b
             break
         size = file.has_changed()
         if number and size is None:
-            size = _size_after_a_pause(file)
+            size = size_after_a_pause(file)
         if size is not None:
             _let_grow(file, position, size)
         again = _look_once(file, position, search)
@@ -80,7 +80,7 @@ def _may_be_being_written(file: SegmentFile, position: int, looked: EntryLook) -
     return end + file.zeros_from(end) >= file.end
 
 
-def _size_after_a_pause(file: SegmentFile) -> int | None:
+def size_after_a_pause(file: SegmentFile) -> int | None:
     """Return the size of a file that goes on changing, None if it rests."""
     for _ in range(int(_RECENT_SECONDS / _PAUSE_SECONDS)):
         time.sleep(_PAUSE_SECONDS)

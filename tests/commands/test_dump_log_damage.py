@@ -185,6 +185,37 @@ def test_bytes_that_are_no_whole_entry_are_damage_of_an_index(
     assert {"type": "damaged_file", "path": str(path), "message": message} in told
 
 
+@pytest.mark.parametrize("options", [(), ("--index-sanity-check",)], ids=["dump", "sanity check"])
+@pytest.mark.parametrize(
+    ("suffix", "entry"), [(".index", bytes(3) + b"\x03" + bytes(4)), (".timeindex", bytes(11) + b"\x03")]
+)
+def test_an_entry_that_is_being_written_is_no_damage(
+    here: Path,
+    kcli: Kcli,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    suffix: str,
+    entry: bytes,
+    options: tuple[str, ...],
+) -> None:
+    replica = here / "x-0"
+    segment(replica, [batch_of(KEYED)])
+    segment(replica, [], suffix=".index")
+    path = replica / f"{0:020}{suffix}"
+    path.write_bytes(entry + entry[:5])
+    pauses: list[float] = []
+
+    def write_the_rest(seconds: float) -> None:
+        pauses.append(seconds)
+        if len(pauses) == 3:
+            path.write_bytes(entry * 2)
+
+    monkeypatch.setattr("kcli.storage.entry_look.time.sleep", write_the_rest)
+    dumped = kcli("dump-log", str(path), "-o", "json", *options)
+    assert {"damaged_file", "failed_sanity_check"}.isdisjoint(types(dumped))
+    assert len(pauses) == 3
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -5,7 +5,8 @@ batch and its largest timestamp; times must increase. Behind the first entry, on
 the segment ends an index: it is the space that a running broker keeps free. Kafka's tool complains of an
 index that is nothing else, and fails without any batches; here nothing is wrong with it. A sanity check looks
 at sizes and last entries only, like a broker that starts. Bytes behind the last whole entry, at which Kafka's
-tool does not look, are damage: a broker that starts builds such an index anew.
+tool does not look, are damage: kcli builds such an index anew when it starts, Kafka only above its recovery
+point.
 
 Indexes written before Kafka 4.1 may name the last of several batches that were appended together: their
 entries do not match, and nothing is wrong with them (KAFKA-806).
@@ -23,7 +24,9 @@ from typing import TYPE_CHECKING
 from kcli.commands.dump.batch_lookup import BatchLookup
 from kcli.commands.dump.view import Row
 from kcli.protocol.record import CorruptRecord
+from kcli.storage.entry_look import size_after_a_pause
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX
+from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from kcli.commands.dump.complaints import Complaints
@@ -130,7 +133,7 @@ class IndexDump:
 
     def _check_size(self, entry: Struct, name: str) -> None:
         """Tell of bytes that are no whole entry."""
-        message = excess_message(self._file.path, entry, name)
+        message = excess_message(self._file.path, entry, name=name)
         if message is not None:
             self._complaints.damaged_file(message)
             self._complain("damaged_file", {"message": message})
@@ -150,7 +153,7 @@ class IndexDump:
                 reason = f"the last timestamp {newest[0]} is below the first, {oldest[0]}"
             elif newest[0 if entry is OFFSET_ENTRY else 1] < 0:
                 reason = "the last offset is below that of the segment"
-        if size != whole:
+        if size != whole and excess_bytes(path, entry):
             reason = reason or f"{size} bytes are no multiple of {entry.size}"
         if reason is None:
             self._view.remark("passed_sanity_check", f"{path} passed sanity check.")
@@ -196,9 +199,22 @@ def entries_of(path: str, entry: Struct) -> Iterator[tuple[int, ...]]:
             yield from entry.iter_unpack(data[: len(data) - len(data) % entry.size])
 
 
-def excess_message(path: str, entry: Struct, name: str) -> str | None:
+def excess_bytes(path: str, entry: Struct) -> int:
+    """Return how many bytes there are behind the last whole entry of a file. Raises `OSError`.
+
+    A broker may be writing the rest of one, so a file that was changed just now is looked at again.
+    """
+    with SegmentFile(path) as file:
+        size = file.end
+        if size % entry.size:
+            changed = size_after_a_pause(file)
+            size = size if changed is None else changed
+    return size % entry.size
+
+
+def excess_message(path: str, entry: Struct, *, name: str) -> str | None:
     """Return what to say of the bytes behind the last whole entry of a file, None if there are none."""
-    excess = os.path.getsize(path) % entry.size
+    excess = excess_bytes(path, entry)
     return f"the last {excess} bytes are no {name}: `{path}`" if excess else None
 
 

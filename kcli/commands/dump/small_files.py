@@ -41,7 +41,7 @@ def aborted_transactions(path: str) -> Iterator[Row]:
         if fields[0] != 0:
             raise DamagedFile(f"an aborted transaction of version {fields[0]}: `{path}`")
         yield Row("aborted_transaction", dict(zip(_TRANSACTION_FIELDS, fields, strict=True)))
-    message = excess_message(path, _ABORTED, "aborted transaction")
+    message = excess_message(path, _ABORTED, name="aborted transaction")
     if message is not None:
         raise DamagedFile(message)
 
