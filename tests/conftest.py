@@ -22,6 +22,7 @@ import pytest
 import trio.testing
 from typer.utils import get_params_from_function
 
+from tests.support import shown_tables
 from tests.support.seeds import sow, sow_workers
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -70,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
     for name in SET_BY_USERS:
         os.environ.pop(name, None)
     sow_workers()
+    # Whoever gives tests to processes collects none, so that no other conftest is read there.
+    config.pluginmanager.register(shown_tables)
     # Some tests are a thousand clients themselves, more than what a user's shell allows by default.
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,4 +1,4 @@
-"""Fixtures of the interop tests: brokers of both kinds, Apache Kafka's tools, and a place for tables.
+"""Fixtures of the interop tests: brokers of both kinds, and Apache Kafka's tools.
 
 `KCLI_GROUP_BROKERS=apache,kcli` runs the tests of consumer groups against the original too.
 """
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     AnyBroker: TypeAlias = KcliBroker | ApacheKafka
 
-TABLES = pytest.StashKey[list[str]]()
 GROUP_BROKERS = os.environ.get("KCLI_GROUP_BROKERS", "kcli").split(",")
 GROUP_SETTINGS = {
     "group.consumer.session.timeout.ms": "30000",
@@ -42,33 +41,6 @@ librdkafka takes a heartbeat for lost that is not answered before the next one i
 for the partitions that were in the answer: the interval is what a broker may pause.
 """
 APACHE_SETTINGS = {**GROUP_SETTINGS, "group.consumer.heartbeat.interval.ms": "2000"}
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    config.stash[TABLES] = []
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    # A process that runs tests beside others has no terminal of its own.
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["tables"] = session.config.stash[TABLES]
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node) -> None:
-    node.config.stash[TABLES].extend(getattr(node, "workeroutput", {}).get("tables", []))
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    for table in config.stash.get(TABLES, []):
-        terminalreporter.write_line("")
-        terminalreporter.write_line(table)
-
-
-@pytest.fixture
-def show(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Print a table after the test run, whether or not output is captured."""
-    return request.config.stash[TABLES].append
 
 
 @pytest.fixture(scope="session")
