@@ -12,7 +12,14 @@ import typer
 
 from kcli.commands import broker_fault, broker_node, broker_requests
 from kcli.commands.broker_data_dir import DEFAULT_DATA_DIR, DataDir
-from kcli.commands.broker_start import MOST_NODES, MOST_PORT, StartOptions, start_broker
+from kcli.commands.broker_start import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    MOST_NODES,
+    MOST_PORT,
+    StartOptions,
+    start_broker,
+)
 from kcli.commands.output import OutputFormat
 from kcli.commands.runner import command
 from kcli.control_socket import refuse_stopped
@@ -43,15 +50,20 @@ Racks = Annotated[
     str | None,
     typer.Option("--rack", metavar="NAME,...", help="Racks of the nodes; given in turn if there are fewer"),
 ]
-Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Address to listen on and to tell clients")]
+Host = Annotated[
+    str | None,
+    typer.Option(
+        "--host", metavar="HOST", help=f"Address to listen on and to tell clients, by default {DEFAULT_HOST}"
+    ),
+]
 Port = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--port",
         min=0,
         max=MOST_PORT,
         metavar="N",
-        help="Port of the first node; the others follow. 0: any free port",
+        help=f"Port of the first node, by default {DEFAULT_PORT}; the others follow. 0: any free port",
     ),
 ]
 Ephemeral = Annotated[
@@ -121,8 +133,8 @@ def start(
     override: Override = None,
     nodes: Nodes = None,
     rack: Racks = None,
-    host: Host = "localhost",
-    port: Port = 9092,
+    host: Host = None,
+    port: Port = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     ephemeral: Ephemeral = False,
     adopt: Adopt = False,

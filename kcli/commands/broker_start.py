@@ -9,13 +9,16 @@ from kcli.commands.given_properties import parse_properties, read_properties
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
+    from collections.abc import Awaitable, Mapping
 
 MOST_NODES = 100
 MOST_PORT = 65535
 
 DATA_DIR_VARIABLE = "KCLI_DATA_DIR"
 DEFAULT_DATA_DIR = Path("kcli-data")
+
+DEFAULT_HOST = "localhost"
+DEFAULT_PORT = 9092
 
 
 class StartOptions(NamedTuple):
@@ -25,8 +28,8 @@ class StartOptions(NamedTuple):
     override: tuple[str, ...] = ()
     nodes: int | None = None
     rack: str | None = None
-    host: str = "localhost"
-    port: int = 9092
+    host: str | None = None
+    port: int | None = None
     data_dir: Path = DEFAULT_DATA_DIR
     ephemeral: bool = False
     adopt: bool = False
@@ -45,21 +48,17 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
             raise UsageError("`--daemon` and `--ephemeral` exclude each other")
         start_daemon(options.data_dir)
         return None
-    last_port = options.port + (options.nodes or 1) - 1
-    if last_port > MOST_PORT:
-        raise UsageError(
-            f"{options.nodes} nodes from port {options.port} on need ports up to {last_port}",
-            hint=f"the last port there is: {MOST_PORT}",
-        )
+    check_ports(options)
     from kcli.broker.cluster import ClusterOptions
     from kcli.broker.process import serve
 
     properties = {**read_properties(options.config), **parse_properties(options.override, "--override")}
+    check_listeners(options, properties)
     cluster_options = ClusterOptions(
         data_dir=None if options.ephemeral else options.data_dir.absolute(),
         nodes=options.nodes,
-        host=options.host,
-        port=options.port,
+        host=DEFAULT_HOST if options.host is None else options.host,
+        port=DEFAULT_PORT if options.port is None else options.port,
         properties=properties,
         adopt=options.adopt,
         racks=rack_names(options.rack),
@@ -70,6 +69,33 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
 
         steps = read_scenario(options.scenario)
     return serve(cluster_options, verbose=options.verbose, as_json=options.as_json, scenario=steps)
+
+
+def check_ports(options: StartOptions) -> None:
+    """Raise `UsageError` if the nodes need ports that there are not."""
+    first_port = DEFAULT_PORT if options.port is None else options.port
+    last_port = first_port + (options.nodes or 1) - 1
+    if last_port > MOST_PORT:
+        raise UsageError(
+            f"{options.nodes} nodes from port {first_port} on need ports up to {last_port}",
+            hint=f"the last port there is: {MOST_PORT}",
+        )
+
+
+def check_listeners(options: StartOptions, properties: Mapping[str, str]) -> None:
+    """Raise `UsageError` if options name an address beside `listeners`, which would not heed them."""
+    if "listeners" not in properties:
+        return
+    host = options.host or DEFAULT_HOST
+    port = DEFAULT_PORT if options.port is None else options.port
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    for option, value in (("port", options.port), ("host", options.host)):
+        if value is not None:
+            raise UsageError(
+                f"`--{option}` and `listeners` exclude each other",
+                hint=f"name the {option} in `listeners`, or say "
+                f"`--override listeners=PLAINTEXT://{address}` instead of it",
+            )
 
 
 def rack_names(text: str | None) -> tuple[str, ...]:

@@ -127,9 +127,34 @@ def test_a_hang_up_stops_a_broker_in_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "refused", "address"),
+    [
+        ("--port 19192", "port", "localhost:19192"),
+        ("--port 0", "port", "localhost:0"),
+        ("--host 127.0.0.1", "host", "127.0.0.1:9092"),
+        ("--host ::1", "host", "[::1]:9092"),
+        ("--host 127.0.0.1 --port 1", "port", "127.0.0.1:1"),
+    ],
+)
+def test_an_address_beside_listeners_is_refused(
+    line: str, refused: str, address: str, tmp_path: Path, kcli: Callable[..., Finished]
+) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text("listeners=PLAINTEXT://localhost:9092\n")
+    finished = kcli("broker", "start", "--ephemeral", "--config", str(config), *line.split())
+    assert (finished.exit_code, finished.out) == (2, "")
+    assert finished.err.splitlines() == [
+        f"error: `--{refused}` and `listeners` exclude each other",
+        f"hint: name the {refused} in `listeners`, or say "
+        f"`--override listeners=PLAINTEXT://{address}` instead of it",
+    ]
+
+
+@pytest.mark.parametrize(
     "line",
     [
         "--ephemeral --daemon",
+        "--ephemeral --port 1 --override listeners=PLAINTEXT://:9092",
         "--ephemeral --rack a,,b",
         "--ephemeral --nodes 3 --port 65534",
         "--ephemeral --override num.partition=1",

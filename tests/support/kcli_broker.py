@@ -45,8 +45,10 @@ class KcliBroker:
 
     def command(self) -> list[str]:
         """The command line that starts it."""
-        command = [sys.executable, "-m", "kcli", "broker", "start", "--port", str(self.port)]
-        command += ["--host", "127.0.0.1", "--data-dir", str(self.data), *self._arguments]
+        command = [sys.executable, "-m", "kcli", "broker", "start", "--data-dir", str(self.data)]
+        if "listeners" not in self._settings:
+            command += ["--port", str(self.port), "--host", "127.0.0.1"]
+        command += self._arguments
         for name, value in self._settings.items():
             command += ["--override", f"{name}={value}"]
         return command
