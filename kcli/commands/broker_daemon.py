@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import subprocess
 import sys
 from contextlib import suppress
@@ -22,13 +23,18 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOG_FILE = "kcli-broker.log"
+MOST_WARNINGS = 20
+"""How many lines of a start are repeated; whoever wants more reads the log."""
+
+_WARNING = re.compile(rb"[\d-]+ [\d:,]+ (WARNING|ERROR|CRITICAL) ")
 
 
 def start_daemon(data_dir: Path) -> None:
     """Start this command line again without `--daemon`, and return once the broker is ready.
 
-    The broker's own lines go to `kcli-broker.log` in the data directory. Raises `KcliError` with its reason
-    if it ends before it is ready: then a log that there was not before is told and removed.
+    The broker's own lines go to `kcli-broker.log` in the data directory, and its warnings until it was ready
+    to stderr, too. Raises `KcliError` with its reason if it ends before it is ready: then a log that there
+    was not before is told and removed.
     """
     log_path = data_dir / LOG_FILE
     made: list[str] = []
@@ -42,6 +48,7 @@ def start_daemon(data_dir: Path) -> None:
         start = log.seek(0, os.SEEK_END)
         exit_code = run_until_ready(log)
         if exit_code is None:
+            tell_warnings(log, start, log_path)
             return
         reason = last_error(log, start)
         if is_new:
@@ -95,6 +102,16 @@ def run_until_ready(log: BinaryIO) -> int | None:
     sys.stdout.write(ready.decode())
     process.returncode = 0  # it goes on without us: nobody will wait for it
     return None
+
+
+def tell_warnings(log: BinaryIO, start: int, path: Path) -> None:
+    """Repeat the warnings in a broker's log from byte `start` on; of too many the rest is counted."""
+    log.seek(start)
+    lines = [line.decode(errors="replace").rstrip() for line in log if _WARNING.match(line)]
+    for line in lines[:MOST_WARNINGS]:
+        note(line)
+    if len(lines) > MOST_WARNINGS:
+        note(f"{len(lines) - MOST_WARNINGS:,} more: see {path}")
 
 
 class Reason(NamedTuple):

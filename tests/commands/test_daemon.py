@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.commands.broker_daemon import LOG_FILE, last_error, open_log, run_until_ready, start_daemon
+from kcli.commands.broker_daemon import (
+    LOG_FILE,
+    MOST_WARNINGS,
+    last_error,
+    open_log,
+    run_until_ready,
+    start_daemon,
+)
 from kcli.errors import KcliError
 from kcli.storage.disk import leads_to
 
@@ -79,6 +86,46 @@ def test_all_that_a_broker_said_without_an_error_is_told(
     assert (error.message, error.hint) == ("the broker did not start: it gave no reason", None)
     assert capfd.readouterr().err == "one\ntwo\n"
     assert [*tmp_path.iterdir()] == [broker]
+
+
+WARNING = "2026-11-25 10:00:00,000 WARNING"
+
+
+def started_with(
+    lines: list[str], data_dir: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> tuple[str, str]:
+    """Start a stand-in that writes lines and is ready; what was printed on stdout and on stderr."""
+    said = data_dir.parent / "said"
+    said.write_text("".join(f"{line}\n" for line in lines))
+    stand_in(data_dir.parent, monkeypatch, f"cat {said} >&2\necho ready\n")
+    monkeypatch.setattr(sys, "argv", ["kcli"])
+    start_daemon(data_dir)
+    sys.stdout.flush()
+    captured = capfd.readouterr()
+    return captured.out, captured.err
+
+
+def test_the_warnings_of_a_start_are_told_when_it_is_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    data_dir = tmp_path / "data"
+    data_dir.mkdir()
+    (data_dir / LOG_FILE).write_text(f"{WARNING} of an earlier start\n")
+    error = "2026-11-25 10:00:00,001 ERROR cannot make the log directory"
+    fine = "2026-11-25 10:00:00,002 INFO no WARNING at all"
+    lines = [f"{WARNING} `log.cleaner.threads` has no effect", fine, error]
+    told = started_with(lines, data_dir, monkeypatch, capfd)
+    assert told == ("ready\n", f"{lines[0]}\n{error}\n")
+
+
+def test_of_too_many_warnings_the_log_has_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines = [f"{WARNING} number {number}" for number in range(MOST_WARNINGS + 3)]
+    out, err = started_with(lines, tmp_path / "data", monkeypatch, capfd)
+    assert out == "ready\n"
+    told = [*lines[:MOST_WARNINGS], f"3 more: see {tmp_path / 'data' / LOG_FILE}"]
+    assert err.splitlines() == told
 
 
 def test_the_log_of_a_broker_that_another_start_has_brought_up_stays(
