@@ -145,13 +145,6 @@ class Cluster:
                 shown.append(f"{host}:{endpoint.port}")
         return shown
 
-    @property
-    def data_directories(self) -> list[str]:
-        """Where the data is: the data directory, or the log directories that the properties name instead."""
-        paths = self.layout.roots or [path for node in self.nodes.values() for path in node.log_dirs]
-        root = str(self.options.data_dir)
-        return [root] if all(path.startswith(f"{root}/") for path in paths) else paths
-
     def stop(self) -> None:
         """Begin an orderly stop; `run` returns when it is done."""
         self.stop_requested.set()

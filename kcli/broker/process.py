@@ -155,9 +155,9 @@ def announce(cluster: Cluster, pid_file: PidFile, *, as_json: bool) -> None:
 
 
 def ready_line(cluster: Cluster) -> str:
-    """Return the line that programs wait for."""
-    bootstrap, data = ",".join(cluster.bootstrap_servers), ",".join(cluster.data_directories)
-    return f"ready: {bootstrap} cluster {cluster.cluster_id} data {data}"
+    """Return the line that programs wait for; it names the data directory that other commands ask for."""
+    bootstrap = ",".join(cluster.bootstrap_servers)
+    return f"ready: {bootstrap} cluster {cluster.cluster_id} data {cluster.options.data_dir}"
 
 
 def ready_json(cluster: Cluster) -> str:

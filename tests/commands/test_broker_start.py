@@ -113,6 +113,23 @@ def test_a_broker_that_speaks_json(tmp_path: Path, kcli: Callable[..., Finished]
         running.close()
 
 
+@pytest.mark.parametrize("nodes", ["1", "2"])
+def test_a_broker_with_its_logs_elsewhere_says_where_other_commands_find_it(
+    nodes: str, tmp_path: Path, kcli: Callable[..., Finished]
+) -> None:
+    settings = {"log.dirs": f"{tmp_path}/fast,{tmp_path}/slow"}
+    running = KcliBroker(tmp_path, arguments=["--nodes", nodes], settings=settings)
+    try:
+        data = running.start().ready_line.rpartition(" data ")[2].strip()
+        assert data == str(running.data)
+        status = kcli("broker", "status", "--data-dir", data)
+        assert (status.exit_code, f" data {data} pid " in status.out) == (0, True)
+        assert kcli("broker", "stop", "--data-dir", data) == Finished(0, "", "")
+        assert running.process.process.wait(timeout=STOP_TIMEOUT_SECONDS) == 0
+    finally:
+        running.close()
+
+
 @pytest.mark.usefixtures("hang_ups")
 def test_a_hang_up_stops_a_broker_in_order(tmp_path: Path) -> None:
     running = KcliBroker(tmp_path, arguments=["--ephemeral"])

@@ -138,7 +138,8 @@ async def test_a_cluster_for_a_test_leaves_nothing_behind() -> None:
         assert len(cluster.bootstrap_servers) == 2
         assert (cluster.faults.seed, cluster.brokers[0].config.num_partitions) == (5, 3)
         cluster.faults.add("fill-disk", node=2)
-        directory = cluster.data_directories[0]
+        directory = cluster.options.data_dir
+        assert directory is not None
     assert cluster.faults.active == []
     assert disk.pwrite is os.pwrite
     assert not await trio.Path(directory).exists()
