@@ -19,6 +19,7 @@ from kcli.broker.inert_configs import INERT_CONFIGS, is_inert, warning
 from kcli.broker.listener_config import (
     ListenerConfig,
     check_distinct_ports,
+    check_routable,
     parse_listeners,
     parse_protocol_map,
 )
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 _LOG_CONFIG_FIELDS = frozenset(LogConfig.__dataclass_fields__)
-_WILDCARD_HOSTS = frozenset({"0.0.0.0", "::"})
 
 
 class BrokerConfig(BrokerSettings):
@@ -188,11 +188,7 @@ class BrokerConfig(BrokerSettings):
         for listener in self._without_controllers(advertised):
             if listener.name not in names:
                 raise InvalidConfig(f"`advertised.listeners` has `{listener.name}`, `listeners` has not")
-            if listener.host in _WILDCARD_HOSTS:
-                raise InvalidConfig(
-                    f"`advertised.listeners` has the host `{listener.host}`",
-                    hint="name an address clients can use",
-                )
+        check_routable(self.advertised_listener_configs)
 
 
 def _usable(layer: Mapping[str, str]) -> Mapping[str, str]:

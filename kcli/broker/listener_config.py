@@ -7,7 +7,7 @@ name picks the security protocol from the map, where a protocol's own name stand
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from kcli.broker.config_definition import InvalidConfig
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 SECURITY_PROTOCOLS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 """Numbered as in broker registrations (class `SecurityProtocol`)."""
+
+_EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})
+"""What a socket that listens on all addresses has for one; Kafka refuses the first (`KafkaConfig`)."""
 
 _ENTRY = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:/]*)):(-?\d+)", re.ASCII)
 
@@ -81,6 +84,20 @@ def check_distinct_ports(listeners: Iterable[ListenerConfig]) -> None:
             raise InvalidConfig(
                 f"{names} have the same port {port} in `listeners`",
                 hint="only an IPv4 and an IPv6 address may share one",
+            )
+
+
+def check_routable(advertised: Iterable[ListenerConfig]) -> None:
+    """Raise `InvalidConfig` if clients would be told an address that only a listener can have."""
+    listeners = list(advertised)
+    for listener in listeners:
+        if listener.host in _EVERY_ADDRESS:
+            named = (
+                replace(each, host="localhost") if each.host in _EVERY_ADDRESS else each for each in listeners
+            )
+            raise InvalidConfig(
+                f"clients would be told to connect to `{listener}`: `{listener.host}` is no host's address",
+                hint=f"`--override advertised.listeners={','.join(map(str, named))}` says how they reach it",
             )
 
 

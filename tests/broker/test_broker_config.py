@@ -176,8 +176,22 @@ def test_what_a_cleaner_would_do_is_one_warning_each() -> None:
         ({"listeners": "SSL://:1"}, "listener `SSL` is SSL, only PLAINTEXT is available", None),
         (
             {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
-            "`advertised.listeners` has the host `0.0.0.0`",
-            "name an address clients can use",
+            "clients would be told to connect to `PLAINTEXT://0.0.0.0:1`: `0.0.0.0` is no host's address",
+            "`--override advertised.listeners=PLAINTEXT://localhost:1` says how they reach it",
+        ),
+        (
+            {"listeners": "PLAINTEXT://0.0.0.0:9092"},
+            "clients would be told to connect to `PLAINTEXT://0.0.0.0:9092`: `0.0.0.0` is no host's address",
+            "`--override advertised.listeners=PLAINTEXT://localhost:9092` says how they reach it",
+        ),
+        (
+            {
+                "listeners": "IN://a:1,OUT://[::]:2,CONTROLLER://0.0.0.0:3",
+                "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "controller.listener.names": "CONTROLLER",
+            },
+            "clients would be told to connect to `OUT://[::]:2`: `::` is no host's address",
+            "`--override advertised.listeners=IN://a:1,OUT://localhost:2` says how they reach it",
         ),
         (
             {"advertised.listeners": "SSL://a:1"},
@@ -196,6 +210,26 @@ def test_refusals(properties: dict[str, str], message: str, hint: str | None) ->
     with pytest.raises(UsageError) as caught:
         BrokerConfig.from_properties(properties)
     assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised"),
+    [
+        ("PLAINTEXT://:9092", None),
+        ("PLAINTEXT://0.0.0.0:9092", "PLAINTEXT://localhost:9092"),
+        ("PLAINTEXT://[::]:9092", "PLAINTEXT://:9092"),
+        ("PLAINTEXT://a:9092,CONTROLLER://0.0.0.0:9093", None),
+        ("PLAINTEXT://a:9092,CONTROLLER://0.0.0.0:9093", "PLAINTEXT://b:9092,CONTROLLER://0.0.0.0:9093"),
+    ],
+)
+def test_a_listener_may_have_every_address_if_clients_are_told_another(
+    listeners: str, advertised: str | None
+) -> None:
+    given = {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+    if advertised is not None:
+        given["advertised_listeners"] = advertised
+    told = config(listeners=listeners, controller_listener_names="CONTROLLER", **given)
+    assert [each.name for each in told.advertised_listener_configs] == ["PLAINTEXT"]
 
 
 @pytest.mark.parametrize(

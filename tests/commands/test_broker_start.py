@@ -172,6 +172,7 @@ def test_an_address_beside_listeners_is_refused(
     [
         "--ephemeral --daemon",
         "--ephemeral --port 1 --override listeners=PLAINTEXT://:9092",
+        "--ephemeral --port 0 --host 0.0.0.0",
         "--ephemeral --rack a,,b",
         "--ephemeral --nodes 3 --port 65534",
         "--ephemeral --override num.partition=1",
