@@ -45,7 +45,10 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
         from kcli.commands.broker_daemon import start_daemon
 
         if options.ephemeral:
-            raise UsageError("`--daemon` and `--ephemeral` exclude each other")
+            raise UsageError(
+                "`--daemon` and `--ephemeral` exclude each other",
+                hint="a temporary directory goes with the command: use `--data-dir $(mktemp -d) --daemon`",
+            )
         start_daemon(options.data_dir)
         return None
     check_ports(options)

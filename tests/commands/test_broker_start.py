@@ -167,6 +167,15 @@ def test_an_address_beside_listeners_is_refused(
     ]
 
 
+def test_a_broker_that_goes_on_has_no_temporary_directory(kcli: Callable[..., Finished]) -> None:
+    finished = kcli("broker", "start", "--daemon", "--ephemeral")
+    assert (finished.exit_code, finished.out) == (2, "")
+    assert finished.err.splitlines() == [
+        "error: `--daemon` and `--ephemeral` exclude each other",
+        "hint: a temporary directory goes with the command: use `--data-dir $(mktemp -d) --daemon`",
+    ]
+
+
 @pytest.mark.parametrize(
     "line",
     [
