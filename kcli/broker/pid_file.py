@@ -56,8 +56,12 @@ class PidFile:
         while True:
             descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             if not _lock(descriptor):
+                who = _holder(descriptor)
                 os.close(descriptor)
-                raise KcliError(f"`{self.path}` is in use by another process")
+                raise KcliError(
+                    f"`{self.path.parent}` is in use by {who}",
+                    hint="stop that broker, or use another directory",
+                )
             if disk.leads_to(self.path, descriptor):
                 return descriptor
             # Whoever had the lock has removed the file with it.
@@ -88,6 +92,15 @@ class PidFile:
             raise KcliError(f"`{self.path}` does not describe a broker") from error
         finally:
             os.close(descriptor)
+
+
+def _holder(descriptor: int) -> str:
+    """Return who has a file locked: the process that it names, if it names one."""
+    try:
+        pid = json.loads(os.pread(descriptor, 65536, 0))["pid"]
+    except (ValueError, TypeError, KeyError):
+        return "another process"
+    return f"process {pid}"
 
 
 def _lock(descriptor: int) -> bool:

@@ -57,9 +57,24 @@ def test_a_start_waits_for_a_reader_to_let_go(tmp_path: Path, monkeypatch: pytes
 def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kcli.broker.pid_file.time.sleep", lambda _: None)
     reader = hold_as_reader(tmp_path / FILE_NAME)
-    with pytest.raises(KcliError, match="in use by another process"):
+    with pytest.raises(KcliError) as caught:
         PidFile(tmp_path).write(BROKER)
+    assert caught.value.message == f"`{tmp_path}` is in use by another process"
     os.close(reader)
+
+
+def test_a_start_names_the_broker_that_has_the_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kcli.broker.pid_file.time.sleep", lambda _: None)
+    running = PidFile(tmp_path)
+    running.write(BROKER)
+    with pytest.raises(KcliError) as caught:
+        PidFile(tmp_path).write(BROKER._replace(pid=1))
+    assert caught.value.message == f"`{tmp_path}` is in use by process 4711"
+    assert caught.value.hint == "stop that broker, or use another directory"
+    assert PidFile(tmp_path).read() == BROKER
+    running.remove()
 
 
 def test_a_start_that_waits_for_an_end_is_found_as_well(
