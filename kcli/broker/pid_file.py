@@ -42,15 +42,18 @@ class PidFile:
         self.path = data_dir / FILE_NAME
         self._descriptor: int | None = None
 
-    def write(self, broker: RunningBroker) -> None:
-        """Publish a ready broker and hold the lock until `remove` or the end of the process.
+    def lock(self) -> None:
+        """Have the directory for this process until `remove` or its end.
 
         Raises `KcliError` if another process keeps the lock.
         """
-        descriptor = self._open_locked()
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, json.dumps(broker._asdict()).encode() + b"\n")
-        self._descriptor = descriptor
+        self._descriptor = self._open_locked()
+        os.ftruncate(self._descriptor, 0)
+
+    def write(self, broker: RunningBroker) -> None:
+        """Publish a ready broker; the file is locked."""
+        assert self._descriptor is not None
+        os.write(self._descriptor, json.dumps(broker._asdict()).encode() + b"\n")
 
     def _open_locked(self) -> int:
         while True:

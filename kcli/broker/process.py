@@ -58,6 +58,7 @@ async def serve(
         try:
             async with stopping_on_signal(cluster), trio.open_nursery() as nursery:
                 await nursery.start(cluster.run)
+                pid_file.lock()  # Before the control socket, which might be that of another process.
                 server = ControlServer(cluster, data_dir)
                 await nursery.start(server.run)
                 announce(cluster, pid_file, as_json=as_json)

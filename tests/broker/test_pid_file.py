@@ -27,6 +27,7 @@ def hold_as_reader(path: Path) -> int:
 def test_a_broker_is_found_until_it_withdraws(tmp_path: Path) -> None:
     published = PidFile(tmp_path)
     assert PidFile(tmp_path).read() is None
+    published.lock()
     published.write(BROKER)
     assert PidFile(tmp_path).read() == BROKER
     published.remove()
@@ -49,6 +50,7 @@ def test_a_start_waits_for_a_reader_to_let_go(tmp_path: Path, monkeypatch: pytes
     reader = hold_as_reader(tmp_path / FILE_NAME)
     monkeypatch.setattr("kcli.broker.pid_file.time.sleep", lambda _: os.close(reader))
     published = PidFile(tmp_path)
+    published.lock()
     published.write(BROKER)
     assert PidFile(tmp_path).read() == BROKER
     published.remove()
@@ -58,7 +60,7 @@ def test_a_start_does_not_wait_for_ever(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("kcli.broker.pid_file.time.sleep", lambda _: None)
     reader = hold_as_reader(tmp_path / FILE_NAME)
     with pytest.raises(KcliError) as caught:
-        PidFile(tmp_path).write(BROKER)
+        PidFile(tmp_path).lock()
     assert caught.value.message == f"`{tmp_path}` is in use by another process"
     os.close(reader)
 
@@ -68,9 +70,10 @@ def test_a_start_names_the_broker_that_has_the_directory(
 ) -> None:
     monkeypatch.setattr("kcli.broker.pid_file.time.sleep", lambda _: None)
     running = PidFile(tmp_path)
+    running.lock()
     running.write(BROKER)
     with pytest.raises(KcliError) as caught:
-        PidFile(tmp_path).write(BROKER._replace(pid=1))
+        PidFile(tmp_path).lock()
     assert caught.value.message == f"`{tmp_path}` is in use by process 4711"
     assert caught.value.hint == "stop that broker, or use another directory"
     assert PidFile(tmp_path).read() == BROKER
@@ -81,8 +84,10 @@ def test_a_start_that_waits_for_an_end_is_found_as_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = PidFile(tmp_path), PidFile(tmp_path)
+    before.lock()
     before.write(BROKER._replace(pid=1))
     monkeypatch.setattr("kcli.broker.pid_file.time.sleep", lambda _: before.remove())
+    after.lock()
     after.write(BROKER)
     assert PidFile(tmp_path).read() == BROKER
     after.remove()

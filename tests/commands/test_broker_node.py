@@ -113,6 +113,7 @@ def test_a_status_tells_what_is_true_now(
 ) -> None:
     monkeypatch.setattr(broker_node, "ask", lambda *_, **__: rows)
     pid_file = PidFile(tmp_path)
+    pid_file.lock()
     pid_file.write(RunningBroker(4711, "localhost:9092,localhost:9093,localhost:9094", "4L6g3nShT", 0))
     try:
         status = kcli("broker", "status", "--data-dir", str(tmp_path))

@@ -130,6 +130,23 @@ def test_a_broker_with_its_logs_elsewhere_says_where_other_commands_find_it(
         running.close()
 
 
+def test_a_second_broker_on_a_data_directory_leaves_the_first_one_its_socket(
+    tmp_path: Path, kcli: Callable[..., Finished]
+) -> None:
+    running = KcliBroker(tmp_path, settings={"log.dirs": f"{tmp_path}/one"})
+    second = KcliBroker(tmp_path, settings={"log.dirs": f"{tmp_path}/two"})
+    second.log = tmp_path / "second.log"
+    try:
+        running.start()
+        assert second.launch().process.wait(timeout=READY_TIMEOUT_SECONDS) == 1
+        in_use = f"error: `{running.data}` is in use by process {running.process.pid}\n"
+        assert in_use in second.messages()
+        assert kcli("broker", "node", "list", "--data-dir", str(running.data)).exit_code == 0
+    finally:
+        second.close()
+        running.close()
+
+
 @pytest.mark.usefixtures("hang_ups")
 def test_a_hang_up_stops_a_broker_in_order(tmp_path: Path) -> None:
     running = KcliBroker(tmp_path, arguments=["--ephemeral"])
