@@ -233,7 +233,8 @@ class SegmentIndexes:
             self._max_timestamp, self._offset_of_max_timestamp = self._time_index.last_entry
             self._settle_fullness()
         except (CorruptIndex, FileNotFoundError) as error:
-            self._report(f"rebuilding the indexes of `{records.path}`: {error}")
+            reason = error.message if isinstance(error, CorruptIndex) else f"`{error.filename}` is missing"
+            self._report(f"rebuilding the indexes of `{records.path}`: {reason}")
             self.rebuild()
             assert self._max_timestamp is not None
         return self._max_timestamp

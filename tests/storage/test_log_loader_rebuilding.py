@@ -136,6 +136,16 @@ def test_a_damaged_index_is_rebuilt(filled: LogHarness, suffix: str, damage: str
     assert index_entries(filled) == expected
 
 
+def test_an_index_that_is_missing_is_told_in_plain_words(filled: LogHarness) -> None:
+    filled.stop()
+    base = filled.bases[0]
+    filled.path(base, ".index").unlink()
+    filled.start()
+    index_entries(filled)
+    log, index = filled.path(base, ".log"), filled.path(base, ".index")
+    assert f"rebuilding the indexes of `{log}`: `{index}` is missing" in filled.reports
+
+
 @pytest.mark.parametrize("position", [3, 7, 11, 15])
 def test_an_index_that_points_between_batches_is_rebuilt_when_met(filled: LogHarness, position: int) -> None:
     filled.stop()
