@@ -187,10 +187,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = app(arguments, prog_name="kcli", complete_var=COMPLETE_VARIABLE, standalone_mode=False)
     except (typer.Abort, KeyboardInterrupt):  # a command that runs reports its own
         code = 130
-    except OSError as error:  # the help could not be written: whatever a command meets, it reports itself
+    except (OSError, SystemExit) as error:
+        # The help could not be written: whatever a command meets, it reports itself. Where nobody reads it,
+        # Typer would end the process.
+        met = error.__context__ if isinstance(error, SystemExit) else error
+        if not isinstance(met, OSError):
+            raise
         from kcli.commands.shortcut import judge
 
-        code = judge(error, verbose=False)
+        code = judge(met, verbose=False)
     except Exception as error:
         # Typer's usage errors have no public base class in every version that kcli accepts.
         if not hasattr(error, "format_message"):

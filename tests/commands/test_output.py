@@ -20,14 +20,19 @@ from kcli.commands.runner import run
 from kcli.errors import KcliError
 
 
-def test_a_pipe_that_nobody_reads_ends_a_command_quietly() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
+@pytest.mark.parametrize(
+    "line", ["completion bash", "--help", "--version", "topics --help", "topics list -h"]
+)
+def test_a_pipe_that_nobody_reads_ends_a_command_quietly(line: str, unbuffered: str) -> None:
     read, write = os.pipe()
     os.close(read)
     process = subprocess.run(
-        [sys.executable, "-m", "kcli", "completion", "bash"],
+        [sys.executable, "-m", "kcli", *line.split()],
         stdout=write,
         stderr=subprocess.PIPE,
         check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
     )
     os.close(write)
     assert process.returncode == 0
