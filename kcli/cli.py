@@ -71,6 +71,7 @@ COMPLETE_VARIABLE = "_KCLI_COMPLETE"
 
 TYPERS_WORDS = {
     r"'([^']*)'": r"`\1`",
+    r"\. Choose from:": ": one of",
     r"is not a valid int(eger)?( range)?\b": "is not a whole number",
     r"is not a valid float( range)?\b": "is not a number",
 }

@@ -70,7 +70,9 @@ class Shell(StrEnum):
 
 
 @command(app, "completion", example="kcli completion bash > ~/.local/share/bash-completion/completions/kcli")
-async def completion(shell: Annotated[Shell, typer.Argument(help="The shell", show_default=False)]) -> None:
+async def completion(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish", show_default=False)],
+) -> None:
     """Print the completion script of a shell."""
     print(SCRIPTS[shell.value], end="")
 

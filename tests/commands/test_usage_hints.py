@@ -15,7 +15,7 @@ from tests.conftest import Finished
         (["nothing"], "error: no such command `nothing`\nhint: kcli --help\n"),
         (["topics", "nothing"], "error: no such command `nothing`\nhint: kcli topics --help\n"),
         (["topics", "list", "-o", "xml"], "error: invalid value for `--output` / `-o`: `xml` is not one of "),
-        (["completion"], "error: missing argument `shell`. Choose from: bash, zsh, fish\n"),
+        (["completion"], "error: missing argument `SHELL`: one of bash, zsh, fish\n"),
         (
             ["topics", "create", "t", "--partitions", "many"],
             "error: invalid value for `--partitions`: `many` is not a whole number\n"
