@@ -97,8 +97,9 @@ class Tally:
         """Return what an interrupt tells of the records."""
         from kcli.commands.words import counted
 
+        sent = counted(self.delivered, "record was", "records were")
         left = f", {counted(self.failed, 'was', 'were')} not" if self.failed else ""
-        return Interrupted(f"interrupted: {self.delivered} records were delivered{left}")
+        return Interrupted(f"interrupted: {sent} delivered{left}")
 
     def failures(self) -> list[KcliError]:
         """Return an error for each of the most frequent kinds of failure."""

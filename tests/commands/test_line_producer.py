@@ -91,12 +91,15 @@ async def test_an_interrupt_tells_in_one_line_what_was_delivered_and_what_was_no
     assert failure.message == f"interrupted: 0 records were delivered, {failed} {were} not"
 
 
+@pytest.mark.parametrize(
+    ("lines", "told"), [(b"one\n", "1 record was delivered"), (b"one\ntwo\n", "2 records were delivered")]
+)
 async def test_an_interrupt_with_nothing_left_tells_what_was_delivered(
-    autojump_clock: trio.testing.MockClock,
+    lines: bytes, told: str, autojump_clock: trio.testing.MockClock
 ) -> None:
-    result = await send(b"one\ntwo\n", interrupt())
-    assert result[:4] == ("orders", 2, 0, 8)
-    assert [failure.message for failure in result.failures] == ["interrupted: 2 records were delivered"]
+    result = await send(lines, interrupt())
+    assert result[:4] == ("orders", lines.count(b"\n"), 0, len(lines))
+    assert [failure.message for failure in result.failures] == [f"interrupted: {told}"]
 
 
 async def test_what_was_refused_before_an_interrupt_is_told_too(

@@ -103,7 +103,7 @@ def test_throttles_outlive_neither_an_interrupt_nor_the_next_run(
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
     interrupted = begin()
     assert interrupted.stop(signal.SIGINT) == 130
-    assert "interrupted: the moves of 1 partitions go on, without throttles" in interrupted.errors
+    assert "interrupted: the moves of 1 partition go on, without throttles" in interrupted.errors
     sides.throttled(anything=False)
     sides.ours("reassign-partitions", "verify", plan, "--wait")
     sides.original_reassign("execute", write_plan(tmp_path / "back.json", "moved-cut", [1, 2]))

@@ -21,6 +21,7 @@ from kcli.commands.reassignment.options import (
 )
 from kcli.commands.reassignment.view import Executed, Started, Verified
 from kcli.commands.runner import command
+from kcli.commands.words import counted
 from kcli.errors import Interrupted, KcliError
 
 if TYPE_CHECKING:
@@ -132,6 +133,6 @@ def _interrupted(plan: Plan, *, has_started: bool) -> Interrupted:
     if not has_started:
         return Interrupted("interrupted: nothing was started")
     return Interrupted(
-        f"interrupted: the moves of {len(plan.replicas)} partitions go on, without throttles",
+        f"interrupted: the moves of {counted(len(plan.replicas), 'partition')} go on, without throttles",
         hint="`kcli reassign-partitions verify PLAN --wait` waits for them, `cancel PLAN` stops them",
     )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.output import note
 from kcli.commands.transfer.import_view import Imported, ImportedPartition
+from kcli.commands.words import counted
 from kcli.errors import Interrupted, KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -173,10 +174,10 @@ async def target_topic(client: Client, stored: Stored, choice: ImportChoice) -> 
             hint = f"kcli topics create {choice.topic} --partitions {count} --config retention.ms=-1"
             raise KcliError(f"topic `{choice.topic}` does not exist", hint=hint)
         if choice.dry_run:
-            note(f"topic `{choice.topic}` would be created with {count} partitions")
+            note(f"topic `{choice.topic}` would be created with {counted(count, 'partition')}")
             return TargetTopic(choice.topic, None, (), {})
         found = await create_topic(client, choice.topic, count)
-        note(f"created topic `{choice.topic}`: {count} partitions, records are kept without limit")
+        note(f"created topic `{choice.topic}`: {counted(count, 'partition')}, records are kept without limit")
     check_topic(found, stored.counts)
     warning = retention_warning(found, stored.oldest_ms, int(time() * 1000))
     if warning is not None:
