@@ -349,6 +349,11 @@ class Consumer(Background):
                 self._raise_error()
                 await news.wait()
 
+    @property
+    def held_up_by(self) -> str:
+        """Return what a search for offsets waited for last, "" for nothing."""
+        return self._fetcher.held_up.last
+
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """Return the high watermark that the last fetch told, None before the first."""
         known = self._subscription[partition].high_watermark
@@ -379,7 +384,12 @@ class Consumer(Background):
     async def _offsets(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        results = await list_offsets(self._client, timestamps, read_committed=self.config.is_read_committed)
+        results = await list_offsets(
+            self._client,
+            timestamps,
+            read_committed=self.config.is_read_committed,
+            held_up=self._fetcher.held_up,
+        )
         offsets: dict[TopicPartition, OffsetAndTimestamp] = {}
         for partition, found in results.items():
             if isinstance(found, KafkaError):

@@ -28,6 +28,7 @@ from kcli.client.completed_fetch import BadFetch, CompletedFetch
 from kcli.client.fetch_session import FetchSession, FetchTarget
 from kcli.client.metadata import STALE_METADATA, NewLeader, Node
 from kcli.client.position_resets import PositionResets
+from kcli.client.setbacks import HeldUp
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -92,8 +93,15 @@ class Fetcher:
         self._outstanding: set[int] = set()
         self._held_since: dict[int, float] = {}
         self._sessions: dict[int, FetchSession] = {}
+        self.held_up = HeldUp(warn)
         self._resets = PositionResets(
-            client, config, subscription=subscription, wall_ms=wall_ms, ended=self.position_ended, warn=warn
+            client,
+            config,
+            subscription=subscription,
+            wall_ms=wall_ms,
+            ended=self.position_ended,
+            warn=warn,
+            held_up=self.held_up,
         )
         client.cache.listeners.append(self._metadata_changed)
 

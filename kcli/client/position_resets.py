@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
+    from kcli.client.setbacks import HeldUp
     from kcli.client.subscription import AssignedPartition, Subscription
     from kcli.protocol.topic_partition import TopicPartition
 
@@ -35,7 +36,7 @@ class PositionResets:
     """The resets of one consumer.
 
     `ended` is called after each, with what went wrong if anything did; `warn` gets a line for each position
-    that was out of range.
+    that was out of range, `held_up` what a search for positions waits for.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class PositionResets:
         wall_ms: Callable[[], int],
         ended: Callable[[KcliError | None], None],
         warn: Callable[[str], None],
+        held_up: HeldUp,
     ) -> None:
         self._client = client
         self._config = config
@@ -54,6 +56,7 @@ class PositionResets:
         self._wall_ms = wall_ms
         self._ended = ended
         self._warn = warn
+        self._held_up = held_up
         self._in_flight: set[object] = set()
 
     def start(self, nursery: trio.Nursery) -> float:
@@ -97,7 +100,10 @@ class PositionResets:
         try:
             ranges = await self._ranges(out_of_range)
             results = await list_offsets(
-                self._client, timestamps, read_committed=self._config.is_read_committed
+                self._client,
+                timestamps,
+                read_committed=self._config.is_read_committed,
+                held_up=self._held_up,
             )
         except KcliError as error:
             failure = error

@@ -1,4 +1,4 @@
-"""Setbacks: what keeps a producer's batches from being delivered while they are tried again.
+"""Setbacks: what keeps a producer's batches, or an answer, from being delivered while they are tried again.
 
 A short one, as when a leader changes, is nobody's business. One that goes on is told, once for whom it
 concerns (a partition, a broker) and each error; and the last is kept, to be named where time runs out.
@@ -67,6 +67,23 @@ class Setbacks:
         error, when = self._last.get(batch.partition, (None, 0.0))
         last = f": {named(error)}" if error is not None and when >= batch.created_at else ""
         return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not delivered within {timeout_ms} ms{last}")
+
+
+class HeldUp:
+    """Tells `warn` one line for each error that keeps an answer away for long; `last` is the newest."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self.last = ""
+        self._warn = warn
+        self._told: set[tuple[str, ErrorCode]] = set()
+
+    def met(self, subject: str, error: KafkaError, *, since: float) -> None:
+        """Note what stands in the way of an answer that has been waited for `since` then."""
+        self.last = f"{subject}: {named(error)}"
+        told = (subject, error.code)
+        if trio.current_time() >= since + PATIENCE_SECONDS and told not in self._told:
+            self._told.add(told)
+            self._warn(f"{subject}: still trying: {named(error)}")
 
 
 def lost(error: KcliError) -> KafkaError:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
+import trio
 import typer
 
 from kcli.commands.whole_numbers import LARGEST_INT64, whole_number
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from kcli.commands.formatters import Format
     from kcli.commands.record_printer import Limits, RecordPrinter
     from kcli.protocol.topic_partition import TopicPartition
+
+LEAST_BEGINNING_SECONDS = 1.0
+"""The time that finding out where to begin and to end has at least, however short a silence ends it."""
 
 OFFSET_WORDS = {"earliest": -2, "latest": -1}
 
@@ -155,10 +159,20 @@ async def begin_reading(
     end: End,
     tell: Callable[[str], None],
 ) -> Limits:
-    """Begin to read, as a member of a group if there is one."""
-    if consumer.config.group_id:
-        return await join(client, consumer, choice=choice, end=end, tell=tell)
-    return await assign(client, consumer, choice=choice, start=start, end=end)
+    """Begin to read, as a member of a group if there is one.
+
+    What is to be known first, as where partitions end, takes no longer than the silence that ends it.
+    """
+    from kcli.commands.output import warn
+    from kcli.commands.record_printer import Limits, trio_seconds
+    from kcli.commands.session import hinted
+
+    with hinted(), trio.move_on_after(max(trio_seconds(end.timeout_ms), LEAST_BEGINNING_SECONDS)):
+        if consumer.config.group_id:
+            return await join(client, consumer, choice=choice, end=end, tell=tell)
+        return await assign(client, consumer, choice=choice, start=start, end=end)
+    warn(f"nothing is read, where to begin or to end is not known: {consumer.held_up_by or 'no answer'}")
+    return Limits(max_messages=0)
 
 
 async def join(
@@ -222,9 +236,11 @@ def following_new(
 async def print_to_the_end(printer: RecordPrinter) -> None:
     """Print until a limit is reached; where an error ends it, say how many records that were."""
     from kcli.commands.output import note
+    from kcli.commands.session import hinted
 
     try:
-        await printer.run()
+        with hinted():
+            await printer.run()
     except KcliError:
         note(f"Processed a total of {printer.count} messages")
         raise

@@ -96,6 +96,7 @@ async def get_offsets(
     Without TOPIC and --topic-partitions it prints those of all topics.
     """
     from kcli.client import admin
+    from kcli.client.setbacks import HeldUp
     from kcli.commands.output import warn
     from kcli.commands.session import failure, open_client
 
@@ -110,7 +111,7 @@ async def get_offsets(
             raise no_match(absent)
         if absent:
             warn(not_there(absent))
-        results = await admin.list_offsets(client, dict.fromkeys(wanted, timestamp))
+        results = await admin.list_offsets(client, dict.fromkeys(wanted, timestamp), held_up=HeldUp(warn))
     rows, failures = [], []
     for partition in sorted(wanted, key=str):
         result = results[partition]

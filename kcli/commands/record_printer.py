@@ -66,8 +66,11 @@ class RecordPrinter:
         """Print records until a limit is reached."""
         limits = self._limits
         # An empty partition has nothing to poll for: only its position tells that it is at its end.
-        for partition in limits.end_offsets or ():
-            await self._consumer.position(partition)
+        with trio.move_on_after(trio_seconds(limits.timeout_ms)) as silence:
+            for partition in limits.end_offsets or ():
+                await self._consumer.position(partition)
+        if silence.cancelled_caught:
+            return
         look_ms = LOOK_MS if limits.end_offsets is not None else None
         while not self._is_done():
             most = RECORDS_PER_POLL

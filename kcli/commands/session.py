@@ -6,8 +6,8 @@ done about it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,7 @@ HINTS = {
     "INVALID_CONFIG": "`kcli configs describe` shows names and values with `--all`",
     "GROUP_ID_NOT_FOUND": "`kcli consumer-groups list` shows the groups there are",
     "GROUP_SUBSCRIBED_TO_TOPIC": "stop the members that read the topic first",
+    "LEADER_NOT_AVAILABLE": "`kcli topics describe --unavailable-partitions` shows where there is no leader",
     "PREFERRED_LEADER_NOT_AVAILABLE": "its first replica is down or not in sync, see `kcli topics describe`",
     "ELIGIBLE_LEADERS_NOT_AVAILABLE": "start a broker that has a replica, see `kcli topics describe`",
     "OFFSET_OUT_OF_RANGE": "`kcli get-offsets --time earliest` and `--time latest` show the range",
@@ -95,8 +96,22 @@ def connect_with(
 
 def failure(attempt: str, error: KcliError) -> KcliError:
     """Return the error a user sees when `attempt` ("cannot create topic `x`") was answered by `error`."""
+    return KcliError(f"{attempt}: {error.message.rstrip('.')}", hint=hint_of(error))
+
+
+def hint_of(error: KcliError) -> str | None:
+    """Return an error's hint, or what can be done where a broker answers so."""
     code = getattr(error, "code", None)
-    hint = error.hint
-    if not hint and error.wants_hint:
-        hint = HINTS.get(getattr(code, "name", ""))
-    return KcliError(f"{attempt}: {error.message.rstrip('.')}", hint=hint)
+    if error.hint or not error.wants_hint:
+        return error.hint
+    return HINTS.get(getattr(code, "name", ""))
+
+
+@contextmanager
+def hinted() -> Iterator[None]:
+    """Have what is raised inside, in words of its own, say what can be done."""
+    try:
+        yield
+    except KcliError as error:
+        error.hint = hint_of(error)
+        raise

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from kcli.client import admin
 from kcli.client.admin import ConfigOperation, ConfigResourceType, ConfigSource, QuotaMatch
 from kcli.client.metadata import Node
+from kcli.client.setbacks import HeldUp
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
@@ -262,7 +263,7 @@ class FakeCluster:
         return None
 
     async def list_offsets(
-        self, client: object, timestamps: Mapping[admin.TopicPartition, int]
+        self, client: object, timestamps: Mapping[admin.TopicPartition, int], *, held_up: HeldUp | None = None
     ) -> dict[admin.TopicPartition, admin.OffsetAndTimestamp | KafkaError]:
         results: dict[admin.TopicPartition, admin.OffsetAndTimestamp | KafkaError] = {}
         for partition, timestamp in timestamps.items():

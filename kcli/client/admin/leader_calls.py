@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
     from kcli.client.metadata import ClusterMetadata
+    from kcli.client.setbacks import HeldUp
     from kcli.protocol.topic_partition import TopicPartition
 
 Value = TypeVar("Value")
@@ -33,6 +34,7 @@ async def ask_leaders(
     read: Callable[[Any], dict[TopicPartition, Value | KafkaError]],
     timeout_ms: int | None,
     min_version: int = 0,
+    held_up: HeldUp | None = None,
 ) -> dict[TopicPartition, Value | KafkaError]:
     """Send `build(partitions, remaining_ms)` to each leader, and merge what is `read` of the answers.
 
@@ -58,7 +60,7 @@ async def ask_leaders(
                 nursery.start_soon(ask_one, node_id, group)
         return results
 
-    return await retry_items(client, partitions, timeout_ms=timeout_ms, attempt=attempt)
+    return await retry_items(client, partitions, timeout_ms=timeout_ms, attempt=attempt, held_up=held_up)
 
 
 def _by_leader(

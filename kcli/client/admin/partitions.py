@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kcli.client.client import Client
+    from kcli.client.setbacks import HeldUp
     from kcli.protocol.error_codes import KafkaError
 
 
@@ -35,10 +36,12 @@ async def list_offsets(
     *,
     read_committed: bool = False,
     timeout_ms: int | None = None,
+    held_up: HeldUp | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
     """Return, per partition, the first offset at or after a timestamp in ms, or that of a special one.
 
-    `LATEST` gives the high watermark, or the last stable offset when `read_committed`.
+    `LATEST` gives the high watermark, or the last stable offset when `read_committed`. `held_up` is told what
+    partitions wait for, as one without a leader does.
     """
     minimum = max((FIRST_VERSIONS.get(timestamp, 0) for timestamp in timestamps.values()), default=0)
 
@@ -59,7 +62,13 @@ async def list_offsets(
         }
 
     return await ask_leaders(
-        client, timestamps, build=build, read=read, timeout_ms=timeout_ms, min_version=max(1, minimum)
+        client,
+        timestamps,
+        build=build,
+        read=read,
+        timeout_ms=timeout_ms,
+        min_version=max(1, minimum),
+        held_up=held_up,
     )
 
 

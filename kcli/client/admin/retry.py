@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from kcli.client.client import Client
+    from kcli.client.setbacks import HeldUp
 
 Item = TypeVar("Item")
 Value = TypeVar("Value")
@@ -44,17 +45,19 @@ async def retry_items(
     *,
     timeout_ms: int | None,
     attempt: Callable[[list[Item], int], Awaitable[dict[Item, Value | KafkaError]]],
+    held_up: HeldUp | None = None,
 ) -> dict[Item, Value | KafkaError]:
     """Call `attempt(items, remaining_ms)` until every item has a value or an error that will not pass.
 
-    When the time is up an item keeps the last error it was answered with.
+    When the time is up an item keeps the last error it was answered with. `held_up` is told of those before.
     """
     wanted = list(dict.fromkeys(items))
     pending = wanted
     settled: dict[Item, Value | KafkaError] = {}
     if timeout_ms is None:
         timeout_ms = client.config.default_api_timeout_ms
-    deadline = trio.current_time() + timeout_ms / 1000
+    start = trio.current_time()
+    deadline = start + timeout_ms / 1000
     backoff = Backoff(client.config.retry_backoff_ms, client.config.retry_backoff_max_ms)
     while pending:
         remaining_ms = max(1, round((deadline - trio.current_time()) * 1000))
@@ -65,13 +68,16 @@ async def retry_items(
                 raise
             break  # the pending items keep the errors they were answered with before
         settled.update(results)
-        again = {item: result.code for item, result in results.items() if _is_passing(result)}
-        pending = [item for item in pending if item in again]
+        passing = {item: result for item, result in results.items() if _is_passing(result)}
+        pending = [item for item in pending if item in passing]
         delay = backoff.next_delay()
         if trio.current_time() + delay >= deadline:
             break
         if pending:
-            if STALE_METADATA.intersection(again.values()):
+            if held_up is not None:
+                for item in pending:
+                    held_up.met(str(item), passing[item], since=start)
+            if STALE_METADATA.intersection(error.code for error in passing.values()):
                 client.request_metadata_update()
             await trio.sleep(delay)
     return {item: settled[item] if item in settled else omitted() for item in wanted}
