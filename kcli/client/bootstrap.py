@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from typing import TYPE_CHECKING, TypeAlias
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     OpenStream: TypeAlias = Callable[[Node, ClientConfig], Awaitable[trio.abc.Stream]]
 
 DEFAULT_PORT = 9092
+
+REFUSED = os.strerror(errno.ECONNREFUSED).lower()
+"""The reason where nobody listens on a port."""
 
 
 class Unreachable(KcliError):
@@ -70,9 +74,9 @@ async def open_tcp(node: Node, config: ClientConfig) -> trio.abc.Stream:
             f"unknown host: {node.host}", hint="check the spelling of the bootstrap server or listener"
         ) from error
     except (OSError, UnicodeError) as error:
+        reason = _reason(error)
         raise Unreachable(
-            f"cannot connect to {node.address}: {_reason(error)}",
-            hint="check that the broker runs and listens there",
+            f"cannot connect to {node.address}: {reason}", hint=_connecting_hint(node.host, reason)
         ) from error
     stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if config.send_buffer_bytes >= 0:
@@ -91,6 +95,13 @@ def _reason(error: BaseException) -> str:
     if error.__cause__ is not None:
         return _reason(error.__cause__)
     return str(error)
+
+
+def _connecting_hint(host: str, reason: str) -> str:
+    """Return what can be done about an address that cannot be connected to."""
+    is_here = host.lower() == "localhost" or host == "::1" or host.startswith("127.")
+    starts = ", `kcli broker start` starts one" if is_here and reason == REFUSED else ""
+    return f"check that the broker runs and listens there{starts}"
 
 
 def no_answer(address: str, seconds: float) -> Unreachable:

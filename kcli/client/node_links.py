@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from kcli.client.metadata import Node
     from kcli.client.metadata_cache import MetadataCache
 
-REFUSED_SECONDS = 1.5
-"""How long `reach_bootstrap` goes on trying while every bootstrap address refuses."""
+REFUSED_SECONDS = 2.0
+"""How long `reach_bootstrap` goes on trying while every bootstrap address refuses: one may be starting."""
 
 STAGGER_SECONDS = 0.25
 """The head start that one bootstrap address has over the next."""
@@ -131,7 +131,7 @@ class NodeLinks:
                 except KcliError as error:
                     errors[node.node_id] = error
                     hopeless = isinstance(error, (UnknownHost, NotKafka))
-                    if hopeless or trio.current_time() >= give_up_at:
+                    if hopeless or link.retry_at >= give_up_at:
                         return
                 else:
                     # It may be lost again by now: whoever asks it something connects anew.

@@ -93,3 +93,19 @@ async def test_the_time_given_for_connecting_does_not_bound_what_follows(
             brokers.script(InitProducerIdRequest, Disconnect, Disconnect)
             assert (await client.request(ANY, REQUEST)).producer_id == 1000
         nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("jitter", [-1, 0, 1])
+async def test_an_address_that_refuses_is_given_up_within_two_seconds(
+    jitter: int, autojump_clock: trio.testing.MockClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def open_stream(node: Node, config: ClientConfig) -> trio.abc.Stream:
+        raise Unreachable(f"cannot connect to {node.address}: connection refused")
+
+    monkeypatch.setattr("random.uniform", lambda low, high: (low, 1, high)[jitter + 1])
+    start = trio.current_time()
+    with pytest.raises(Unreachable):
+        async with connect("one", open_stream=open_stream):
+            pass
+    # A broker that is starting is waited for all the same.
+    assert 1 < trio.current_time() - start <= 2

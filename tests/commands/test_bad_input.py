@@ -19,7 +19,7 @@ from tests.support.ports import free_port
 
 Kcli = Callable[..., Finished]
 
-LISTENS = "hint: check that the broker runs and listens there\n"
+LISTENS = "hint: check that the broker runs and listens there, `kcli broker start` starts one\n"
 
 
 def check(finished: Finished, exit_code: int, *parts: str) -> None:
