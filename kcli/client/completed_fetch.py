@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 THREAD_BYTES = 64 * 1024
 """From this compressed size on, decompressing in a worker thread costs less than it holds the loop up."""
 
+DAMAGE_HINT = "`kcli verify-index` and `kcli dump-log` show the damage"
+CHECKSUM_HINT = f"`-X check.crcs=false` reads on all the same, {DAMAGE_HINT}"
+
 _OFFSET_AND_SIZE = Struct(">qi")
 _DELTA = Struct(">i")
 _OVERHEAD = 12
@@ -133,7 +136,9 @@ class CompletedFetch:
                     self.next_offset = records[-1].offset + 1
                     return FetchedRecords(self.partition, records, self._timestamp_type)
         except CorruptRecord as error:
-            self._error = BadFetch(f"cannot read {self.partition}@{self.next_offset}: {error.message}")
+            hint = error.hint or DAMAGE_HINT
+            place = f"{self.partition}@{self.next_offset}"
+            self._error = BadFetch(f"cannot read {place}: {error.message}", hint=hint)
             raise self._error from error
         self.next_offset = max(self.next_offset, self.end_offset)
         return None
@@ -142,7 +147,7 @@ class CompletedFetch:
         """Open the next batch to be delivered; return False behind the last one."""
         for batch in self._batches:
             if self._check_crcs and not batch.is_valid_crc():
-                raise CorruptRecord("the checksum does not match")
+                raise CorruptRecord("the checksum does not match", hint=CHECKSUM_HINT)
             if not self._is_delivered(batch):
                 self.next_offset = max(self.next_offset, batch.next_offset)
                 continue

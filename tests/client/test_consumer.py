@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -176,10 +177,26 @@ async def test_damage_is_raised_with_its_place_until_sought_beyond(
         (part,) = await consumer.poll()
         assert [record.offset for record in part.records] == [0]
         for _ in range(2):
-            with pytest.raises(BadFetch, match="orders-0@1: the checksum does not match"):
+            with pytest.raises(BadFetch, match="orders-0@1: the checksum does not match") as raised:
                 await consumer.poll()
+            assert raised.value.hint is not None
+            assert raised.value.hint.startswith(
+                "`-X check.crcs=false` reads on all the same, `kcli verify-index`"
+            )
         consumer.seek(ORDERS_0, 2)
         assert await read_until(consumer, ORDERS_0, 3) == [(2, b"c")]
+
+
+async def test_a_wrong_checksum_is_read_on_without_checks(autojump_clock: trio.testing.MockClock) -> None:
+    async with (
+        fake_cluster(topics={"orders": 1}) as (brokers, client),
+        Consumer(client, replace(EARLIEST, check_crcs=False)) as consumer,
+    ):
+        damaged = bytearray(batch(1, [b"b"]))
+        damaged[-2] ^= 0x03
+        fill(brokers, batch(0, [b"a"]), bytes(damaged), batch(2, [b"c"]), end_offset=3)
+        consumer.assign([ORDERS_0])
+        assert await read_until(consumer, ORDERS_0, 3) == [(0, b"a"), (1, b"a"), (2, b"c")]
 
 
 async def test_bytes_without_a_whole_batch_are_an_error(autojump_clock: trio.testing.MockClock) -> None:
