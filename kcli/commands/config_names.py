@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.errors import KcliError
+from kcli.errors import KcliError, nearest_hint
+from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kcli.client.admin import ConfigResource
     from kcli.client.client import Client
+    from kcli.protocol.error_codes import KafkaError
 
 
 async def refuse_unknown(client: Client, resources: Iterable[ConfigResource], names: Sequence[str]) -> None:
@@ -26,7 +28,6 @@ async def refuse_unknown(client: Client, resources: Iterable[ConfigResource], na
     from kcli.client import admin
 
     kinds = admin.ConfigResourceType
-    kinds = admin.ConfigResourceType
     told = [each for each in resources if each.name and each.type in (kinds.TOPIC, kinds.BROKER, kinds.GROUP)]
     if not names or not told:
         return
@@ -36,5 +37,30 @@ async def refuse_unknown(client: Client, resources: Iterable[ConfigResource], na
         for name in sorted({*names} - {entry.name for entry in answer}):
             raise KcliError(
                 f"{resource.type.name.lower()} {resource.name} has no configuration `{name}`",
-                hint="`kcli configs describe` shows names and values with `--all`",
+                hint=likely_name(await known_names(client, resource), [name])
+                or "`kcli configs describe` shows names and values with `--all`",
             )
+
+
+async def name_hint(
+    client: Client, results: Mapping[ConfigResource, KafkaError | None], names: Collection[str]
+) -> str | None:
+    """Return which name was probably meant, where an alteration was refused for one that does not exist."""
+    for resource, error in results.items():
+        if error is not None and error.wants_hint and error.code is ErrorCode.INVALID_CONFIG:
+            return likely_name(await known_names(client, resource), names)
+    return None
+
+
+async def known_names(client: Client, resource: ConfigResource) -> list[str]:
+    """Return the names of a resource's configurations, none if it cannot be described."""
+    from kcli.client import admin
+
+    answer = (await admin.describe_configs(client, [resource]))[resource]
+    return [] if isinstance(answer, KcliError) else [entry.name for entry in answer]
+
+
+def likely_name(known: Collection[str], names: Iterable[str]) -> str | None:
+    """Return a hint at what was meant by the first of the names that is not known, None if there is none."""
+    unknown = next((name for name in names if name not in known), None)
+    return None if unknown is None else nearest_hint(unknown, known)

@@ -14,7 +14,7 @@ import typer
 
 from kcli.commands.output import Table
 from kcli.commands.serdes import java_double
-from kcli.errors import KcliError, UsageError
+from kcli.errors import KcliError, UsageError, nearest_hint
 
 if TYPE_CHECKING:
     from kcli.client.admin import QuotaFilter, QuotaParts
@@ -204,7 +204,8 @@ async def alter_quotas(
 
     refused = await admin.alter_client_quotas(client, entity.parts, quotas, validate_only=validate_only)
     if refused is not None:
-        raise failure(f"cannot alter the quotas of {entity}", refused)
+        hint = next((quota_hint(key) for key in quotas if key not in KNOWN), None)
+        raise failure(f"cannot alter the quotas of {entity}", refused, hint=hint)
     if not validate_only and len(entity.names) > 1:
         note(f"changed: the quotas of {entity}")
     return AlteredQuotas(entity, altered=not validate_only)
@@ -215,11 +216,16 @@ def quota_changes(added: Mapping[str, str], deleted: Sequence[str]) -> dict[str,
     changes: dict[str, float | None] = {key: quota_value(key, text) for key, text in added.items()}
     for key in deleted:
         if key not in KNOWN:
-            raise UsageError(f"there is no quota `{key}`", hint=f"the quotas are {', '.join(KNOWN)}")
+            raise UsageError(f"there is no quota `{key}`", hint=quota_hint(key))
         changes[key] = None
     if not changes:
         raise UsageError("nothing to alter", hint="`--add name=value` or `--delete name`")
     return changes
+
+
+def quota_hint(key: str) -> str:
+    """Return which quota was probably meant, else which there are."""
+    return nearest_hint(key, KNOWN) or f"the quotas are {', '.join(KNOWN)}"
 
 
 def quota_value(key: str, text: str) -> float:

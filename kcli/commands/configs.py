@@ -216,7 +216,7 @@ async def alter(
 ) -> Altered | AlteredQuotas:
     """Set, reset, extend or shorten configurations of a topic, a group or a broker, and quotas of clients."""
     from kcli.client import admin
-    from kcli.commands.config_names import refuse_unknown
+    from kcli.commands.config_names import name_hint, refuse_unknown
     from kcli.commands.session import failure, open_client
 
     names = (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics)
@@ -247,20 +247,17 @@ async def alter(
     if entity.name is None:
         raise UsageError("`--entity-name` or `--entity-default` is missing")
     deleted = parse_names(delete)
-    operations = alterations(
-        added,
-        deleted,
-        parse_pairs(append, "--append"),
-        parse_pairs(subtract, "--subtract"),
-    )
+    appended, subtracted = parse_pairs(append, "--append"), parse_pairs(subtract, "--subtract")
+    operations = alterations(added, deleted, appended, subtracted)
     async with open_client(bootstrap_server, command_config, command_property) as client:
         await refuse_unknown(client, [entity.resource], deleted)
         results = await admin.incremental_alter_configs(
             client, {entity.resource: operations}, validate_only=validate_only
         )
+        hint = await name_hint(client, results, [*added, *appended, *subtracted])
     refused = results[entity.resource]
     if refused is not None:
-        raise failure(f"cannot alter the configuration of {entity}", refused)
+        raise failure(f"cannot alter the configuration of {entity}", refused, hint=hint)
     if validate_only:
         tell_of_validation(str(entity))
     return Altered(entity, altered=not validate_only)
@@ -268,12 +265,16 @@ async def alter(
 
 def parse_pairs(options: Sequence[str] | None, option: str) -> dict[str, str]:
     """Return `a=1,b=[2,3]` strings as a dict: commas inside brackets belong to the value."""
-    pairs = {}
+    pairs: dict[str, str] = {}
     for item in options or ():
+        before = ""
         for pair in COMMA_OUTSIDE_BRACKETS.split(item):
             name, equals, value = pair.partition("=")
             if not equals or not name.strip():
-                raise UsageError(f"`{option}` wants name=value: {pair}")
+                whole = f"{before}=[{pairs.get(before)},{pair.strip()}]"
+                hint = f"a value with commas stands in brackets: {whole}" if before else None
+                raise UsageError(f"`{option}` wants name=value: {pair}", hint=hint)
+            before = name.strip()
             pairs[name.strip()] = value.replace("[", "").replace("]", "").strip()
     return pairs
 

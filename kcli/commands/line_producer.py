@@ -103,12 +103,14 @@ class Tally:
 
     def failures(self) -> list[KcliError]:
         """Return an error for each of the most frequent kinds of failure."""
+        from kcli.commands.session import hint_of
+
         total = self.delivered + self.failed
         kinds = sorted(self.counts, key=lambda message: -self.counts[message])[:SHOWN_FAILURES]
         return [
             KcliError(
                 f"{self.counts[message]} of {total} records were not delivered: {message}",
-                hint=self.examples[message].hint,
+                hint=hint_of(self.examples[message]),
             )
             for message in kinds
         ]

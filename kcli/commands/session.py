@@ -32,6 +32,7 @@ HINTS = {
     "LEADER_NOT_AVAILABLE": "`kcli topics describe --unavailable-partitions` shows where there is no leader",
     "PREFERRED_LEADER_NOT_AVAILABLE": "its first replica is down or not in sync, see `kcli topics describe`",
     "ELIGIBLE_LEADERS_NOT_AVAILABLE": "start a broker that has a replica, see `kcli topics describe`",
+    "MESSAGE_TOO_LARGE": "`kcli configs alter TOPIC --add max.message.bytes=N` raises the topic's limit",
     "OFFSET_OUT_OF_RANGE": "`kcli get-offsets --time earliest` and `--time latest` show the range",
 }
 
@@ -94,9 +95,12 @@ def connect_with(
     return connect(addresses(bootstrap_server, properties), config, timeout_ms=timeout_ms)
 
 
-def failure(attempt: str, error: KcliError) -> KcliError:
-    """Return the error a user sees when `attempt` ("cannot create topic `x`") was answered by `error`."""
-    return KcliError(f"{attempt}: {error.message.rstrip('.')}", hint=hint_of(error))
+def failure(attempt: str, error: KcliError, *, hint: str | None = None) -> KcliError:
+    """Return the error a user sees when `attempt` ("cannot create topic `x`") was answered by `error`.
+
+    A `hint` of who attempted it goes before the one of the error.
+    """
+    return KcliError(f"{attempt}: {error.message.rstrip('.')}", hint=hint or hint_of(error))
 
 
 def hint_of(error: KcliError) -> str | None:

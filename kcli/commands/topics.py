@@ -105,6 +105,7 @@ async def create(
     from kcli.commands.output import note
     from kcli.commands.session import failure, open_client
     from kcli.commands.topic_filter import COLLISION_WARNING, has_collision_characters
+    from kcli.commands.topic_refusals import refusal_hint
     from kcli.protocol.error_codes import ErrorCode, KafkaError
 
     name = one_topic(topic, topic_option)
@@ -124,10 +125,11 @@ async def create(
             if has_collision_characters(name):
                 note(COLLISION_WARNING)
         result = (await admin.create_topics(client, [new_topic]))[name]
-    if isinstance(result, KafkaError):
-        if if_not_exists and result.code == ErrorCode.TOPIC_ALREADY_EXISTS:
-            return Created([])
-        raise failure(f"cannot create topic `{name}`", result)
+        if isinstance(result, KafkaError):
+            if if_not_exists and result.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                return Created([])
+            hint = await refusal_hint(client, new_topic, result)
+            raise failure(f"cannot create topic `{name}`", result, hint=hint)
     return Created([created_topic(result)])
 
 
@@ -366,7 +368,7 @@ async def alter_configs(
 ) -> dict[str, KcliError]:
     """Set and reset configurations of topics; return the refusals."""
     from kcli.client import admin
-    from kcli.commands.config_names import refuse_unknown
+    from kcli.commands.config_names import name_hint, refuse_unknown
     from kcli.commands.session import failure
 
     operations = [
@@ -376,8 +378,11 @@ async def alter_configs(
     resources = {admin.ConfigResource(admin.ConfigResourceType.TOPIC, name): operations for name in names}
     await refuse_unknown(client, resources, deleted)
     results = await admin.incremental_alter_configs(client, resources)
+    hint = await name_hint(client, results, settings)
     return {
-        resource.name: failure(f"cannot alter the configuration of topic `{resource.name}`", result)
+        resource.name: failure(
+            f"cannot alter the configuration of topic `{resource.name}`", result, hint=hint
+        )
         for resource, result in results.items()
         if result is not None
     }

@@ -75,8 +75,14 @@ class FakeCluster:
         ]
 
     async def create_topics(
-        self, client: object, topics: Iterable[admin.NewTopic]
+        self, client: object, topics: Iterable[admin.NewTopic], *, validate_only: bool = False
     ) -> dict[str, admin.TopicCreated | KafkaError]:
+        if validate_only:
+            configs = tuple(
+                admin.ConfigEntry(name, value, ConfigSource.DEFAULT_CONFIG)
+                for name, value in DEFAULTS.items()
+            )
+            return {topic.name: admin.TopicCreated(topic.name, configs=configs) for topic in topics}
         return {topic.name: self._create(topic) for topic in topics}
 
     def _create(self, new: admin.NewTopic) -> admin.TopicCreated | KafkaError:
@@ -84,6 +90,8 @@ class FakeCluster:
             return KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{new.name}' already exists.")
         if " " in new.name:
             return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic name is invalid.")
+        if any(new.name.replace(".", "_") == name.replace(".", "_") for name in self.topics):
+            return KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "Topic collides with an existing topic.")
         if new.replication_factor > len(NODES):
             return KafkaError(ErrorCode.INVALID_REPLICATION_FACTOR, "only 2 brokers are registered.")
         for name in new.configs:
@@ -253,6 +261,8 @@ class FakeCluster:
     ) -> KafkaError | None:
         if "request_percentage" in quotas:
             return KafkaError(ErrorCode.INVALID_REQUEST, "`request_percentage` is not enforced.")
+        if "producer_byte_rat" in quotas:
+            return KafkaError(ErrorCode.INVALID_REQUEST, "there is no quota `producer_byte_rat`.")
         own = {} if validate_only else self.client_quotas.setdefault(parts, {})
         for key, value in quotas.items():
             own.pop(key, None)

@@ -183,6 +183,15 @@ def test_a_record_that_is_too_large_fails_alone(topic: str, kcli: Kcli) -> None:
     assert consumed(kcli, topic) == ["small", "small"]
 
 
+def test_a_record_above_the_limit_of_its_topic_says_what_raises_it(topic: str, kcli: Kcli) -> None:
+    assert kcli("topics", "alter", topic, "--config", "max.message.bytes=100").exit_code == 0
+    sent = kcli("produce", topic, input=b"x" * 200 + b"\n")
+    assert sent.exit_code == 1
+    assert sent.err.endswith(
+        "hint: `kcli configs alter TOPIC --add max.message.bytes=N` raises the topic's limit\n"
+    )
+
+
 def test_partitions_offsets_and_counts(topic: str, kcli: Kcli) -> None:
     kcli("produce", topic, "--partition", "1", input=b"".join(b"%d\n" % number for number in range(20)))
     assert (
