@@ -7,10 +7,10 @@ the words name, within `TIME_LIMIT_S`, and any failure means no candidates: comp
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -69,12 +69,23 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
+class Script(NamedTuple):
+    """The completion script of a shell."""
+
+    shell: str
+    script: str
+
+    def lines(self) -> Sequence[str]:
+        """Return the lines of the script."""
+        return self.script.splitlines()
+
+
 @command(app, "completion", example="kcli completion bash > ~/.local/share/bash-completion/completions/kcli")
 async def completion(
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", help="bash, zsh or fish", show_default=False)],
-) -> None:
+) -> Script:
     """Print the completion script of a shell."""
-    print(SCRIPTS[shell.value], end="")
+    return Script(shell.value, SCRIPTS[shell.value])
 
 
 def topic_names(parameters: Mapping[str, Any], incomplete: str) -> list[str]:

@@ -113,11 +113,13 @@ async def describe(
             found, refused = await _described(client, entities, show_all=show_all)
             return Configs(found, show_all, [*failures, *refused])
         found, refused = await _described(client, [entity], show_all=show_all)
+        if refused:
+            raise refused[0]
         has_none = bool(found) and not found[0].configs
         is_missing = has_none and not await exists(client, entity)
     if has_none:
         _tell_of_none(entity, is_missing=is_missing)
-    return Configs(found, show_all, refused, is_missing)
+    return Configs(found, show_all, is_missing=is_missing)
 
 
 async def _described(

@@ -49,7 +49,7 @@ class ReportOptions(NamedTuple):
 class PartitionRow(NamedTuple):
     """One partition. `elr` and `last_known_elr` are None where the cluster does not tell them (KIP-966).
 
-    `adding` and `removing` are None but for a partition on the move (KIP-455).
+    `adding` and `removing` are empty but for a partition on the move (KIP-455).
     """
 
     partition: int
@@ -59,13 +59,13 @@ class PartitionRow(NamedTuple):
     elr: Sequence[int] | None
     last_known_elr: Sequence[int] | None
     offline: Sequence[int] = ()
-    adding: Sequence[int] | None = None
-    removing: Sequence[int] | None = None
+    adding: Sequence[int] = ()
+    removing: Sequence[int] = ()
 
     @property
     def replication_factor(self) -> int:
         """Return the number of replicas, without those that a move is only adding."""
-        return len(self.replicas) - len(set(self.adding or ()).intersection(self.replicas))
+        return len(self.replicas) - len(set(self.adding).intersection(self.replicas))
 
 
 class TopicRow(NamedTuple):
@@ -163,7 +163,7 @@ def partition_line(topic: str, partition: PartitionRow) -> str:
     """Return the line of a partition; it starts with a tab."""
     leader = "none" if partition.leader is None else partition.leader
     moving: Sequence[str] = ()
-    if partition.adding is not None or partition.removing is not None:
+    if partition.adding or partition.removing:
         moving = (
             f"Adding Replicas: {ids_text(partition.adding)}",
             f"Removing Replicas: {ids_text(partition.removing)}",
@@ -284,8 +284,8 @@ def partition_row(
         partition.eligible_leader_replicas,
         partition.last_known_elr,
         partition.offline_replicas,
-        None if move is None else move.adding,
-        None if move is None else move.removing,
+        () if move is None else move.adding,
+        () if move is None else move.removing,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import select
@@ -31,6 +32,8 @@ def test_the_scripts_in_the_repository_are_those_of_the_program(
 ) -> None:
     finished = kcli("completion", shell)
     assert finished.out == (ROOT / "completions" / f"kcli.{shell}").read_text()
+    as_json = json.loads(kcli("completion", shell, "-o", "json").out)
+    assert as_json == {"shell": shell, "script": finished.out}
 
 
 @pytest.fixture

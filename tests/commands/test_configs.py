@@ -33,6 +33,7 @@ def test_configs(orders: FakeCluster, transcript: Transcript) -> None:
         "configs alter --broker 1 --add min.insync.replicas=2",
         "configs describe --entity-type brokers",
         "configs describe --topic nothing",
+        "configs describe --topic nothing -o json",
         "configs describe",
         "configs describe --topic orders --broker 1",
         "configs describe --entity-type users",
