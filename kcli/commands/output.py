@@ -53,6 +53,10 @@ class Document(Protocol):
         ...
 
 
+WIDEST = 1_000
+"""The width of a table that has all the room it wants."""
+
+
 class Table(NamedTuple):
     """Columns and rows; a column of numbers is aligned to the right."""
 
@@ -117,16 +121,27 @@ def print_tables(tables: Iterable[Table]) -> None:
         if table.title is not None:
             screen.print(Text(table.title, style="bold"), soft_wrap=True)
         # What is wider than the narrowest terminal is broken by it, but never cut off.
-        screen.print(rich_table(table), crop=False)
+        wide = console(WIDEST) if has_long_path(table, screen.width) else screen
+        wide.print(rich_table(table), crop=False)
 
 
-def console() -> Console:
-    """Return rich's view of stdout; a table in a file or a pipe is as wide as its cells."""
+def has_long_path(table: Table, width: int) -> bool:
+    """Tell whether a table has a path that would be cut in pieces, or leave no room for what is beside it.
+
+    As the terminal breaks its lines, it can be copied whole.
+    """
+    cells = (cell for row in table.rows for cell in row)
+    return any(isinstance(cell, str) and cell.startswith("/") and 3 * len(cell) > width for cell in cells)
+
+
+def console(width: int | None = None) -> Console:
+    """Return rich's view of stdout; a table in a file or a pipe is as wide as its cells, unless told."""
     import os
 
     from rich.console import Console
 
-    width = None if sys.stdout.isatty() or "COLUMNS" in os.environ else 1_000
+    if width is None and not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        width = WIDEST
     return Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
 
 
