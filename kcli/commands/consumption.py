@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -150,6 +150,30 @@ async def end_offsets(
     }
 
 
+async def ends_in_time(
+    consumer: Consumer, partitions: Sequence[TopicPartition], end: End
+) -> dict[TopicPartition, int] | None:
+    """As `end_offsets`, of partitions that a group gives; where time runs out nothing is read of them."""
+    with trio.move_on_after(beginning_seconds(end)):
+        return await end_offsets(consumer, partitions, end)
+    warn_of_beginning(consumer)
+    return dict.fromkeys(partitions, 0)
+
+
+def beginning_seconds(end: End) -> float:
+    """Return how long it may take to know where to begin and to end."""
+    from kcli.commands.record_printer import trio_seconds
+
+    return max(trio_seconds(end.timeout_ms), LEAST_BEGINNING_SECONDS)
+
+
+def warn_of_beginning(consumer: Consumer) -> None:
+    """Warn that nothing is read, and why."""
+    from kcli.commands.output import warn
+
+    warn(f"nothing is read, where to begin or to end is not known: {consumer.held_up_by or 'no answer'}")
+
+
 async def begin_reading(
     client: Client,
     consumer: Consumer,
@@ -163,15 +187,14 @@ async def begin_reading(
 
     What is to be known first, as where partitions end, takes no longer than the silence that ends it.
     """
-    from kcli.commands.output import warn
-    from kcli.commands.record_printer import Limits, trio_seconds
+    from kcli.commands.record_printer import Limits
     from kcli.commands.session import hinted
 
-    with hinted(), trio.move_on_after(max(trio_seconds(end.timeout_ms), LEAST_BEGINNING_SECONDS)):
+    with hinted(), trio.move_on_after(beginning_seconds(end)):
         if consumer.config.group_id:
             return await join(client, consumer, choice=choice, end=end, tell=tell)
         return await assign(client, consumer, choice=choice, start=start, end=end)
-    warn(f"nothing is read, where to begin or to end is not known: {consumer.held_up_by or 'no answer'}")
+    warn_of_beginning(consumer)
     return Limits(max_messages=0)
 
 
@@ -187,7 +210,7 @@ async def join(
         await chosen_partitions(client, choice)  # a name that does not exist is a mistake
     is_bounded = end.now or end.time_ms is not None
     reading = GroupReading(
-        consumer, (lambda added: end_offsets(consumer, added, end)) if is_bounded else None, tell
+        consumer, (lambda added: ends_in_time(consumer, added, end)) if is_bounded else None, tell
     )
     topics = [choice.topic] if choice.topic is not None else topic_pattern(choice.include or "")
     consumer.subscribe(topics, reading)

@@ -10,12 +10,14 @@ import trio
 
 from kcli.client.client import Client
 from kcli.client.config import ClientConfig, ConsumerConfig
-from kcli.commands.consumption import Choice, End, Start, print_records
+from kcli.client.consumer import Consumer
+from kcli.commands.consumption import Choice, End, Start, ends_in_time, print_records
 from kcli.commands.formatters import make_formatter
 from kcli.commands.get_offsets import get_offsets
 from kcli.commands.runner import flatten
 from kcli.errors import KcliError
 from tests.client.fake_brokers import fake_cluster
+from tests.client.fetched_batches import ORDERS_0
 
 NO_LEADER = "the partition has no leader at the moment"
 WARNING = f"warning: orders-0: still trying: LEADER_NOT_AVAILABLE: {NO_LEADER}\n"
@@ -90,3 +92,29 @@ async def test_get_offsets_tells_and_gives_up(
     assert error.message == f"cannot get the offset of orders-0: {NO_LEADER}"
     assert error.hint == HINT
     assert capsys.readouterr().err == WARNING
+
+
+async def test_ends_that_a_group_wants_are_given_up_when_the_time_is_over(
+    capsys: pytest.CaptureFixture[str], autojump_clock: trio.testing.MockClock
+) -> None:
+    async with leaderless() as client, Consumer(client) as consumer:
+        start = trio.current_time()
+        ends = await ends_in_time(consumer, [ORDERS_0], End(timeout_ms=2000, now=True))
+        assert trio.current_time() - start == pytest.approx(2)
+    assert ends == {ORDERS_0: 0}
+    assert capsys.readouterr().err.startswith("warning: nothing is read, ")
+
+
+async def test_a_leader_that_is_away_is_told(
+    capsys: pytest.CaptureFixture[str], autojump_clock: trio.testing.MockClock
+) -> None:
+    async with fake_cluster(nodes=2, topics={"orders": 2}) as (brokers, client):
+        brokers.down.add("broker-2")
+        brokers.disconnect(2)
+        await consume(client, End(timeout_ms=5000, now=True))
+    refused = "broker 2: still trying: NETWORK_EXCEPTION: cannot connect to broker-2:9092: connection refused"
+    first, second, _ = capsys.readouterr().err.splitlines()
+    assert first == f"warning: {refused}"
+    assert second.endswith(
+        "not known: broker 2: NETWORK_EXCEPTION: cannot connect to broker-2:9092: connection refused"
+    )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import trio
 
 from kcli.client.admin.retry import retry_items
+from kcli.client.setbacks import broker, lost
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from kcli.protocol.topic_partition import TopicPartition
 
 Value = TypeVar("Value")
+
+LOOK_SECONDS = 0.5
+"""How often those who are asked are looked at, whether they can be reached."""
 
 
 async def ask_leaders(
@@ -55,12 +59,27 @@ async def ask_leaders(
         async def ask_one(node_id: int, group: list[TopicPartition]) -> None:
             results.update(await _answered(client, node_id, group, ask(node_id, group, remaining_ms)))
 
-        async with trio.open_nursery() as nursery:
-            for node_id, group in groups.items():
-                nursery.start_soon(ask_one, node_id, group)
+        async with trio.open_nursery() as watches:
+            if held_up is not None:
+                watches.start_soon(_watch, client, groups, held_up)
+            async with trio.open_nursery() as nursery:
+                for node_id, group in groups.items():
+                    nursery.start_soon(ask_one, node_id, group)
+            watches.cancel_scope.cancel()
         return results
 
     return await retry_items(client, partitions, timeout_ms=timeout_ms, attempt=attempt, held_up=held_up)
+
+
+async def _watch(client: Client, nodes: Iterable[int], held_up: HeldUp) -> None:
+    """Tell of the brokers that cannot be reached while they are asked, until cancelled."""
+    start = trio.current_time()
+    while True:
+        await trio.sleep(LOOK_SECONDS)
+        known = client.cluster.nodes
+        for link in (client.links.get(node_id) for node_id in nodes if node_id in known):
+            if link.last_error is not None:
+                held_up.met(broker(link.node.node_id), lost(link.last_error), since=start)
 
 
 def _by_leader(

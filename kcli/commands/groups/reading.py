@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from kcli.client.consumer import Consumer
 from kcli.client.rebalance_listener import RebalanceListener
 from kcli.protocol.topic_partition import TopicPartition
 
-Ends = Callable[[Iterable[TopicPartition]], Awaitable[dict[TopicPartition, int] | None]]
+Ends = Callable[[Sequence[TopicPartition]], Awaitable[dict[TopicPartition, int] | None]]
 
 CLOSE_SECONDS = 5.0
 """How long an interrupted member may take to commit and to leave."""
