@@ -14,6 +14,7 @@ from kcli.broker.config_warnings import ConfigWarnings
 from kcli.broker.controller.cluster_restart import nodes_went_down
 from kcli.broker.listener_ports import check_ports
 from kcli.broker.metadata_copies import bring_level, set_aside
+from kcli.broker.metadata_damage import Loss, find_loss, has_served
 from kcli.broker.metadata_replay import InvalidMetadata
 from kcli.broker.node_layout import known_cluster_id, make_directories
 from kcli.errors import KcliError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kcli.broker.cluster import Cluster
+    from kcli.broker.config import BrokerConfig
     from kcli.broker.controller.controller import Controller
     from kcli.broker.node import Node
 
@@ -42,6 +44,7 @@ def open_nodes(cluster: Cluster) -> list[Node]:
     configs = {each: layout.config(each) for each in sorted({*to_start, *layout.present()})}
     check_ports([configs[each] for each in to_start])
     log_dirs = [path for each in to_start for path in layout.log_dirs(configs[each])]
+    _refuse_lost_metadata(cluster, [configs[each] for each in to_start], configs.values())
     made = make_directories(log_dirs)
     nodes: list[Node] = []
     try:
@@ -63,6 +66,27 @@ def open_nodes(cluster: Cluster) -> list[Node]:
     if known_id is None:
         _warn_of_new_id(cluster.cluster_id, log_dirs)
     return nodes
+
+
+def _refuse_lost_metadata(
+    cluster: Cluster, to_start: Iterable[BrokerConfig], present: Iterable[BrokerConfig]
+) -> None:
+    """Raise `InvalidMetadata` where nodes have replicas, and no node has metadata that tells of them."""
+    layout = cluster.layout
+    if not any(has_served(layout.log_dirs(config)) for config in to_start):
+        return
+    losses: list[Loss] = []
+    for config in present:
+        try:
+            loss = find_loss(layout.log_dirs(config)[0])
+        except OSError:
+            return  # Opening it tells what is wrong.
+        if loss is None:
+            return
+        losses.append(loss)
+    worst = max(losses, key=lambda loss: loss.is_damage)
+    if worst.is_damage or not cluster.options.adopt:
+        raise worst.refusal()
 
 
 def _warn_of_new_id(cluster_id: str, log_dirs: Iterable[str]) -> None:

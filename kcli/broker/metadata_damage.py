@@ -1,11 +1,87 @@
-"""Damage in the metadata log: what a crash leaves at the end is cut off, what is before that is refused."""
+"""Damage in the metadata log: what a crash leaves at the end is cut off, what is before that is refused.
+
+A log that holds nothing at all is that of a node that never ran, unless the node has replicas: their topics
+were in it, and it is lost.
+"""
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
 from kcli.broker.metadata_replay import InvalidMetadata
+from kcli.broker.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot
+from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.record_batch import HEADER_SIZE, CorruptRecord, RecordBatch
+from kcli.storage.log_directory import META_PROPERTIES
+from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 _MAGIC_OFFSET = 16
+_ADOPT = "`--adopt` takes in the topics whose data is there, without their settings"
+
+
+class Loss(NamedTuple):
+    """How a copy of the metadata log is lost: what of it is left, if anything, is no log."""
+
+    path: str
+    how: str
+    is_damage: bool
+
+    def refusal(self) -> InvalidMetadata:
+        """Return the error for a start that would forget topics."""
+        otherwise = f"without one, move it away: {_ADOPT}" if self.is_damage else f"without one, {_ADOPT}"
+        return InvalidMetadata(
+            f"the metadata log {self.how}, and the node has replicas: `{self.path}`",
+            hint=f"restore it from a copy; {otherwise}",
+        )
+
+
+def find_loss(log_directory: str) -> Loss | None:
+    """Return how the copy in a log directory is lost, None if it begins as it should. Raises `OSError`."""
+    directory = f"{log_directory}/{METADATA_TOPIC}-0"
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return Loss(directory, "is missing", is_damage=False)
+    damaged = None
+    for name in names:
+        if base_offset_of(name, LOG_SUFFIX) is None:
+            continue
+        with open(f"{directory}/{name}", "rb") as file:
+            data = file.read()
+        if _size_of_batch_at(data, 0) is not None:
+            return None
+        if data and damaged is None:
+            damaged = f"{directory}/{name}"
+    if any(_is_whole_snapshot(directory, name) for name in names):
+        return None
+    if damaged is None:
+        return Loss(directory, "is empty", is_damage=False)
+    return Loss(damaged, "is damaged from its first byte on", is_damage=True)
+
+
+def has_served(log_dirs: Iterable[str]) -> bool:
+    """True if these are the directories of a node that has run, and hold a replica."""
+    names: set[str] = set()
+    for log_dir in log_dirs:
+        with suppress(OSError):  # It goes offline when it is opened.
+            names.update(os.listdir(log_dir))
+    replicas = (parsed for name in names if (parsed := parse_replica_directory(name)) and not parsed.suffix)
+    return META_PROPERTIES in names and any(each.topic_partition.topic != METADATA_TOPIC for each in replicas)
+
+
+def _is_whole_snapshot(directory: str, name: str) -> bool:
+    snapshot = SnapshotId.parse(name)
+    if snapshot is None:
+        return False
+    with open(f"{directory}/{name}", "rb") as file, suppress(InvalidSnapshot):
+        decode_snapshot(file.read(), snapshot)
+        return True
+    return False
 
 
 def refuse_inner_damage(path: str, *, is_last: bool) -> None:
