@@ -144,13 +144,20 @@ class Broker:
 
     # --- start -----------------------------------------------------------------------------------
 
-    def open(self, ports: Mapping[str, int], *, keep: Callable[[socket.socket], None]) -> None:
+    def open(
+        self,
+        ports: Mapping[str, int],
+        *,
+        keep: Callable[[socket.socket], None],
+        directory_id: bytes | None = None,
+    ) -> None:
         """Lock the log directories and bind the listeners' ports. Raises `KcliError`.
 
         `ports`, by listener name, are those that an earlier run of this node was given where any would do;
-        `keep` gets what is bound to a port that is given now, before it listens.
+        `keep` gets what is bound to a port that is given now, before it listens. `directory_id` is for
+        the log directory that has no id.
         """
-        self.log_manager.open(now_ms=self.wall_ms())
+        self.log_manager.open(now_ms=self.wall_ms(), directory_id=directory_id)
         advertised = {listener.name: listener for listener in self.config.advertised_listener_configs}
         endpoints = []
         for listener in self.config.listener_configs:

@@ -21,7 +21,7 @@ from kcli.broker.adoption import adopt, skip_adopted_producers
 from kcli.broker.api import APIS
 from kcli.broker.broker import Broker
 from kcli.broker.cluster_events import ClusterEvents
-from kcli.broker.cluster_start import open_copy, open_nodes, open_office
+from kcli.broker.cluster_start import lost_directory_ids, open_copy, open_nodes, open_office
 from kcli.broker.controller.cluster_restart import nodes_came_up
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller_link import ControllerLink
@@ -264,7 +264,7 @@ class Cluster:
     async def start_node(self, node: Node) -> None:
         """Start a node that is dead, while the others go on. Raises `KcliError`."""
         assert self._nursery is not None
-        node.open()
+        node.open(lost_directory_ids(self, [node.node_id]).get(node.node_id))
         try:
             open_copy(self, node)
             self.failed.pop(node.node_id, None)

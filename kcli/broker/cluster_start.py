@@ -16,7 +16,7 @@ from kcli.broker.listener_ports import check_ports
 from kcli.broker.metadata_copies import bring_level, set_aside
 from kcli.broker.metadata_damage import Loss, find_loss, has_served
 from kcli.broker.metadata_replay import InvalidMetadata
-from kcli.broker.node_layout import known_cluster_id, make_directories
+from kcli.broker.node_layout import is_id_lost, known_cluster_id, make_directories
 from kcli.errors import KcliError
 from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.uuids import random_uuid, uuid_to_text
@@ -24,7 +24,7 @@ from kcli.storage.disk import remove_empty
 from kcli.storage.log_directory import META_PROPERTIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from kcli.broker.cluster import Cluster
     from kcli.broker.config import BrokerConfig
@@ -52,11 +52,12 @@ def open_nodes(cluster: Cluster) -> list[Node]:
         cluster.cluster_id = known_id or uuid_to_text(random_uuid())
         for config in configs.values():
             cluster.new_node(config)
+        lost_ids = lost_directory_ids(cluster, to_start)
         for node_id in to_start:
             node = cluster.nodes[node_id]
             for warning in node.config.warnings:
                 _log.warning(warning)
-            node.open()
+            node.open(lost_ids.get(node_id))
             nodes.append(node)
     except BaseException:
         for node in nodes:
@@ -66,6 +67,16 @@ def open_nodes(cluster: Cluster) -> list[Node]:
     if known_id is None:
         _warn_of_new_id(cluster.cluster_id, log_dirs)
     return nodes
+
+
+def lost_directory_ids(cluster: Cluster, node_ids: Iterable[int]) -> Mapping[int, bytes]:
+    """Return, by node, the id that its log directory without one is to take back. Raises `KcliError`."""
+    lost = [each for each in node_ids if is_id_lost(cluster.nodes[each].log_dirs)]
+    if not lost:
+        return {}
+    from kcli.broker.lost_directory_ids import find_lost_ids  # Hardly any start needs it.
+
+    return find_lost_ids({node.node_id: node.log_dirs for node in cluster.nodes.values()}, lost)
 
 
 def _refuse_lost_metadata(

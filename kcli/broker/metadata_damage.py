@@ -18,7 +18,7 @@ from kcli.storage.log_directory import META_PROPERTIES
 from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 _MAGIC_OFFSET = 16
 _ADOPT = "`--adopt` takes in the topics whose data is there, without their settings"
@@ -88,9 +88,7 @@ def refuse_inner_damage(path: str, *, is_last: bool) -> None:
     """Raise `InvalidMetadata` if a whole batch, or another segment, stands behind a damaged batch."""
     with open(path, "rb") as file:
         data = file.read()
-    position = 0
-    while (size := _size_of_batch_at(data, position)) is not None:
-        position += size
+    position = sum(map(len, batches_of(data)))
     is_inner = not is_last and position < len(data)
     for later in range(position + 1, len(data) - HEADER_SIZE + 1):
         if data[later + _MAGIC_OFFSET] == 2 and _size_of_batch_at(data, later) is not None:
@@ -101,6 +99,14 @@ def refuse_inner_damage(path: str, *, is_last: bool) -> None:
             f"the metadata log is damaged at byte {position}, before its end: `{path}`",
             hint="restore the file from a copy; cutting it would forget topics",
         )
+
+
+def batches_of(data: bytes) -> Iterator[bytes]:
+    """Yield the batches that `data` begins with, up to the first one that is damaged."""
+    position = 0
+    while (size := _size_of_batch_at(data, position)) is not None:
+        yield data[position : position + size]
+        position += size
 
 
 def _size_of_batch_at(data: bytes, position: int) -> int | None:

@@ -115,7 +115,7 @@ class MetadataLog:
         """
         loaded, self._loaded = self._loaded, None
         for batch in self._load_again() if loaded is None else loaded:
-            yield batch if isinstance(batch, MetadataBatch) else _decoded(batch)
+            yield batch if isinstance(batch, MetadataBatch) else decoded(batch)
 
     def _load_again(self) -> Iterator[MetadataBatch | bytes]:
         snapshot = self.snapshot()
@@ -381,7 +381,8 @@ class MetadataLog:
                 os.remove(f"{self.directory}/{name}")
 
 
-def _decoded(data: bytes) -> MetadataBatch:
+def decoded(data: bytes) -> MetadataBatch:
+    """Return one batch with its records. Raises `DecodeError`."""
     batch = RecordBatch(data)
     records: list[MetadataRecord] = []
     if not batch.is_control:

@@ -62,13 +62,16 @@ class Node:
         """True unless the node is dead: paused ones are alive."""
         return self.broker.state is not NodeState.DEAD
 
-    def open(self) -> None:
-        """Begin a life: lock the directories, bind the ports. Raises `KcliError`; the node is dead then."""
+    def open(self, directory_id: bytes | None = None) -> None:
+        """Begin a life: lock the directories, bind the ports. Raises `KcliError`; the node is dead then.
+
+        `directory_id` is what the directory without an id takes, by default a new one.
+        """
         self.broker = self._make(self.config, self.log_dirs)
         self.failure, self.ended_by = None, ""
         self.scope, self.ended = trio.CancelScope(), trio.Event()
         try:
-            self.broker.open(self._ports, keep=self._kept_ports.keep)
+            self.broker.open(self._ports, keep=self._kept_ports.keep, directory_id=directory_id)
         except BaseException:
             self.broker.state = NodeState.DEAD
             self.broker.log_manager.directories.abandon()

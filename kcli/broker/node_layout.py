@@ -23,6 +23,7 @@ from kcli.broker.listener_ports import LISTENER_LISTS, with_ports_moved
 from kcli.errors import UsageError
 from kcli.storage.disk import make_directory
 from kcli.storage.log_directory import META_PROPERTIES, read_identity
+from kcli.storage.log_paths import parse_replica_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -163,6 +164,19 @@ def known_cluster_id(log_dirs: Iterable[str]) -> str | None:
         if found is not None and known is None:
             known = found.cluster_id
     return known
+
+
+def is_id_lost(log_dirs: Iterable[str]) -> bool:
+    """True if one log directory of a node holds something, but does not tell its own id as the others do.
+
+    Raises `KcliError` for one that does not tell whose it is.
+    """
+    try:
+        found = {log_dir: read_identity(log_dir) for log_dir in log_dirs}
+        lacking = [each for each, identity in found.items() if identity is None or not identity.directory_id]
+        return len(lacking) == 1 and any(map(parse_replica_directory, os.listdir(lacking[0])))
+    except OSError:
+        return False  # It goes offline as soon as it is opened.
 
 
 def _first_given(properties: Mapping[str, str], names: Iterable[str]) -> str | None:

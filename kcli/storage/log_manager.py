@@ -84,13 +84,17 @@ class LogManager:
 
     # --- start
 
-    def open(self, *, now_ms: int) -> None:
+    def open(self, *, now_ms: int, directory_id: bytes | None = None) -> None:
         """Create, lock and identify the directories; one that fails goes offline.
 
+        `directory_id` is for the only one without an id; by default each of those gets a new one.
         Raises `KcliError` when a directory is in use or belongs to another node, or when none is left.
         """
         self.directories.open(
-            cluster_id=self._cluster_id, node_id=self._node_id, now_ms=now_ms, new_id=random_uuid
+            cluster_id=self._cluster_id,
+            node_id=self._node_id,
+            now_ms=now_ms,
+            new_id=random_uuid if directory_id is None else lambda: directory_id,
         )
 
     def load(
