@@ -89,7 +89,8 @@ class NodeLayout:
         return self._options.data_dir
 
     def to_start(self) -> list[int]:
-        """Return the ids of the nodes that a start brings up."""
+        """Return the ids of the nodes that a start brings up. Raises `UsageError`."""
+        self._check_first()
         if self._options.nodes is not None:
             return list(range(self._first, self._first + self._options.nodes))
         return sorted({self._first, *self.present()}) if self._is_first_needed() else self.present()
@@ -104,6 +105,21 @@ class NodeLayout:
     def _is_first_needed(self) -> bool:
         given = self._options.properties
         return not self.present() or bool(self._of_first) or any(name in given for name in _NODE_IDS)
+
+    def _check_first(self) -> None:
+        """Raise `UsageError` where the number that is given is of none of the nodes that there are."""
+        first, present = self._first, self.present()
+        is_given = any(name in self._options.properties for name in _NODE_IDS)
+        if not is_given or not present or first in present or self._of_first:
+            return
+        if any(os.path.isdir(path) for path in self.directories(first)):
+            return  # Topics to adopt, or what is left of the node.
+        word = "node" if len(present) == 1 else "nodes"
+        where = "`, `".join(self.roots or [str(self.data_dir)])
+        raise UsageError(
+            f"`{where}` holds {word} {' and '.join(map(str, present))}, not {first}",
+            hint="`kcli broker node add` adds a node to a running broker; or use another directory",
+        )
 
     def directories(self, node_id: int) -> tuple[str, ...]:
         """Return where a node has its data, if no property is for this node alone."""

@@ -170,3 +170,28 @@ def test_the_same_port_of_other_addresses_is_another_port(tmp_path: Path) -> Non
         listener_security_protocol_map=PROTOCOLS,
     )
     check_ports([several.config(1), several.config(2)])
+
+
+@pytest.mark.parametrize("name", ["node_id", "broker_id"])
+@pytest.mark.parametrize("nodes", [None, 1])
+def test_a_number_adds_no_node_to_a_directory_of_others(nodes: int | None, name: str, tmp_path: Path) -> None:
+    used(tmp_path / "data" / "node-1")
+    with pytest.raises(UsageError) as caught:
+        layout(tmp_path, nodes=nodes, **{name: "7"}).to_start()
+    assert caught.value.message == f"`{tmp_path}/data` holds node 1, not 7"
+    assert (
+        caught.value.hint
+        == "`kcli broker node add` adds a node to a running broker; or use another directory"
+    )
+    used(tmp_path / "data" / "node-3")
+    with pytest.raises(UsageError, match="holds nodes 1 and 3, not 7"):
+        layout(tmp_path, nodes=nodes, **{name: "7"}).to_start()
+
+
+def test_a_number_is_that_of_a_node_which_is_there_or_of_the_first_one(tmp_path: Path) -> None:
+    assert layout(tmp_path, node_id="7").to_start() == [7]
+    used(tmp_path / "data" / "node-1")
+    assert layout(tmp_path, node_id="1").to_start() == [1]
+    (tmp_path / "data" / "node-7").mkdir()  # Topics to adopt, or what is left of a node.
+    assert layout(tmp_path, node_id="7").to_start() == [1, 7]
+    assert layout(tmp_path, node_id="8", log_dirs=f"{tmp_path}/a").to_start() == [1, 8]
