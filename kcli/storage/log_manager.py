@@ -110,9 +110,8 @@ class LogManager:
             try:
                 load_directory(self, directory, now_ms=now_ms, keep=keep)
             except OSError as error:
-                self.directories.fail(
-                    directory, f"cannot load log directory `{directory.path}`: {reason_of(error)}"
-                )
+                why = f"{reason_of(error)}{_file_of(error, directory.path)}"
+                self.directories.fail(directory, f"cannot load log directory `{directory.path}`: {why}")
         self.directories.check()
 
     def load_log(
@@ -359,6 +358,12 @@ class LogManager:
             with suppress(KafkaError):
                 total += action(log) if self.directories.of(log).is_online else 0
         return total
+
+
+def _file_of(error: OSError, directory: str) -> str:
+    """Return what to add to a message about a directory, so that it names the file that failed."""
+    is_other = isinstance(error.filename, str) and error.filename != directory
+    return f": `{error.filename}`" if is_other else ""
 
 
 def _close_log(log: UnifiedLog, now_ms: int) -> int:

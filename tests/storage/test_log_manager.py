@@ -104,6 +104,25 @@ def test_a_torn_checkpoint_counts_as_empty(node: NodeLogs, name: str, is_clean: 
     assert any("counts as empty" in report and name in report for report in node.reports)
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize(
+    "name",
+    ["orders-0/00000000000000000000.log", "orders-0/partition.metadata", "recovery-point-offset-checkpoint"],
+)
+def test_a_file_that_cannot_be_read_is_named(node: NodeLogs, name: str, is_clean: bool) -> None:
+    node.create()
+    node.stop() if is_clean else node.kill()
+    path = node.paths[0] / name
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    with pytest.raises(KcliError) as caught:
+        node.start()
+    directory = node.paths[0]
+    assert caught.value.message == (
+        f"no log directory is left: cannot load log directory `{directory}`: Is a directory: `{path}`"
+    )
+
+
 def test_the_log_start_survives(node: NodeLogs) -> None:
     log = node.create()
     fill(log, 20)
