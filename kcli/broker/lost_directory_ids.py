@@ -18,12 +18,13 @@ from kcli.broker.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_sn
 from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.uuids import uuid_to_text
 from kcli.storage.log_directory import read_identity
-from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, segment_path
+from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory, segment_path
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from kcli.broker.metadata_image import MetadataImage
+    from kcli.protocol.topic_partition import TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -31,29 +32,52 @@ _log = logging.getLogger(__name__)
 def find_lost_ids(log_dirs: Mapping[int, tuple[str, ...]], lost: Iterable[int]) -> dict[int, bytes]:
     """Return the id that the one directory of each of these nodes which has none was registered with.
 
-    `log_dirs` are those of all nodes. A node is left out where more than one id could be meant. Raises
-    `KcliError` where the metadata is there, but cannot be read.
+    `log_dirs` are those of all nodes. A node is left out where more than one id could be meant, or its
+    directory holds nothing that the metadata places under the id. Raises `KcliError` where the metadata is
+    there, but cannot be read.
     """
     image = _newest_image(paths[0] for paths in log_dirs.values())
     if image is None:
         return {}
-    found = {
-        path: read_identity(path) for paths in log_dirs.values() for path in paths if os.path.isdir(path)
-    }
-    taken = {identity.directory_id for identity in found.values() if identity is not None}
     back: dict[int, bytes] = {}
     for node_id in lost:
-        broker = image.brokers.get(node_id)
-        free = [] if broker is None else [each for each in broker.directories if each not in taken]
-        if len(free) == 1:
-            back[node_id] = free[0]
-            _log.warning(
-                "a log directory of node %d has lost its `directory.id`: "
-                "it takes %s back, as the metadata names it",
-                node_id,
-                uuid_to_text(free[0]),
-            )
+        with suppress(OSError):  # An id that cannot be read might be the one: it goes to nobody.
+            found = _id_of(image, node_id, log_dirs[node_id])
+            if found is not None:
+                back[node_id] = found
+    for node_id, directory_id in back.items():
+        _log.warning(
+            "a log directory of node %d has lost its `directory.id`: "
+            "it takes %s back, as the metadata names it",
+            node_id,
+            uuid_to_text(directory_id),
+        )
     return back
+
+
+def _id_of(image: MetadataImage, node_id: int, log_dirs: Sequence[str]) -> bytes | None:
+    """Return the only id that the directory without one can have had, None if none is certain."""
+    identities = {path: read_identity(path) for path in log_dirs if os.path.isdir(path)}
+    known = {each.directory_id for each in identities.values() if each is not None and each.directory_id}
+    lacking = [path for path, each in identities.items() if each is None or not each.directory_id]
+    broker = image.brokers.get(node_id)
+    free = [] if broker is None else [each for each in broker.directories if each not in known]
+    if len(free) != 1 or len(lacking) != 1:
+        return None
+    names = os.listdir(lacking[0])
+    replicas = [each for name in names if (each := parse_replica_directory(name)) and not each.suffix]
+    # The metadata log itself has no place in the metadata: it is in the first directory.
+    is_first = lacking[0] == log_dirs[0] and f"{METADATA_TOPIC}-0" in names
+    is_its = any(_place_of(image, each.topic_partition, node_id) == free[0] for each in replicas)
+    return free[0] if is_first or is_its else None
+
+
+def _place_of(image: MetadataImage, partition: TopicPartition, node_id: int) -> bytes | None:
+    """Return the id of the directory in which a node has a partition, None if it has none."""
+    topic = image.topics.get(partition.topic)
+    if topic is None or partition.partition >= len(topic.partitions):
+        return None
+    return topic.partitions[partition.partition].directory_of(node_id)
 
 
 def _newest_image(metadata_directories: Iterable[str]) -> MetadataImage | None:

@@ -118,7 +118,7 @@ class NodeLayout:
         where = "`, `".join(self.roots or [str(self.data_dir)])
         raise UsageError(
             f"`{where}` holds {word} {' and '.join(map(str, present))}, not {first}",
-            hint="`kcli broker node add` adds a node to a running broker; or use another directory",
+            hint="without `node.id` those start, and `kcli broker node add` adds one to a running broker",
         )
 
     def directories(self, node_id: int) -> tuple[str, ...]:
@@ -190,9 +190,11 @@ def is_id_lost(log_dirs: Iterable[str]) -> bool:
     try:
         found = {log_dir: read_identity(log_dir) for log_dir in log_dirs}
         lacking = [each for each, identity in found.items() if identity is None or not identity.directory_id]
-        return len(lacking) == 1 and any(map(parse_replica_directory, os.listdir(lacking[0])))
+        names = os.listdir(lacking[0]) if len(lacking) == 1 else []
     except OSError:
         return False  # It goes offline as soon as it is opened.
+    replicas = filter(None, map(parse_replica_directory, names))
+    return any(not each.suffix for each in replicas)
 
 
 def _first_given(properties: Mapping[str, str], names: Iterable[str]) -> str | None:

@@ -76,6 +76,18 @@ async def test_an_empty_directory_in_the_place_of_another_gets_an_id_of_its_own(
     assert id_of(tmp_path / "b") not in {None, lost}
 
 
+async def test_a_directory_with_the_data_of_others_gets_an_id_of_its_own(tmp_path: Path) -> None:
+    log_dirs = f"{tmp_path}/a,{tmp_path}/b"
+    async with running_cluster(tmp_path, log_dirs=log_dirs) as cluster:
+        await created(cluster, "t", partitions=4)
+    lost = id_of(tmp_path / "b")
+    (tmp_path / "b").rename(tmp_path / "old")
+    (tmp_path / "b" / "copied-0").mkdir(parents=True)
+    async with running_cluster(tmp_path, log_dirs=log_dirs):
+        pass
+    assert id_of(tmp_path / "b") not in {None, lost}
+
+
 async def test_every_node_takes_its_own_id_back(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=2) as cluster:
         await created(cluster, "t", partitions=4, replicas=1)

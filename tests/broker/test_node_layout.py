@@ -181,7 +181,7 @@ def test_a_number_adds_no_node_to_a_directory_of_others(nodes: int | None, name:
     assert caught.value.message == f"`{tmp_path}/data` holds node 1, not 7"
     assert (
         caught.value.hint
-        == "`kcli broker node add` adds a node to a running broker; or use another directory"
+        == "without `node.id` those start, and `kcli broker node add` adds one to a running broker"
     )
     used(tmp_path / "data" / "node-3")
     with pytest.raises(UsageError, match="holds nodes 1 and 3, not 7"):
