@@ -6,6 +6,7 @@ to return to a default twice is no error of kcli's.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, nearest_hint
@@ -56,8 +57,10 @@ async def known_names(client: Client, resource: ConfigResource) -> list[str]:
     """Return the names of a resource's configurations, none if it cannot be described."""
     from kcli.client import admin
 
-    answer = (await admin.describe_configs(client, [resource]))[resource]
-    return [] if isinstance(answer, KcliError) else [entry.name for entry in answer]
+    with suppress(KcliError):  # They are only wanted for the hint of an error that is told anyway.
+        answer = (await admin.describe_configs(client, [resource]))[resource]
+        return [] if isinstance(answer, KcliError) else [entry.name for entry in answer]
+    return []
 
 
 def likely_name(known: Collection[str], names: Iterable[str]) -> str | None:

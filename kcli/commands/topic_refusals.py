@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -40,6 +42,8 @@ async def config_names(client: Client, name: str) -> list[str]:
     from kcli.client import admin
 
     plain = admin.NewTopic(name, -1, -1)
-    answer = (await admin.create_topics(client, [plain], validate_only=True))[name]
-    configs = answer.configs if isinstance(answer, admin.TopicCreated) else None
-    return [entry.name for entry in configs or ()]
+    with suppress(KcliError):  # They are only wanted for the hint of an error that is told anyway.
+        answer = (await admin.create_topics(client, [plain], validate_only=True))[name]
+        configs = answer.configs if isinstance(answer, admin.TopicCreated) else None
+        return [entry.name for entry in configs or ()]
+    return []

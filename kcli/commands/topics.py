@@ -370,6 +370,7 @@ async def alter_configs(
     from kcli.client import admin
     from kcli.commands.config_names import name_hint, refuse_unknown
     from kcli.commands.session import failure
+    from kcli.protocol.error_codes import ErrorCode
 
     operations = [
         *(admin.ConfigAlteration(name, admin.ConfigOperation.SET, value) for name, value in settings.items()),
@@ -381,7 +382,9 @@ async def alter_configs(
     hint = await name_hint(client, results, settings)
     return {
         resource.name: failure(
-            f"cannot alter the configuration of topic `{resource.name}`", result, hint=hint
+            f"cannot alter the configuration of topic `{resource.name}`",
+            result,
+            hint=hint if result.code is ErrorCode.INVALID_CONFIG else None,
         )
         for resource, result in results.items()
         if result is not None
