@@ -14,12 +14,14 @@ from kcli.broker.metadata_replay import InvalidMetadata
 from kcli.broker.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot
 from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.record_batch import HEADER_SIZE, CorruptRecord, RecordBatch
+from kcli.protocol.record_batch_header import LOG_OVERHEAD
 from kcli.storage.log_directory import META_PROPERTIES
 from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+_SIZE_OFFSET = 8
 _MAGIC_OFFSET = 16
 _ADOPT = "`--adopt` takes in the topics whose data is there, without their settings"
 
@@ -51,11 +53,10 @@ def find_loss(log_directory: str) -> Loss | None:
     for name in names:
         if base_offset_of(name, LOG_SUFFIX) is None:
             continue
-        with open(f"{directory}/{name}", "rb") as file:
-            data = file.read()
-        if _size_of_batch_at(data, 0) is not None:
+        first = _first_batch(f"{directory}/{name}")
+        if _size_of_batch_at(first, 0) is not None:
             return None
-        if data and damaged is None:
+        if first and damaged is None:
             damaged = f"{directory}/{name}"
     if any(_is_whole_snapshot(directory, name) for name in names):
         return None
@@ -72,6 +73,15 @@ def has_served(log_dirs: Iterable[str]) -> bool:
             names.update(os.listdir(log_dir))
     replicas = (parsed for name in names if (parsed := parse_replica_directory(name)) and not parsed.suffix)
     return META_PROPERTIES in names and any(each.topic_partition.topic != METADATA_TOPIC for each in replicas)
+
+
+def _first_batch(path: str) -> bytes:
+    """Return as much of a segment as its first batch is long, by what its header says."""
+    with open(path, "rb") as file:
+        head = file.read(HEADER_SIZE)
+        size = int.from_bytes(head[_SIZE_OFFSET:LOG_OVERHEAD], "big", signed=True)
+        end = min(LOG_OVERHEAD + size, os.fstat(file.fileno()).st_size)  # Garbage may claim gigabytes.
+        return head + file.read(max(0, end - len(head)))
 
 
 def _is_whole_snapshot(directory: str, name: str) -> bool:

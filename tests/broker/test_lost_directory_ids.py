@@ -65,24 +65,17 @@ async def test_one_of_several_directories_takes_its_id_back(tmp_path: Path) -> N
         assert id_of(tmp_path / name) == lost
 
 
-async def test_an_empty_directory_in_the_place_of_another_gets_an_id_of_its_own(tmp_path: Path) -> None:
+@pytest.mark.parametrize("holds", [(), ("copied-0",)], ids=["nothing", "the data of others"])
+async def test_another_directory_in_the_place_of_one_gets_an_id_of_its_own(
+    holds: tuple[str, ...], tmp_path: Path
+) -> None:
     log_dirs = f"{tmp_path}/a,{tmp_path}/b"
     async with running_cluster(tmp_path, log_dirs=log_dirs) as cluster:
         await created(cluster, "t", partitions=4)
     lost = id_of(tmp_path / "b")
     (tmp_path / "b").rename(tmp_path / "old")
-    async with running_cluster(tmp_path, log_dirs=log_dirs):
-        pass
-    assert id_of(tmp_path / "b") not in {None, lost}
-
-
-async def test_a_directory_with_the_data_of_others_gets_an_id_of_its_own(tmp_path: Path) -> None:
-    log_dirs = f"{tmp_path}/a,{tmp_path}/b"
-    async with running_cluster(tmp_path, log_dirs=log_dirs) as cluster:
-        await created(cluster, "t", partitions=4)
-    lost = id_of(tmp_path / "b")
-    (tmp_path / "b").rename(tmp_path / "old")
-    (tmp_path / "b" / "copied-0").mkdir(parents=True)
+    for name in holds:
+        (tmp_path / "b" / name).mkdir(parents=True)
     async with running_cluster(tmp_path, log_dirs=log_dirs):
         pass
     assert id_of(tmp_path / "b") not in {None, lost}
