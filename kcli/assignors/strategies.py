@@ -1,17 +1,37 @@
-"""The assignors that a member can offer, under the names of `partition.assignment.strategy`."""
+"""The assignors that a member can offer, under the names of `partition.assignment.strategy`.
+
+roundrobin: all partitions of all topics are dealt out one by one, past members that do not want them.
+
+Whose turn it is carries over from one topic to the next (Kafka class `RoundRobinAssignor`).
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kcli.assignors import cooperative_sticky, range, roundrobin, sticky
-from kcli.assignors.members import NO_RACKS
+from kcli.assignors import range, sticky
+from kcli.assignors import sticky as cooperative_sticky
+from kcli.assignors.members import NO_RACKS, in_order, partitions_of, subscribed_topics
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kcli.assignors.members import Assignment, Partition, Racks, Subscription
+
+
+def assign_round_robin(counts: Mapping[str, int], members: Mapping[str, Subscription]) -> Assignment:
+    """Return every member's partitions; `counts` holds the number of partitions of each topic."""
+    assignment: Assignment = {member_id: [] for member_id in members}
+    ordered = in_order(members)
+    turn = 0
+    for partition in partitions_of(subscribed_topics(counts, members), counts):
+        while partition[0] not in members[ordered[turn]].topics:
+            turn = (turn + 1) % len(ordered)
+        assignment[ordered[turn]].append(partition)
+        turn = (turn + 1) % len(ordered)
+    return assignment
+
 
 JAVA_PACKAGE = "org.apache.kafka.clients.consumer."
 
@@ -55,13 +75,13 @@ class Strategy(NamedTuple):
 
 STRATEGIES = (
     Strategy("range", "RangeAssignor", range.assign),
-    Strategy("roundrobin", "RoundRobinAssignor", wherever(roundrobin.assign)),
+    Strategy("roundrobin", "RoundRobinAssignor", wherever(assign_round_robin)),
     Strategy("sticky", "StickyAssignor", wherever(sticky.assign), sticky.user_data),
     Strategy(
         "cooperative-sticky",
         "CooperativeStickyAssignor",
-        wherever(cooperative_sticky.assign),
-        cooperative_sticky.user_data,
+        wherever(cooperative_sticky.assign_cooperatively),
+        cooperative_sticky.cooperative_user_data,
         is_cooperative=True,
     ),
 )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.broker.group_settings import group_topic_configs
 from kcli.protocol.error_codes import KafkaError
-from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC, METADATA_TOPIC
+from kcli.protocol.topics import GROUP_METADATA_TOPIC, METADATA_TOPIC
 from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
 from kcli.storage.log_paths import parse_replica_directory
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from kcli.protocol.schema import codec
+from kcli.protocol.schema.declaration import codec
 
 if TYPE_CHECKING:
     from types import ModuleType

@@ -32,7 +32,7 @@ from kcli.broker.purgatory import Purgatory
 from kcli.broker.replica_manager import ReplicaManager
 from kcli.broker.timer import Timer
 from kcli.errors import KcliError
-from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.log_manager import LogManager
 
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kcli.broker.receive_buffers import ReceiveBuffers
     from kcli.broker.request_engine import RequestEngine
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.log_config import LogConfig
     from kcli.storage.log_directory import LogDirectory
 

@@ -29,7 +29,7 @@ from kcli.broker.inert_configs import is_inert
 from kcli.broker.node_settings import NodeSettings
 from kcli.broker.replication_settings import ReplicationSettings
 from kcli.broker.topic_configs import LOG_BROKER_CONFIGS
-from kcli.protocol.inert_config import no_effect
+from kcli.protocol.configs import no_effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

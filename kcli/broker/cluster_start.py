@@ -18,7 +18,7 @@ from kcli.broker.metadata_damage import Loss, find_loss, has_served
 from kcli.broker.metadata_replay import InvalidMetadata
 from kcli.broker.node_layout import is_id_lost, known_cluster_id, make_directories
 from kcli.errors import KcliError
-from kcli.protocol.internal_topics import METADATA_TOPIC
+from kcli.protocol.topics import METADATA_TOPIC
 from kcli.protocol.uuids import random_uuid, uuid_to_text
 from kcli.storage.disk import remove_empty
 from kcli.storage.log_directory import META_PROPERTIES

@@ -14,7 +14,7 @@ from enum import Enum
 from typing import Any, Generic, TypeVar, overload
 
 from kcli.errors import KcliError
-from kcli.protocol.config_kinds import ConfigType
+from kcli.protocol.configs import ConfigType
 
 T = TypeVar("T")
 

@@ -17,7 +17,7 @@ from kcli.broker.coordinator.group_config import of_group, value_of
 from kcli.broker.group_configs import GROUP_CONFIGS, acts, broker_synonym
 from kcli.broker.group_settings import group_config
 from kcli.broker.topic_configs import TOPIC_CONFIGS
-from kcli.protocol.config_kinds import ConfigSource, ConfigType
+from kcli.protocol.configs import ConfigSource, ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,8 +10,8 @@ import logging
 from typing import TYPE_CHECKING
 
 from kcli.broker.inert_configs import warning
-from kcli.protocol.config_kinds import ConfigResourceType
-from kcli.protocol.internal_topics import INTERNAL_TOPICS
+from kcli.protocol.configs import ConfigResourceType
+from kcli.protocol.topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from kcli.broker.metadata_image import ConfigResource, MetadataDelta, MetadataImage

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kcli.broker.metadata_copies import MetadataCopies
     from kcli.broker.metadata_image import MetadataImage
     from kcli.broker.metadata_log import MetadataLog
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 
 class Term:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.broker.replica_fetcher import ReplicaFetcher
-from kcli.protocol.group_partition import string_hash
+from kcli.protocol.topics import string_hash
 
 if TYPE_CHECKING:
     from collections.abc import Callable

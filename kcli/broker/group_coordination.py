@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, TypeAlias
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.coordinator.runtime import CoordinatorRuntime, CoordinatorSettings
 from kcli.broker.group_settings import group_config, group_topic_configs
-from kcli.protocol.compression import Codec
-from kcli.protocol.coordinator_records import decode_record
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC
+from kcli.protocol.internal.coordinator_records import decode_record
+from kcli.protocol.topics import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
     from kcli.broker.broker import Broker

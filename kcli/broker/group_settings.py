@@ -18,7 +18,7 @@ from kcli.broker.config_definition import (
     words,
 )
 from kcli.broker.coordinator.group_config import GroupConfig
-from kcli.protocol.config_kinds import ConfigType
+from kcli.protocol.configs import ConfigType
 
 _MINUTE_MS = 60_000
 

@@ -9,7 +9,7 @@ they steer is not: logs are not compacted. `warning` tells of these, too.
 
 from __future__ import annotations
 
-from kcli.protocol.inert_config import no_effect
+from kcli.protocol.configs import no_effect
 
 _OF_KAFKA_4_3 = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms

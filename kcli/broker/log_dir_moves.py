@@ -18,7 +18,7 @@ from kcli.broker.replica_fetcher import TURN_BYTES, read_slice
 from kcli.broker.replication_throttle import ReplicationThrottle
 from kcli.broker.timer import monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.storage.future_logs import create_future_log, drop_future_log, promote_future_log
 from kcli.storage.log_read import Isolation
 

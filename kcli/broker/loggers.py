@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kcli.protocol.config_kinds import ConfigOperation
+from kcli.protocol.configs import ConfigOperation
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from kcli.broker.metadata_damage import batches_of, refuse_inner_damage
 from kcli.broker.metadata_log import decoded
 from kcli.broker.metadata_replay import InvalidMetadata, MetadataBatch, replay
 from kcli.broker.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot
-from kcli.protocol.internal_topics import METADATA_TOPIC
+from kcli.protocol.topics import METADATA_TOPIC
 from kcli.protocol.uuids import uuid_to_text
 from kcli.storage.log_directory import read_identity
 from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory, segment_path
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kcli.broker.metadata_image import MetadataImage
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 _log = logging.getLogger(__name__)
 

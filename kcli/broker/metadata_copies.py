@@ -13,7 +13,7 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.broker.metadata_log import MetadataLog
-from kcli.protocol.internal_topics import METADATA_TOPIC
+from kcli.protocol.topics import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.broker.metadata_replay import InvalidMetadata
 from kcli.broker.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot
-from kcli.protocol.internal_topics import METADATA_TOPIC
-from kcli.protocol.record_batch import HEADER_SIZE, CorruptRecord, RecordBatch
-from kcli.protocol.record_batch_header import LOG_OVERHEAD
+from kcli.protocol.records.batch import HEADER_SIZE, CorruptRecord, RecordBatch
+from kcli.protocol.records.batch_header import LOG_OVERHEAD
+from kcli.protocol.topics import METADATA_TOPIC
 from kcli.storage.log_directory import META_PROPERTIES
 from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory
 

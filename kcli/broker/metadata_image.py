@@ -16,7 +16,7 @@ from kcli.broker.registrations import (
     PartitionRegistration,
     TopicImage,
 )
-from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.protocol.configs import ConfigResourceType
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping

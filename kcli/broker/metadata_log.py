@@ -28,11 +28,15 @@ from kcli.broker.metadata_damage import refuse_inner_damage
 from kcli.broker.metadata_replay import InvalidMetadata, MetadataBatch
 from kcli.broker.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot, encode_snapshot
 from kcli.broker.quorum_state import read_quorum_epoch, write_quorum_state
-from kcli.protocol.control_records import ControlRecordType, control_batch
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal_topics import METADATA_TOPIC
-from kcli.protocol.metadata_records import MetadataRecord, decode_metadata_record, encode_metadata_record
-from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder
+from kcli.protocol.internal.metadata_records import (
+    MetadataRecord,
+    decode_metadata_record,
+    encode_metadata_record,
+)
+from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder
+from kcli.protocol.records.control_records import ControlRecordType, control_batch
+from kcli.protocol.topics import METADATA_TOPIC
 from kcli.storage import disk
 from kcli.storage.checkpoints import write_atomically, write_partition_metadata
 from kcli.storage.leader_epochs import LeaderEpochs

@@ -20,8 +20,8 @@ from kcli.broker.metadata_image import (
 )
 from kcli.broker.registrations import BrokerRegistration, Endpoint, PartitionRegistration, TopicImage
 from kcli.errors import KcliError
-from kcli.protocol.config_kinds import ConfigResourceType
-from kcli.protocol.metadata_records import (
+from kcli.protocol.configs import ConfigResourceType
+from kcli.protocol.internal.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     BrokerRegistrationChangeRecord,
@@ -46,7 +46,7 @@ from kcli.protocol.metadata_records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 
 class MetadataBatch(NamedTuple):

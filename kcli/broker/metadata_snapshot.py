@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.broker.metadata_replay import MetadataBatch
 from kcli.errors import KcliError
-from kcli.protocol.control_records import ControlRecordType, control_batch, parse_control_key
-from kcli.protocol.metadata_records import (
+from kcli.protocol.internal.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     ClientQuotaRecord,
@@ -29,13 +28,14 @@ from kcli.protocol.metadata_records import (
     decode_metadata_record,
     encode_metadata_record,
 )
-from kcli.protocol.record_batch import CorruptRecord, RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.records.batch import CorruptRecord, RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.records.control_records import ControlRecordType, control_batch, parse_control_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kcli.broker.metadata_image import BrokerRegistration, MetadataImage
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 RECORDS_PER_BATCH = 1000
 

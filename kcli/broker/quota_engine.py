@@ -18,7 +18,7 @@ from kcli.broker.later import Later
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.quotas import ClientQuotas
 from kcli.broker.timer import monotonic_ms
-from kcli.protocol.headers import decode_response, encode_response
+from kcli.protocol.frames import decode_response, encode_response
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

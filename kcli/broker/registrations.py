@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
-from kcli.protocol.metadata_records import (
+from kcli.protocol.internal.metadata_records import (
     LEADER_UNCHANGED,
     NO_LEADER,
     PartitionChangeRecord,

@@ -24,9 +24,9 @@ from kcli.broker.partition import Partition
 from kcli.broker.registrations import UNASSIGNED_DIRECTORY
 from kcli.broker.replication_throttle import ReplicationThrottle
 from kcli.broker.timer import monotonic_ms
-from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal_topics import INTERNAL_TOPICS
+from kcli.protocol.topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -25,8 +25,8 @@ from kcli.broker.later import Later
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.headers import parse_request_header, response_header_version
-from kcli.protocol.schema import DecodeError, codec, message_info
+from kcli.protocol.frames import parse_request_header, response_header_version
+from kcli.protocol.schema.declaration import DecodeError, codec, message_info
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kcli.broker.config_definition import Check, ConfigDefinition, UpdateMode
-from kcli.protocol.config_kinds import ConfigType
+from kcli.protocol.configs import ConfigType
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from kcli.broker.config_definition import (
     one_of,
 )
 from kcli.broker.topic_config import Synonym, TopicConfig, other_unit, topic_row
-from kcli.protocol.config_kinds import ConfigType
+from kcli.protocol.configs import ConfigType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

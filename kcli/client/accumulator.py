@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 
 from kcli.client.delivery import Delivery, DeliveryRun
 from kcli.client.producer_batch import ProducerBatch
-from kcli.protocol.compression import Codec
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

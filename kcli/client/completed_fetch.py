@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from kcli.errors import KcliError
-from kcli.protocol.control_records import ControlRecordType, parse_control_key
 from kcli.protocol.record import CorruptRecord, TimestampType
-from kcli.protocol.record_batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.messages.fetch import PartitionData
     from kcli.protocol.record import Buffer, Record
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.protocol.topics import TopicPartition
 
 THREAD_BYTES = 64 * 1024
 """From this compressed size on, decompressing in a worker thread costs less than it holds the loop up."""

@@ -25,10 +25,9 @@ from kcli import __version__
 from kcli.client.versions import NodeVersions
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.framing import FrameError, FrameReader
-from kcli.protocol.headers import RequestHeader, decode_response, encode_request
+from kcli.protocol.frames import FrameError, FrameReader, RequestHeader, decode_response, encode_request
 from kcli.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from kcli.protocol.schema import DecodeError, message_info
+from kcli.protocol.schema.declaration import DecodeError, message_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kcli.client.rebalance_listener import RebalanceListener
     from kcli.client.subscription import AssignedPartition
     from kcli.client.topic_subscription import SubscriptionPattern
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 CLOSE_SECONDS = 30.0
 """How long the end of a consumer's block waits for its last commit, its listener and its leaving."""

@@ -30,7 +30,7 @@ from kcli.client.membership import GroupMetadata
 from kcli.client.topic_subscription import SubscriptionMode, SubscriptionPattern, TopicSubscription
 from kcli.errors import KcliError
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -14,7 +14,7 @@ from kcli.protocol.messages.fetch import FetchPartition, FetchTopic, ForgottenTo
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 MAX_EPOCH = 2**31 - 1
 

@@ -33,7 +33,7 @@ from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import FetchRequest, FetchResponse, PartitionData
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from kcli.protocol.consumer_protocol import (
     encode_subscription,
 )
 from kcli.protocol.messages.sync_group import SyncGroupRequestAssignment
-from kcli.protocol.schema import DecodeError
-from kcli.protocol.topic_partition import TopicPartition, by_topic
+from kcli.protocol.schema.declaration import DecodeError
+from kcli.protocol.topics import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kcli.assignors.strategies import Strategy
     from kcli.client.metadata import ClusterMetadata
     from kcli.protocol.messages.join_group import JoinGroupResponseMember
-    from kcli.protocol.schema import Buffer
+    from kcli.protocol.schema.declaration import Buffer
 
 EAGER_VERSION = 1
 COOPERATIVE_VERSION = 3

@@ -38,7 +38,7 @@ from kcli.client.subscription import FetchState
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.offset_fetch import OffsetFetchRequest
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

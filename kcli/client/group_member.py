@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kcli.client.config import ConsumerConfig
     from kcli.client.metadata import ClusterMetadata
     from kcli.client.subscription import Subscription
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 ROUND_SECONDS = 2.0
 """How long a member that ends waits for a round that nobody should hold up, to commit in its generation."""

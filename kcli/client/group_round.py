@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kcli.client.membership import Membership
     from kcli.client.topic_subscription import TopicSubscription
     from kcli.protocol.messages.sync_group import SyncGroupRequestAssignment
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 JOIN_LAPSE_SECONDS = 5.0
 """What a JoinGroup may take beyond the rebalance timeout, for which the coordinator holds it."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kcli.client.config import ConsumerConfig
     from kcli.client.group_commits import GroupCommits
     from kcli.client.subscription import Subscription
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 READ_AGAIN = "what it read and did not commit may be read again"
 

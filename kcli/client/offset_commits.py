@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kcli.client.admin.group_types import CommittedOffset
     from kcli.client.membership import Generation
     from kcli.client.versions import NodeVersions
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
     Offsets = Mapping[TopicPartition, CommittedOffset]
 

@@ -12,7 +12,7 @@ from kcli.protocol.messages.offset_fetch import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from kcli.protocol.topic_partition import TopicPartition, by_topic
+from kcli.protocol.topics import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kcli.client.config import ConsumerConfig
     from kcli.client.setbacks import HeldUp
     from kcli.client.subscription import AssignedPartition, Subscription
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
     Offsets = dict[TopicPartition, OffsetAndTimestamp | KafkaError]
 

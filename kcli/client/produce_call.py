@@ -11,7 +11,7 @@ from kcli.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import trio
 
 from kcli.client.delivery import Delivery, DeliveryRun
-from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, set_producer_state
+from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, set_producer_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kcli.protocol.compression import Codec
+    from kcli.protocol.compression.codecs import Codec
     from kcli.protocol.error_codes import KafkaError
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
     Callbacks: TypeAlias = list[tuple[Any, Callable[[Any], None]]]
 

@@ -19,7 +19,7 @@ from kcli.client.producer_batch import NO_SEQUENCE
 
 if TYPE_CHECKING:
     from kcli.client.producer_batch import ProducerBatch
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 MAX_EPOCH = 32767
 SEQUENCE_MASK = 0x7FFFFFFF

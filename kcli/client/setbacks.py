@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kcli.client.metadata import ClusterMetadata
     from kcli.client.producer_batch import ProducerBatch
     from kcli.errors import KcliError
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 PATIENCE_SECONDS = 3.0
 """How long a batch is held up when what it meets is told: by then a handful of tries have failed."""

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kcli.client.backoff import Backoff
     from kcli.client.completed_fetch import CompletedFetch
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 MAX_BUFFERED_FETCHES = 2
 """Answers kept per partition: one being handed out, one fetched ahead meanwhile."""

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.internal_topics import INTERNAL_TOPICS
+from kcli.protocol.topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     import re

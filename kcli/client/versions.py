@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kcli.errors import KcliError
-from kcli.protocol.schema import message_info
+from kcli.protocol.schema.declaration import message_info
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

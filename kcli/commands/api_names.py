@@ -6,7 +6,7 @@ also for those that kcli itself never sends, and the newest version that a curre
 
 from __future__ import annotations
 
-from kcli.client.api_names import api_name
+from kcli.protocol.apis import api_name
 
 CLIENT_APIS = {
     0: (0, 13),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kcli.client.consumer import Consumer
     from kcli.commands.formatters import Format
     from kcli.commands.record_printer import Limits, RecordPrinter
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 LEAST_BEGINNING_SECONDS = 1.0
 """The time that finding out where to begin and to end has at least, however short a silence ends it."""

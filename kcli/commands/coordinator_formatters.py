@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.java.json import java_json
 from kcli.errors import KcliError
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.internal.coordinator_records import (
     DecodedRecord,
     UnknownRecordType,
     decode_record,
     decode_transaction_record,
 )
-from kcli.protocol.record_json import document
-from kcli.protocol.schema import DecodeError
+from kcli.protocol.schema.declaration import DecodeError
+from kcli.protocol.schema.json_document import document
 
 if TYPE_CHECKING:
     from kcli.client.completed_fetch import FetchedRecords

@@ -188,7 +188,7 @@ def checksum_formatter(properties: Mapping[str, str]) -> Format:
 
     Records have had no checksum of their own since magic 2: this one serves comparing copies of a topic.
     """
-    from kcli.protocol.checksums import crc32c
+    from kcli.protocol.records.batch_header import crc32c
 
     with_topic = flag(properties, "print.topic", default=True)
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
-from kcli.protocol.internal_topics import INTERNAL_TOPICS
+from kcli.protocol.topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from kcli.client.client import Client

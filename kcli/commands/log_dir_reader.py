@@ -14,9 +14,9 @@ from struct import Struct
 from typing import BinaryIO, NamedTuple
 
 from kcli.errors import KcliError, UsageError
-from kcli.protocol.message_set import LegacyEntry
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.message_set import LegacyEntry
 from kcli.storage.checkpoints import CheckpointError, read_offsets, read_partition_metadata
 from kcli.storage.log_paths import (
     LOG_SUFFIX,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kcli.client.consumer import Consumer
     from kcli.commands.formatters import Format
     from kcli.commands.record_output import RecordOutput
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 RECORDS_PER_POLL = 5_000
 SKIP_HINT = "`--skip-message-on-error` goes on behind such records"

@@ -9,7 +9,7 @@ import trio
 
 from kcli.client.config import ConsumerConfig
 from kcli.client.consumer import Consumer
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from kcli.client.client import Client

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from kcli.commands.whole_numbers import LARGEST_INT32, whole_number
 from kcli.errors import UsageError
-from kcli.protocol.internal_topics import INTERNAL_TOPICS
+from kcli.protocol.topics import INTERNAL_TOPICS
 
 COLLISION_WARNING = (
     "warning: metric names cannot tell `.` from `_` in topic names: use either of them, but not both"

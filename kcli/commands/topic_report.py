@@ -250,7 +250,7 @@ def topic_row(
     """Return a topic with all its partitions."""
     from kcli.client.admin import ConfigSource
     from kcli.commands.java.order import hash_map_order
-    from kcli.protocol.group_partition import string_hash
+    from kcli.protocol.topics import string_hash
     from kcli.protocol.uuids import ZERO_UUID, uuid_to_text
 
     by_name = {entry.name: entry for entry in entries}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from struct import Struct
 from typing import Annotated, Any, TypeVar
 
-from kcli.protocol.schema import (
+from kcli.protocol.schema.declaration import (
     Buffer,
     DecodeError,
     bytes_,
@@ -147,7 +147,7 @@ def assignment_document(data: Buffer) -> dict[str, Any]:
 
 def _document(cls: type[Any], data: Buffer) -> dict[str, Any]:
     # Imported here: brokers and clients never show these as JSON.
-    from kcli.protocol.record_json import document
+    from kcli.protocol.schema.json_document import document
 
     value = _decode(cls, data)
     (version,) = _VERSION.unpack_from(data)

@@ -12,8 +12,7 @@ from operator import add, mul, sub
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.protocol.checksums import crc32c
-from kcli.protocol.record_batch_header import (
+from kcli.protocol.records.batch_header import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_START,
@@ -24,6 +23,7 @@ from kcli.protocol.record_batch_header import (
     MIN_BATCH_LENGTH,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
+    crc32c,
 )
 from kcli.storage.segment_window import SegmentWindow
 
@@ -127,7 +127,7 @@ class BatchRun:
 
     def entries(self) -> Iterator[ScannedEntry]:
         """Yield the batches one by one."""
-        from kcli.protocol.record_batch import RecordBatch
+        from kcli.protocol.records.batch import RecordBatch
         from kcli.storage.scanned_entry import ScannedEntry
 
         buffer, origin, file = self.buffer, self.origin, self.file

@@ -17,10 +17,10 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from kcli.protocol.message_set import LegacyEntry
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch
-from kcli.protocol.record_batch_header import HEADER_SIZE
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import HEADER_SIZE
+from kcli.protocol.records.message_set import LegacyEntry
 from kcli.storage.batch_run import MAX_ENTRY_BYTES, MAX_OFFSET, MAX_RELATIVE_OFFSET, BatchReader, BatchRun
 from kcli.storage.damage import Damage, DamageKind
 from kcli.storage.damage_inquiry import DamageInquiry

@@ -29,7 +29,7 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import ZERO_UUID, uuid_from_text, uuid_to_text
 from kcli.storage import disk
 from kcli.storage.log_paths import PARTITION_METADATA

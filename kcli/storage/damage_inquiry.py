@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record_batch_header import LOG_OVERHEAD, MAGIC_POSITION
+from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION
 from kcli.storage.damage import Damage, DamageKind, FieldBytes
 from kcli.storage.entry_head import (
     HEADER_SIZES,

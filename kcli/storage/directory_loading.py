@@ -21,7 +21,7 @@ from kcli.storage.worker_threads import run_all
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.log_directory import LogDirectory
     from kcli.storage.log_manager import LogManager
 

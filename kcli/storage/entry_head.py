@@ -18,9 +18,8 @@ import zlib
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.message_set import MIN_SIZES
-from kcli.protocol.record_batch_header import (
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_header import (
     CODEC_MASK,
     CRC_START,
     HEADER,
@@ -30,6 +29,7 @@ from kcli.protocol.record_batch_header import (
     MIN_BATCH_LENGTH,
     TIMESTAMP_TYPE_BIT,
 )
+from kcli.protocol.records.message_set import MIN_SIZES
 from kcli.storage.batch_run import BATCH_BITS, LAST_CODEC, MAX_OFFSET, MIN_RECORD_SIZE
 from kcli.storage.damage import DamageKind
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.record_batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
+from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
 from kcli.storage.batch_run import MAX_OFFSET
 from kcli.storage.damage import DamageKind
 from kcli.storage.entry_head import EntryHead, HeadProblem, crc_of, structural_problem

@@ -12,7 +12,7 @@ import re
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record_batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
+from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
 from kcli.storage.entry_head import HEADER_SIZES, EntryHead, crc_of, plausible_head
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.checksums import crc32c
-from kcli.protocol.record_batch_header import (
+from kcli.protocol.records.batch_header import (
     CONTROL_BIT,
     CRC_START,
     HEADER,
@@ -21,6 +20,7 @@ from kcli.protocol.record_batch_header import (
     LOG_OVERHEAD,
     SEQUENCE_MASK,
     TRANSACTIONAL_BIT,
+    crc32c,
 )
 from kcli.storage.file_records import write_at
 

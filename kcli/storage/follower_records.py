@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch import RecordBatch, iter_batches
 
 if TYPE_CHECKING:
-    from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record import Buffer
+    from kcli.protocol.records.message_set import LegacyEntry
 
 
 def whole_batches(records: Buffer, next_offset: int) -> tuple[Buffer, list[RecordBatch | LegacyEntry]]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import write_partition_metadata
 from kcli.storage.log_paths import FUTURE_DIRECTORY_SUFFIX, replica_directory_name, suffixed_directory_name

@@ -10,9 +10,9 @@ import zlib
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.protocol.message_set import MIN_SIZES, LegacyEntry
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch_header import LOG_OVERHEAD, SIZE_POSITION
+from kcli.protocol.records.batch_header import LOG_OVERHEAD, SIZE_POSITION
+from kcli.protocol.records.message_set import MIN_SIZES, LegacyEntry
 from kcli.storage.damage import DamageKind
 from kcli.storage.entry_head import HEADER_SIZES
 from kcli.storage.record_pieces import Extent

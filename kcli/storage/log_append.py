@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record import NO_TIMESTAMP, CorruptRecord
-from kcli.protocol.record_batch_header import set_base_offset_and_epoch
+from kcli.protocol.records.batch_header import set_base_offset_and_epoch
 from kcli.storage.append_info import AppendInfo
 from kcli.storage.follower_records import whole_batches
 from kcli.storage.producer_append import Origin, check_producers
@@ -19,9 +19,9 @@ from kcli.storage.producer_state import BatchMetadata
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record import Buffer
-    from kcli.protocol.record_batch import RecordBatch
+    from kcli.protocol.records.batch import RecordBatch
+    from kcli.protocol.records.message_set import LegacyEntry
     from kcli.storage.file_records import WriteAhead
     from kcli.storage.log_validator import ValidatedRecords
     from kcli.storage.unified_log import UnifiedLog

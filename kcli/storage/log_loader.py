@@ -47,9 +47,9 @@ from kcli.storage.unified_log import UnifiedLog
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.protocol.message_set import LegacyEntry
-    from kcli.protocol.record_batch import RecordBatch
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.records.batch import RecordBatch
+    from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.log_config import LogConfig
 
 PRODUCER_ID_EXPIRATION_MS = 24 * 60 * 60 * 1000

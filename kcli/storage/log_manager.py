@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, reason_of
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import write_partition_metadata
 from kcli.storage.directory_loading import load_directory

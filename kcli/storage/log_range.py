@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.record_batch_header import (
+from kcli.protocol.records.batch_header import (
     CRC_START,
     HEADER,
     HEADER_SIZE,

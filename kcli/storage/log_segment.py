@@ -9,7 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record import BYTES_PER_RECORD, CorruptRecord, TooMuchData
-from kcli.protocol.record_batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.storage.file_records import SEARCH_BYTES, EntryPosition, FileRecords
 from kcli.storage.index_file import CorruptIndex
 from kcli.storage.log_paths import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES, segment_path
@@ -18,8 +18,8 @@ from kcli.storage.segment_indexes import SegmentIndexes
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record import Buffer, Record
+    from kcli.protocol.records.message_set import LegacyEntry
     from kcli.storage.file_records import WriteAhead
     from kcli.storage.log_config import LogConfig
 

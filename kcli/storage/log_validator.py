@@ -17,8 +17,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.checksums import crc32c
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record import (
     BYTES_PER_RECORD,
@@ -27,15 +26,16 @@ from kcli.protocol.record import (
     TimestampType,
     TooMuchData,
 )
-from kcli.protocol.record_batch import RecordBatch, iter_batches
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
-from kcli.protocol.record_batch_header import (
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch_header import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_START,
     HEADER_SIZE,
     MAGIC_POSITION,
     TIMESTAMP_TYPE_BIT,
+    crc32c,
     set_max_timestamp,
 )
 from kcli.storage.log_config import PRODUCER_COMPRESSION
@@ -201,7 +201,7 @@ class LogValidator:
         self, data: bytearray | memoryview, max_decompressed: int
     ) -> tuple[bytearray, list[RecordBatch]]:
         # Imported here: only producers before 0.11 send the older formats.
-        from kcli.protocol.conversion import up_convert
+        from kcli.protocol.records.conversion import up_convert
 
         for number, entry in enumerate(iter_batches(data)):
             if number * BYTES_PER_RECORD > max_decompressed:

@@ -24,7 +24,7 @@ from kcli.storage.checkpoints import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.unified_log import UnifiedLog
 
 

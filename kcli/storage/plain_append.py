@@ -14,9 +14,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.protocol.checksums import crc32c
 from kcli.protocol.record import NO_TIMESTAMP, CorruptRecord
-from kcli.protocol.record_batch_header import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, SEQUENCE_MASK
+from kcli.protocol.records.batch_header import (
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    SEQUENCE_MASK,
+    crc32c,
+)
 from kcli.storage.append_info import AppendInfo
 from kcli.storage.file_records import write_at
 from kcli.storage.record_walk import is_one_record, walk_records

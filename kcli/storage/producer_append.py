@@ -10,19 +10,19 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.control_records import ControlRecordType, parse_control_key, parse_end_txn_marker
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record import NO_PRODUCER_EPOCH, NO_SEQUENCE
-from kcli.protocol.record_batch import RecordBatch
-from kcli.protocol.record_batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key, parse_end_txn_marker
 from kcli.storage.producer_state import MAX_SEQUENCE, NO_OFFSET, BatchMetadata, ProducerStateEntry
 from kcli.storage.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from kcli.protocol.message_set import LegacyEntry
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.log_segment import LogSegment
     from kcli.storage.producer_state import ProducerStateManager
 

@@ -13,8 +13,8 @@ from kcli.storage.producer_snapshot import CorruptSnapshot
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.protocol.message_set import LegacyEntry
-    from kcli.protocol.record_batch import RecordBatch
+    from kcli.protocol.records.batch import RecordBatch
+    from kcli.protocol.records.message_set import LegacyEntry
     from kcli.storage.log_segment import LogSegment
     from kcli.storage.log_segments import LogSegments
     from kcli.storage.producer_snapshot import ProducerSnapshots

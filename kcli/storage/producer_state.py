@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kcli.protocol.record import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 
 if TYPE_CHECKING:
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.producer_append import CompletedTransaction, ProducerAppend
 
 BATCHES_TO_RETAIN = 5

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.compression import Codec, decompress
-from kcli.protocol.decompression import decompressed_pieces
+from kcli.protocol.compression.codecs import Codec, decompress
+from kcli.protocol.compression.pieces import decompressed_pieces
 from kcli.protocol.record import CorruptRecord, TimestampType, TooMuchData
-from kcli.protocol.record_batch import RecordBatch
-from kcli.protocol.record_batch_header import HEADER_SIZE, TIMESTAMP_TYPE_BIT
-from kcli.protocol.varints import wrap_int64
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import HEADER_SIZE, TIMESTAMP_TYPE_BIT
+from kcli.protocol.records.varints import wrap_int64
 from kcli.storage.damage import DamageKind
 from kcli.storage.legacy_checks import LegacyRecords, find_value
 from kcli.storage.record_findings import RecordFindings
@@ -24,8 +24,8 @@ from kcli.storage.stored_records import StoredRecords
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record import Buffer
+    from kcli.protocol.records.message_set import LegacyEntry
     from kcli.storage.damage import Damage
     from kcli.storage.scanned_entry import ScannedEntry
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.varints import read_varint, read_varlong
+from kcli.protocol.records.varints import read_varint, read_varlong
 
 if TYPE_CHECKING:
     from kcli.protocol.record import Buffer

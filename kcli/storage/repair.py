@@ -18,7 +18,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, UsageError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.storage import disk
 from kcli.storage.batch_run import MAX_OFFSET
 from kcli.storage.checkpoints import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.internal_topics import METADATA_TOPIC
+from kcli.protocol.topics import METADATA_TOPIC
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
 from kcli.storage.log_paths import (
@@ -18,7 +18,7 @@ from kcli.storage.log_paths import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 
 class FoundReplica(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from kcli.protocol.message_set import LegacyEntry
-from kcli.protocol.record_batch import RecordBatch
-from kcli.protocol.record_batch_header import MAGIC_POSITION
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import MAGIC_POSITION
+from kcli.protocol.records.message_set import LegacyEntry
 
 if TYPE_CHECKING:
     from kcli.storage.damage import Damage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
 from kcli.storage import disk
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_path
 from kcli.storage.log_segment import LogSegment

@@ -12,12 +12,12 @@ import stat
 import zlib
 from typing import TYPE_CHECKING
 
-from kcli.protocol.checksums import crc32c
+from kcli.protocol.records.batch_header import crc32c
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from kcli.protocol.checksums import Checksum
+    from kcli.protocol.records.batch_header import Checksum
 
 CHUNK_BYTES = 1024 * 1024
 _ZEROS = bytes(CHUNK_BYTES)

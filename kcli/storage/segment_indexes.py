@@ -13,8 +13,8 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch, iter_batches
-from kcli.protocol.record_batch_header import HEADER_SIZE, MAGIC_POSITION
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_header import HEADER_SIZE, MAGIC_POSITION
 from kcli.storage.index_file import CorruptIndex
 from kcli.storage.log_paths import (
     INDEX_SUFFIX,
@@ -260,7 +260,7 @@ def _max_timestamp_in(head: bytes) -> int:
     """Return the largest timestamp of the entry that begins like this. Raises `CorruptRecord`."""
     if len(head) > MAGIC_POSITION and head[MAGIC_POSITION] < 2:
         # Imported here: few logs still hold the older formats.
-        from kcli.protocol.message_set import LegacyEntry
+        from kcli.protocol.records.message_set import LegacyEntry
 
         return LegacyEntry(head).max_timestamp
     return RecordBatch(head).max_timestamp

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
 from kcli.storage.batch_scan import scan
 from kcli.storage.damage import Damage, DamageKind
 from kcli.storage.record_checks import check_records

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.control_records import parse_control_key
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch_header import HEADER_SIZE
-from kcli.protocol.varints import read_varint, read_varlong
+from kcli.protocol.records.batch_header import HEADER_SIZE
+from kcli.protocol.records.control_records import parse_control_key
+from kcli.protocol.records.varints import read_varint, read_varlong
 from kcli.storage.damage import DamageKind
 from kcli.storage.record_pieces import Extent
 
 if TYPE_CHECKING:
-    from kcli.protocol.record_batch import RecordBatch
+    from kcli.protocol.records.batch import RecordBatch
     from kcli.storage.record_findings import RecordFindings
 
 _MAX_LENGTH_BYTES = 5

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.protocol.record import Buffer, CorruptRecord
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.append_info import AppendInfo
     from kcli.storage.file_records import WriteAhead
     from kcli.storage.leader_epochs import LeaderEpochs

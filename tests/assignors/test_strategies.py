@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.assignors import cooperative_sticky, sticky
-from kcli.assignors.claims import Claim
+from kcli.assignors import sticky
+from kcli.assignors import sticky as cooperative_sticky
 from kcli.assignors.members import Assignment, Partition, Subscription
+from kcli.assignors.sticky import Claim
 from kcli.assignors.strategies import STRATEGIES, Strategy, find_strategies
 from kcli.errors import UsageError
 
@@ -341,7 +342,7 @@ def test_cooperative_never_gives_away_what_somebody_owns(
         one: Subscription(topics, tuple(claimed.get(one, ((), 0))[0]), claimed.get(one, ((), -1))[1])
         for one, topics in wanted.items()
     }
-    assignment = cooperative_sticky.assign(counts, described)
+    assignment = cooperative_sticky.assign_cooperatively(counts, described)
     for member_id, partitions in assignment.items():
         for partition in partitions:
             rivals = [one for one in described if one != member_id and partition in described[one].owned]

@@ -113,8 +113,8 @@ def recompress(log: Path) -> int:
     """Decompress the batches of a log file and compress what was in them with zstd; return the records."""
     import pyarrow as pa
 
-    from kcli.protocol.compression import Codec
-    from kcli.protocol.record_batch_header import HEADER, HEADER_SIZE, LOG_OVERHEAD
+    from kcli.protocol.compression.codecs import Codec
+    from kcli.protocol.records.batch_header import HEADER, HEADER_SIZE, LOG_OVERHEAD
     from kcli.spark.columns.unpacked import Unpacked
 
     page_codec, unpacked = pa.Codec("zstd", compression_level=1), Unpacked()

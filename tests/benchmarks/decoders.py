@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.spark.columns.chunk import COUNT
 from kcli.spark.columns.decode import ENVIRONMENT_VARIABLE, decoder_named
 from kcli.spark.columns.entry import entry_at, size_at

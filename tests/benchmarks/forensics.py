@@ -27,7 +27,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from tests.benchmarks.segments import Segment, write_segment
 from tests.benchmarks.table import Gate, Table
 from tests.support import peak

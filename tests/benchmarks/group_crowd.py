@@ -11,12 +11,12 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.headers import decode_response
+from kcli.protocol.frames import decode_response
 from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 from kcli.protocol.messages.heartbeat import HeartbeatRequest
 from kcli.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
-from kcli.protocol.schema import message_info
+from kcli.protocol.schema.declaration import message_info
 from tests.benchmarks.wire import BenchmarkFailed
 from tests.support.raw_client import RawClient, request_frame
 

@@ -7,10 +7,9 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.protocol.checksums import crc32c
-from kcli.protocol.compression import Codec
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
-from kcli.protocol.record_batch_header import set_base_offset_and_epoch, update_crc
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch_header import crc32c, set_base_offset_and_epoch, update_crc
 from tests.benchmarks.wire import payloads
 
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow.parquet as pq
 
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.storage.checkpoints import write_partition_metadata
 from tests.benchmarks.by_hand import export_by_hand
 from tests.benchmarks.measure import alternate

@@ -17,7 +17,7 @@ from kcli.protocol.messages.delete_topics import DeleteTopicsRequest
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from tests.support.raw_client import RawClient, request_frame
 
 if TYPE_CHECKING:

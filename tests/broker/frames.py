@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kcli.protocol.headers import RequestHeader, encode_request
+from kcli.protocol.frames import RequestHeader, encode_request
 from kcli.protocol.messages.metadata import MetadataRequest
-from kcli.protocol.schema import message_info
+from kcli.protocol.schema.declaration import message_info
 
 
 def frame(request: object, version: int, correlation_id: int = 1) -> bytes:

@@ -10,9 +10,9 @@ import trio.testing
 
 from kcli.broker.controller.client_quota_control import QuotaAlteration
 from kcli.broker.registrations import PartitionRegistration
-from kcli.protocol.headers import RequestHeader, encode_request
+from kcli.protocol.frames import RequestHeader, encode_request
 from kcli.protocol.messages.metadata import MetadataRequest
-from kcli.protocol.schema import message_info
+from kcli.protocol.schema.declaration import message_info
 from tests.broker.node import NODE_ID, running_node
 from tests.broker.records import batch, produce_request
 

@@ -28,8 +28,8 @@ from kcli.broker.receive_buffers import ReceiveBuffers
 from kcli.broker.replica_manager import ReplicaManager
 from kcli.broker.request_engine import RequestEngine
 from kcli.broker.timer import Timer
-from kcli.protocol.headers import RequestHeader, decode_response, encode_request
-from kcli.protocol.schema import message_info
+from kcli.protocol.frames import RequestHeader, decode_response, encode_request
+from kcli.protocol.schema.declaration import message_info
 from kcli.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.metadata_image import MetadataDelta, MetadataImage, TopicImage
+    from kcli.protocol.internal.metadata_records import MetadataRecord
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-    from kcli.protocol.metadata_records import MetadataRecord
 
 LISTENER = "PLAINTEXT"
 NODE_ID = 1

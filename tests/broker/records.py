@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kcli.protocol.record_batch import iter_batches
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch import iter_batches
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from tests.broker.node import START_MS
 
 if TYPE_CHECKING:

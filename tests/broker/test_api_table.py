@@ -52,7 +52,7 @@ from kcli.protocol.messages import (
     unregister_broker,
     update_features,
 )
-from kcli.protocol.schema import message_info
+from kcli.protocol.schema.declaration import message_info
 from tests.broker.node import connected, running_node
 from tests.broker.records import batch
 

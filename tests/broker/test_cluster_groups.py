@@ -10,9 +10,8 @@ import pytest
 import trio
 
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.group_partition import partition_for
-from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kcli.protocol.topics import GROUP_METADATA_TOPIC, partition_for
 from tests.broker.handlers import group_requests as ask
 from tests.broker.node import Client
 from tests.support.running_cluster import running_cluster

@@ -21,7 +21,7 @@ from kcli.broker.config_definition import (
     optional,
     words,
 )
-from kcli.protocol.config_kinds import ConfigType
+from kcli.protocol.configs import ConfigType
 
 
 def definition(type: ConfigType) -> ConfigDefinition[object]:

@@ -13,7 +13,7 @@ from kcli.broker.config_entries import (
     new_topic_entries,
     topic_entries,
 )
-from kcli.protocol.config_kinds import ConfigSource, ConfigType
+from kcli.protocol.configs import ConfigSource, ConfigType
 
 TOPIC, OWN, DEFAULTS, STATIC, BUILT_IN = 1, 2, 3, 4, 5
 

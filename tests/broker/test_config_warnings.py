@@ -10,7 +10,7 @@ from kcli.broker.config_warnings import ConfigWarnings
 from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType
+from kcli.protocol.configs import ConfigOperation, ConfigResourceType
 from tests.broker.node import MemoryJournal
 from tests.support.metadata import broker, image_of
 

@@ -22,7 +22,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from kcli.protocol.schema import message_info
+from kcli.protocol.schema.declaration import message_info
 from tests.broker.frames import all_metadata, frame
 from tests.broker.node import Client, connected, running_node
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values

@@ -12,7 +12,7 @@ from kcli.broker.config_definition import UpdateMode
 from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.topic_configs import TOPIC_CONFIGS
-from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType, ConfigType
+from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigType
 from kcli.storage.log_config import LogConfig
 from tests.support.running_cluster import running_cluster
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from kcli.broker.housekeeping import Housekeeping
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kcli.broker import metadata_log
 from kcli.broker.metadata_copies import MetadataCopies, bring_level
 from kcli.broker.metadata_replay import replay
-from kcli.protocol.metadata_records import FeatureLevelRecord
+from kcli.protocol.internal.metadata_records import FeatureLevelRecord
 
 if TYPE_CHECKING:
     from kcli.broker.metadata_image import MetadataImage

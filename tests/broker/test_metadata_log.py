@@ -13,7 +13,7 @@ from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.metadata_image import EMPTY_IMAGE, MetadataImage
 from kcli.broker.metadata_log import MetadataLog, MetadataLogFailed
 from kcli.broker.metadata_replay import InvalidMetadata, replay
-from kcli.protocol.metadata_records import (
+from kcli.protocol.internal.metadata_records import (
     AbortTransactionRecord,
     BeginTransactionRecord,
     EndTransactionRecord,
@@ -21,8 +21,8 @@ from kcli.protocol.metadata_records import (
     MetadataRecord,
     TopicRecord,
 )
-from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
-from kcli.protocol.schema import DecodeError
+from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.schema.declaration import DecodeError
 from kcli.storage.checkpoints import read_epochs, read_partition_metadata
 from tests.support.metadata import broker, topic_id
 

@@ -13,7 +13,7 @@ from kcli.broker.metadata_image import (
     PartitionRegistration,
 )
 from kcli.broker.metadata_replay import InvalidMetadata, apply
-from kcli.protocol.metadata_records import (
+from kcli.protocol.internal.metadata_records import (
     BrokerRegistrationChangeRecord,
     ClearElrRecord,
     ConfigRecord,

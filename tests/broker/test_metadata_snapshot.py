@@ -24,8 +24,12 @@ from kcli.broker.metadata_snapshot import (
     encode_snapshot,
     image_records,
 )
-from kcli.protocol.metadata_records import FeatureLevelRecord, PartitionChangeRecord, ProducerIdsRecord
-from kcli.protocol.record_batch import RecordBatch, iter_batches
+from kcli.protocol.internal.metadata_records import (
+    FeatureLevelRecord,
+    PartitionChangeRecord,
+    ProducerIdsRecord,
+)
+from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.storage.checkpoints import read_epochs
 from tests.support.metadata import broker, image_of, running_controller, topic_id, with_topic
 

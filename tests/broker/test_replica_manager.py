@@ -12,7 +12,7 @@ from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.fetch_data import FetchPartition
 from kcli.broker.metadata_image import PartitionRegistration
 from kcli.broker.replica_reading import Reader, read_replicas
-from kcli.protocol.config_kinds import ConfigOperation
+from kcli.protocol.configs import ConfigOperation
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log_read import Isolation

@@ -17,8 +17,7 @@ from trio.testing import memory_stream_pair
 from kcli.client.bootstrap import Unreachable
 from kcli.client.client import Client, connect
 from kcli.client.metadata import Node
-from kcli.protocol.framing import FrameReader
-from kcli.protocol.headers import encode_response, parse_request_header
+from kcli.protocol.frames import FrameReader, encode_response, parse_request_header
 from kcli.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kcli.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from kcli.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
@@ -70,7 +69,7 @@ from kcli.protocol.messages.produce import (
 )
 from kcli.protocol.messages.sync_group import SyncGroupRequest
 from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest
-from kcli.protocol.schema import codec, message_info
+from kcli.protocol.schema.declaration import codec, message_info
 from tests.client.fake_partition import FakePartition
 
 if TYPE_CHECKING:

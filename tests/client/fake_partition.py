@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kcli.protocol.record_batch import RecordBatch
-from kcli.protocol.record_batch_header import set_base_offset_and_epoch
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import set_base_offset_and_epoch
 
 
 class FakePartition:

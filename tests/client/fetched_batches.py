@@ -10,8 +10,8 @@ import trio
 from kcli.client.config import ConsumerConfig
 from kcli.client.consumer import Consumer
 from kcli.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from kcli.protocol.record_batch import RecordBatchBuilder
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import FakeBrokers
 
 ORDERS_0 = TopicPartition("orders", 0)

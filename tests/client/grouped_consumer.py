@@ -13,7 +13,7 @@ from kcli.client.client import Client
 from kcli.client.config import ClientConfig, ConsumerConfig
 from kcli.client.consumer import Consumer
 from kcli.client.rebalance_listener import RebalanceListener
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import FakeBrokers, fake_cluster
 from tests.client.fake_group import FakeGroup
 from tests.client.fetched_batches import batch

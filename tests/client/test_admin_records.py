@@ -9,7 +9,7 @@ import trio
 
 from kcli.client import admin
 from kcli.client.client import connect
-from kcli.protocol.schema import EncodeError
+from kcli.protocol.schema.declaration import EncodeError
 from tests.support.running_cluster import running_cluster
 
 if TYPE_CHECKING:

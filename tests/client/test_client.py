@@ -24,7 +24,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsRequest
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataResponse
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import Disconnect, FakeBrokers, NoAnswer, fake_cluster
 
 REQUEST = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0)

@@ -12,8 +12,7 @@ from kcli.client.config import ClientConfig
 from kcli.client.connection import Connection, Disconnected, NotKafka, RequestTimedOut
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
-from kcli.protocol.framing import FrameReader
-from kcli.protocol.headers import encode_response, parse_request_header
+from kcli.protocol.frames import FrameReader, encode_response, parse_request_header
 from kcli.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kcli.protocol.messages.metadata import MetadataRequest

@@ -12,12 +12,12 @@ from kcli.client.completed_fetch import BadFetch
 from kcli.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kcli.client.consumer import Consumer
 from kcli.client.producer import Producer
-from kcli.protocol.compression import Codec
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
-from kcli.protocol.message_set import MessageSetBuilder
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.messages.fetch import AbortedTransaction, FetchRequest
-from kcli.protocol.record_batch import RecordBatchBuilder
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
+from kcli.protocol.records.message_set import MessageSetBuilder
+from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import fake_cluster
 from tests.client.fetched_batches import EARLIEST, ORDERS_0, batch, fetched, fill, read_until
 

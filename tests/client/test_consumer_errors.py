@@ -13,7 +13,7 @@ from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, PartitionData
 from kcli.protocol.messages.metadata import MetadataRequest
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import Disconnect, FakeBrokers, fake_cluster
 from tests.client.fetched_batches import EARLIEST, ORDERS_0, batch, fetched, fill, read_until
 

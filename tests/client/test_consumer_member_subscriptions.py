@@ -13,8 +13,8 @@ from kcli.client.topic_subscription import SubscriptionConflict, SubscriptionPat
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.schema import message_info
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.schema.declaration import message_info
+from kcli.protocol.topics import TopicPartition
 from tests.client.consumer_member import CONFIG, Heartbeat, grouped
 from tests.client.fake_brokers import fake_cluster
 from tests.client.fake_consumer_group import FakeConsumerGroup

@@ -14,7 +14,7 @@ from kcli.errors import KcliError
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.fetch import FetchRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsRequest
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import fake_cluster
 from tests.client.fetched_batches import EARLIEST, ORDERS_0, batch, fill, read_until
 

@@ -8,8 +8,8 @@ from kcli.client.completed_fetch import end_of
 from kcli.client.consumer import Consumer
 from kcli.client.fetch_session import FetchSession, FetchTarget
 from kcli.protocol.messages.fetch import FetchRequest
-from kcli.protocol.record_batch import RecordBatchBuilder
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import fake_cluster
 from tests.client.fetched_batches import EARLIEST, ORDERS_0, batch, fetched, read_until
 

@@ -15,7 +15,7 @@ from kcli.client.client import Client
 from kcli.client.config import ConsumerConfig
 from kcli.client.consumer import Consumer
 from kcli.client.rebalance_listener import RebalanceListener
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import fake_cluster
 from tests.client.fake_consumer_group import FakeConsumerGroup
 from tests.client.fake_group import FakeGroup

@@ -23,7 +23,7 @@ from kcli.protocol.messages.offset_fetch import (
     OffsetFetchResponse,
     OffsetFetchResponseGroup,
 )
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from tests.client.fake_group import commit_answer
 from tests.client.grouped_consumer import CONFIG, COOPERATIVE, ORDERS, Diary, committed, fill, grouped, read
 

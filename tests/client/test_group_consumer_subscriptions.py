@@ -13,7 +13,7 @@ from kcli.client.topic_subscription import SubscriptionConflict
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.join_group import JoinGroupRequest
 from kcli.protocol.messages.sync_group import SyncGroupRequest
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from tests.client.grouped_consumer import CONFIG, COOPERATIVE, ORDERS, Diary, fill, grouped, read
 
 

@@ -13,7 +13,7 @@ from kcli.client.producer import Producer, ProducerClosed
 from kcli.errors import UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.metadata import MetadataRequest
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
 from tests.client.fake_brokers import fake_cluster
 from tests.client.sending import TOPICS, send_all, send_in_runs, values
 

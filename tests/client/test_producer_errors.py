@@ -16,7 +16,7 @@ from kcli.client.producer import Producer
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from kcli.protocol.messages.produce import BatchIndexAndErrorMessage, LeaderIdAndEpoch, ProduceRequest
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
 from tests.client.fake_brokers import Disconnect, FakeBrokers, NoAnswer, fake_cluster
 from tests.client.sending import TOPICS, batch_by_batch, produced, send_all, send_in_runs, values
 

@@ -13,7 +13,7 @@ from kcli.client.config import ProducerConfig
 from kcli.client.producer import Producer
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.produce import ProduceRequest
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
 from tests.client.fake_brokers import Disconnect, FakeBrokers, NoAnswer, fake_cluster
 
 RECORDS = 400

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
+from kcli.protocol.topics import TopicPartition
 from kcli.storage.checkpoints import write_epochs, write_offsets, write_partition_metadata
 from tests.conftest import Finished
 from tests.support.log_files import batch_of, segment

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kcli.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.internal.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
@@ -15,7 +14,8 @@ from kcli.protocol.coordinator_records import (
     encode_key,
     encode_value,
 )
-from kcli.protocol.record_batch import RecordBatchBuilder
+from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.uuids import uuid_to_text
 
 NOW = 1_700_000_000_000

@@ -94,7 +94,7 @@ def test_every_format_in_json(here: Path, kcli: Kcli) -> None:
 
 
 def test_metadata_records_have_the_names_of_their_types(here: Path, kcli: Kcli) -> None:
-    from kcli.protocol.metadata_records import METADATA_RECORDS
+    from kcli.protocol.internal.metadata_records import METADATA_RECORDS
 
     segment(here / "x-0", [batch_of(framed(METADATA_RECORDS.values()))])
     finished = kcli("dump-log", "x-0", "--cluster-metadata-decoder", "-o", "json")

@@ -36,7 +36,7 @@ def damaged(how: str) -> bytes:
         case "twice":
             return batches[0] + batches[1] + batches[1] + batches[2]
         case "records":
-            from kcli.protocol.record_batch_header import update_crc
+            from kcli.protocol.records.batch_header import update_crc
 
             second[61] = 0x7F
             update_crc(second, 0)

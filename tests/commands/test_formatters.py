@@ -7,7 +7,7 @@ import pytest
 from kcli.client.completed_fetch import FetchedRecords
 from kcli.commands.formatters import make_formatter
 from kcli.errors import KcliError, UsageError
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.internal.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
@@ -20,7 +20,7 @@ from kcli.protocol.coordinator_records import (
     encode_value,
 )
 from kcli.protocol.record import Record, TimestampType
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 FULL = Record(7, 1_700_000_000_000, b"k", b"v", (("a", b"1"), ("b", None)))
 TOMBSTONE = Record(8, 5, b"k", None)

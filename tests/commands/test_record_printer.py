@@ -11,7 +11,7 @@ from kcli.client.consumer import Consumer
 from kcli.commands.record_output import ByThread, RecordOutput
 from kcli.commands.record_printer import Limits, RecordPrinter
 from kcli.protocol.record import Record
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import FakeBrokers, fake_cluster
 from tests.client.fetched_batches import ORDERS_0, batch, fill
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kcli.commands.session import failure
+from kcli.protocol.configs import InertConfig
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.inert_config import InertConfig
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ import pyarrow.dataset as ds
 import pytest
 
 from kcli.control_socket import ask
-from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.records.batch import iter_batches
 from tests.conftest import Finished
 from tests.support.connections import connections_of, sockets
 from tests.support.copies import copy_running

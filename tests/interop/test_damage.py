@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kcli.protocol.record_batch import iter_batches
-from kcli.protocol.record_batch_header import CRC_START
+from kcli.protocol.records.batch import iter_batches
+from kcli.protocol.records.batch_header import CRC_START
 from tests.support.producing import create_topic, end_offsets, produce, read_partition
 from tests.support.records import Shape, TestRecord, generate
 from tests.support.toolchain import need, unavailable

@@ -30,8 +30,8 @@ from kcli.client.admin import (
 from kcli.client.client import connect
 from kcli.control_socket import ask
 from kcli.errors import KcliError
-from kcli.protocol.record_batch import RecordBatch, iter_batches
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.topics import TopicPartition
 from tests.broker.schedules.schedule import NODES, make_schedule
 from tests.support.durable_clients import ConfluentClient, JavaClient, Ledger, wait_until_read
 from tests.support.kcli_broker import KcliBroker

@@ -16,8 +16,8 @@ from hypothesis import HealthCheck, given, settings
 
 from kcli.cli import main
 from kcli.commands.shortcut import run_shortcut
-from kcli.protocol.checksums import crc32c
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_header import crc32c
 from tests.support import peak
 from tests.support.harms import entries_of_log, entry_at, first_difference
 from tests.support.hostile_records import MEGABYTE, batch, bomb

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode
 from tests.support.franz_requests import franz_request
 from tests.support.producing import create_topic, delete_topic

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kcli.protocol.consumer_protocol import Assignment, Subscription, encode_assignment, encode_subscription
-from kcli.protocol.group_partition import partition_for
-from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kcli.protocol.topics import GROUP_METADATA_TOPIC, partition_for
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.kcli_broker import KcliBroker
 from tests.support.raw_client import RawClient

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.protocol.group_partition import partition_for
+from kcli.protocol.topics import partition_for
 from tests.support.forensic_topics import consume_as_group, write_transactional_offsets
 from tests.support.producing import create_topic, delete_topic, end_offsets, produce
 from tests.support.records import FIRST_TIMESTAMP, TestRecord

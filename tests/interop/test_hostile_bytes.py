@@ -24,7 +24,7 @@ from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.create_partitions import CreatePartitionsRequest
 from kcli.protocol.messages.create_topics import CreateTopicsRequest
 from kcli.protocol.messages.metadata import MetadataRequest
-from kcli.protocol.schema import MAX_REQUEST_ELEMENTS, codec, message_info
+from kcli.protocol.schema.declaration import MAX_REQUEST_ELEMENTS, codec, message_info
 from tests.support.aimed_requests import Targets, aimed
 from tests.support.arbitrary import instances
 from tests.support.besieged_broker import BesiegedBroker, sent_requests

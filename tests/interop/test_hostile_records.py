@@ -16,12 +16,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from kcli.protocol.compression import Codec, compress
+from kcli.protocol.compression.codecs import Codec, compress
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.message_set import MessageSetBuilder
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from kcli.protocol.record_batch import RecordBatch, iter_batches
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.message_set import MessageSetBuilder
 from tests.broker.records import fetch_request
 from tests.support.besieged_broker import BesiegedBroker
 from tests.support.hostile_frames import damaged, flipped

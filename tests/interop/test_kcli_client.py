@@ -20,7 +20,7 @@ from kcli.client.consumer import Consumer
 from kcli.client.producer import Producer
 from kcli.client.topic_subscription import SubscriptionPattern
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.headers import decode_response, parse_request_header
+from kcli.protocol.frames import decode_response, parse_request_header
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.messages.produce import ProduceRequest
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
-from kcli.protocol.schema import codec, message_info
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.schema.declaration import codec, message_info
 from tests.broker.records import fetch_request
 from tests.support.hostile_records import MEGABYTE, batch, now_ms, produce_request
 from tests.support.pinger import Pinger

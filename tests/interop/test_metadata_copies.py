@@ -11,7 +11,7 @@ import pytest
 from kcli.broker.metadata_log import MetadataLog
 from kcli.broker.metadata_replay import replay
 from kcli.control_socket import ask
-from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.uuids import uuid_to_text
 from tests.support.apache_kafka import java_command
 from tests.support.waiting import PATIENCE_SECONDS, eventually

@@ -16,7 +16,7 @@ from kcli.protocol.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kcli.protocol.schema import DecodeError, EncodeError
+from kcli.protocol.schema.declaration import DecodeError, EncodeError
 
 SUBSCRIPTIONS = [
     (0, Subscription(("t0", "t1")), "0000 00000002 00027430 00027431 ffffffff"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.protocol.framing import FrameError, FrameReader
+from kcli.protocol.frames import FrameError, FrameReader
 
 
 def framed(body: bytes) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.protocol.headers import (
+from kcli.protocol.frames import (
     RequestHeader,
     decode_response,
     encode_request,
@@ -16,7 +16,7 @@ from kcli.protocol.headers import (
 )
 from kcli.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from kcli.protocol.schema import DecodeError
+from kcli.protocol.schema.declaration import DecodeError
 
 METADATA, API_VERSIONS, UNKNOWN = 3, 18, 999
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.record import Record
-from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
-from kcli.protocol.record_batch_header import HEADER, update_crc
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.records.batch_header import HEADER, update_crc
+from kcli.protocol.topics import TopicPartition
 from kcli.storage.append_info import AppendInfo
 from kcli.storage.file_deletion import DeletionPlan
 from kcli.storage.log_config import LogConfig

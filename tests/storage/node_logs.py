@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.checkpoints import read_offsets
 from kcli.storage.log_config import LogConfig

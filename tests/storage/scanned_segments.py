@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.storage.batch_scan import ScannedEntry, scan
 from kcli.storage.damage import Damage, DamageKind
 from tests.storage.segment_makers import LEGACY_CODECS, Shape, make_entries

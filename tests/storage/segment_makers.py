@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hypothesis import strategies as st
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.message_set import MessageSetBuilder
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.message_set import MessageSetBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.storage.producer_append import Origin
 from kcli.storage.verification.finding_kinds import Kind, Severity
 from kcli.storage.verification.findings import Finding

@@ -220,7 +220,7 @@ def test_a_batch_inside_a_record_is_not_taken_for_the_next_one(path: Path) -> No
 
 
 def _batch_with_value(value: bytes, base_offset: int) -> bytes:
-    from kcli.protocol.record_batch_builder import RecordBatchBuilder
+    from kcli.protocol.records.batch_builder import RecordBatchBuilder
 
     builder = RecordBatchBuilder(base_offset=base_offset)
     builder.append(1, None, value)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import uuid_from_text
 from kcli.storage.checkpoints import (
     CheckpointError,

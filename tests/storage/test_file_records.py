@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kcli.protocol.message_set import MessageSetBuilder
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch_header import set_base_offset_and_epoch
+from kcli.protocol.records.batch_header import set_base_offset_and_epoch
+from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.storage import disk
 from kcli.storage.file_records import FileRecords
 from tests.storage.log_harness import batch_of

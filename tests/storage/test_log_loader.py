@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.records.batch import iter_batches
 from kcli.storage.file_records import FileRecords
 from kcli.storage.flush_plan import commit_flush, flush, plan_due_flush
 from kcli.storage.log_config import LogConfig

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from kcli.protocol.record_batch import iter_batches
-from kcli.protocol.record_batch_header import set_base_offset_and_epoch
+from kcli.protocol.records.batch import iter_batches
+from kcli.protocol.records.batch_header import set_base_offset_and_epoch
 from kcli.storage.log_config import LogConfig
 from kcli.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of

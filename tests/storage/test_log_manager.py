@@ -10,7 +10,7 @@ import pytest
 
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.protocol.uuids import random_uuid
 from kcli.storage import checkpoints
 from kcli.storage.checkpoints import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.storage.log_paths import (
     base_offset_of,
     offset_from_name,

@@ -13,7 +13,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.flush_plan import flush
 from kcli.storage.log_read import Isolation

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.storage.batch_run import BatchRun
 from kcli.storage.log_range import RangeReader, begin_of, stretches
 from kcli.storage.segment_file import SegmentFile

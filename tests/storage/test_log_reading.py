@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record_batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.storage.file_records import FileRecords
 from kcli.storage.log_read import Isolation
 from kcli.storage.producer_append import Origin

@@ -6,13 +6,13 @@ import random
 
 import pytest
 
-from kcli.protocol.compression import Codec, compress
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
+from kcli.protocol.compression.codecs import Codec, compress
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.message_set import MessageSetBuilder
 from kcli.protocol.record import TimestampType
-from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
-from kcli.protocol.record_batch_header import HEADER_SIZE, update_crc
+from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.records.batch_header import HEADER_SIZE, update_crc
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
+from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.storage.log_config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig
 from kcli.storage.log_validator import (
     CHECKED_BYTES,

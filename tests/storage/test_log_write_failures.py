@@ -9,7 +9,7 @@ import resource
 import pytest
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record_batch_header import set_base_offset_and_epoch
+from kcli.protocol.records.batch_header import set_base_offset_and_epoch
 from kcli.storage import disk
 from kcli.storage.segment_indexes import SegmentIndexes
 from tests.storage.log_harness import NOW_MS, LogHarness, batch_of

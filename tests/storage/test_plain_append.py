@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder
-from kcli.protocol.record_batch_header import HEADER, HEADER_SIZE, TRANSACTIONAL_BIT, update_crc
+from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder
+from kcli.protocol.records.batch_header import HEADER, HEADER_SIZE, TRANSACTIONAL_BIT, update_crc
 from kcli.storage import disk
 from kcli.storage.append_info import AppendInfo
 from kcli.storage.log_config import COMPACT, LOG_APPEND_TIME, LogConfig

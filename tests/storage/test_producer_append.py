@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.storage.producer_append import CompletedTransaction, Origin, ProducerAppend
 from kcli.storage.producer_state import BatchMetadata, ProducerStateEntry, ProducerStateManager
 

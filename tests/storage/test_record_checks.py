@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kcli.protocol.compression import Codec, compress
-from kcli.protocol.control_records import ControlRecordType, control_batch
-from kcli.protocol.message_set import encode_entry
+from kcli.protocol.compression.codecs import Codec, compress
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch_header import update_crc
-from kcli.protocol.varints import encode_varint
+from kcli.protocol.records.batch_header import update_crc
+from kcli.protocol.records.control_records import ControlRecordType, control_batch
+from kcli.protocol.records.message_set import encode_entry
+from kcli.protocol.records.varints import encode_varint
 from kcli.storage.batch_run import MAX_ENTRY_BYTES
 from kcli.storage.batch_scan import ScannedEntry, scan
 from kcli.storage.damage import Damage, DamageKind

@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kcli.errors import UsageError
-from kcli.protocol.compression import Codec
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
-from kcli.protocol.record_batch_header import set_base_offset_and_epoch
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_header import set_base_offset_and_epoch
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.storage.batch_scan import scan
 from kcli.storage.checkpoints import read_epochs, write_partition_metadata
 from kcli.storage.damage import Damage, DamageKind

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_truncation import truncate_to
 from kcli.storage.timestamp_search import offset_for_timestamp, offset_of_max_timestamp, offsets_before
@@ -92,7 +92,7 @@ def test_version_0_of_list_offsets_knows_segments_by_the_time_of_their_files(tim
 def test_searching_agrees_with_looking_at_every_record(
     tmp_path_factory: pytest.TempPathFactory, deltas: list[list[int]], targets: list[int], reopen: bool
 ) -> None:
-    from kcli.protocol.record_batch import RecordBatchBuilder
+    from kcli.protocol.records.batch import RecordBatchBuilder
 
     log = LogHarness(tmp_path_factory.mktemp("log"), LogConfig(segment_bytes=1500, index_interval_bytes=150))
     made: list[int] = []

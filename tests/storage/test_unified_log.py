@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.message_set import MessageSetBuilder
+from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.storage.log_config import LOG_APPEND_TIME, LogConfig
 from kcli.storage.log_read import Isolation
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of

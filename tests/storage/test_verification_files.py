@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.storage.checkpoints import write_epochs, write_offsets
 from kcli.storage.verification.finding_kinds import FindingKind
 from kcli.storage.verification.findings import Finding

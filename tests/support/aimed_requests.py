@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kcli.protocol.schema import message_info
-from kcli.protocol.schema_fields import Field, fields_of
+from kcli.protocol.schema.declaration import message_info
+from kcli.protocol.schema.fields import Field, fields_of
 
 if TYPE_CHECKING:
     from random import Random

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from kcli.protocol.schema_fields import Field, fields_of
+from kcli.protocol.schema.fields import Field, fields_of
 
 _BITS = {"i8": 8, "i16": 16, "i32": 32, "i64": 64}
 _UNSIGNED_BITS = {"u8": 8, "u16": 16, "u32": 32}

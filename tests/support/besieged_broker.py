@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.headers import decode_response, parse_request_header
-from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC
+from kcli.protocol.frames import decode_response, parse_request_header
 from kcli.protocol.messages.alter_configs import AlterConfigsRequest
 from kcli.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from kcli.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -36,8 +35,9 @@ from kcli.protocol.messages.join_group import JoinGroupRequest
 from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.messages.produce import ProduceRequest
 from kcli.protocol.messages.sync_group import SyncGroupRequest
-from kcli.protocol.schema import DecodeError, codec, message_info
-from kcli.protocol.schema_fields import fields_of
+from kcli.protocol.schema.declaration import DecodeError, codec, message_info
+from kcli.protocol.schema.fields import fields_of
+from kcli.protocol.topics import GROUP_METADATA_TOPIC
 from tests.support.raw_client import RawClient
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ LONGEST = (
     "tests/interop/",
     "tests/spark/",
     "tests/commands/",
-    "tests/protocol/test_codecs.py",
+    "tests/protocol/messages/test_codecs.py",
     "tests/broker/metering/",
 )
 """How the files begin that take longest, in this order."""

@@ -11,10 +11,10 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kcli.protocol.headers import RequestHeader, encode_request
-from kcli.protocol.schema import codec, message_info
-from kcli.protocol.schema_fields import Field, fields_of
-from kcli.protocol.unsigned_varint import encode_unsigned_varint
+from kcli.protocol.frames import RequestHeader, encode_request
+from kcli.protocol.schema.declaration import codec, message_info
+from kcli.protocol.schema.fields import Field, fields_of
+from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,11 +8,10 @@ import zlib
 from functools import cache
 from typing import TYPE_CHECKING
 
-from kcli.protocol.checksums import crc32c
-from kcli.protocol.compression import Codec, compress
-from kcli.protocol.message_set import encode_entry
+from kcli.protocol.compression.codecs import Codec, compress
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kcli.protocol.record_batch_header import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD
+from kcli.protocol.records.batch_header import CRC_START, HEADER, HEADER_SIZE, LOG_OVERHEAD, crc32c
+from kcli.protocol.records.message_set import encode_entry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

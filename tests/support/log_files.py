@@ -5,36 +5,40 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, control_batch, end_txn_batch
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.internal.coordinator_records import (
     GROUP_RECORDS,
     TRANSACTION_RECORDS,
     GroupMetadataValue,
     MemberMetadata,
 )
-from kcli.protocol.message_set import MessageSetBuilder
-from kcli.protocol.metadata_records import METADATA_RECORDS
-from kcli.protocol.quorum_records import (
+from kcli.protocol.internal.metadata_records import METADATA_RECORDS
+from kcli.protocol.internal.quorum_records import (
     KRaftVersionRecord,
     LeaderChangeMessage,
     SnapshotFooterRecord,
     SnapshotHeaderRecord,
     VotersRecord,
 )
-from kcli.protocol.record import TimestampType
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
-from kcli.protocol.remote_log_records import (
+from kcli.protocol.internal.remote_log_records import (
     RemoteLogSegmentMetadataRecord,
     RemoteLogSegmentMetadataUpdateRecord,
     RemotePartitionDeleteMetadataRecord,
 )
-from kcli.protocol.schema import codec, message_info
-from kcli.protocol.security_records import SECURITY_RECORDS
-from kcli.protocol.share_group_records import SHARE_GROUP_RECORDS
-from kcli.protocol.share_state_records import SHARE_STATE_RECORDS
-from kcli.protocol.streams_group_records import STREAMS_GROUP_RECORDS
-from kcli.protocol.unsigned_varint import encode_unsigned_varint
+from kcli.protocol.internal.security_records import SECURITY_RECORDS
+from kcli.protocol.internal.share_records import SHARE_GROUP_RECORDS, SHARE_STATE_RECORDS
+from kcli.protocol.internal.streams_records import STREAMS_GROUP_RECORDS
+from kcli.protocol.record import TimestampType
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.control_records import (
+    ControlRecordType,
+    EndTxnMarker,
+    control_batch,
+    end_txn_batch,
+)
+from kcli.protocol.records.message_set import MessageSetBuilder
+from kcli.protocol.schema.declaration import codec, message_info
+from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
 from tests.support.specimens import specimen
 
 if TYPE_CHECKING:

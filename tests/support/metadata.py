@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from kcli.broker.controller.controller import Controller
 from kcli.broker.metadata_image import EMPTY_IMAGE, BrokerRegistration, Endpoint, MetadataImage
 from kcli.broker.metadata_replay import apply
-from kcli.protocol.metadata_records import PartitionRecord, TopicRecord
+from kcli.protocol.internal.metadata_records import PartitionRecord, TopicRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 
 def directory_of(node_id: int) -> bytes:

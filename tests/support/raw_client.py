@@ -6,8 +6,8 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Any
 
-from kcli.protocol.headers import RequestHeader, decode_response, encode_request
-from kcli.protocol.schema import message_info
+from kcli.protocol.frames import RequestHeader, decode_response, encode_request
+from kcli.protocol.schema.declaration import message_info
 
 if TYPE_CHECKING:
     from types import TracebackType

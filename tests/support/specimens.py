@@ -13,7 +13,7 @@ from hashlib import md5
 from typing import Any
 from zlib import crc32
 
-from kcli.protocol.schema_fields import Field, fields_of
+from kcli.protocol.schema.fields import Field, fields_of
 
 CORRELATION_ID = 1234567
 CLIENT_ID = "golden"

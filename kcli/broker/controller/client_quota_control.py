@@ -14,13 +14,13 @@ from kcli.broker.controller.result import ControllerResult, check_batch_size
 from kcli.broker.metadata_image import NOTHING, quota_entity
 from kcli.broker.quotas import BYTE_RATES, CLIENT_ID, IP, USER
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import ClientQuotaRecord, EntityData
+from kcli.protocol.internal.metadata_records import ClientQuotaRecord, EntityData
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kcli.broker.metadata_image import MetadataImage
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 NOT_KEPT_TO = ("request_percentage", "controller_mutation_rate")
 """Quotas of users and clients that Kafka knows and this broker does not enforce."""

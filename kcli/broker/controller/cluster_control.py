@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.result import ControllerResult
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import (
+from kcli.protocol.internal.metadata_records import (
     NO_LEADER,
     BrokerEndpoint,
     BrokerFeature,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
         Endpoint,
         MetadataImage,
     )
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 
 def register_broker(

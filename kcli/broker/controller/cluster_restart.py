@@ -13,13 +13,17 @@ from typing import TYPE_CHECKING, Any
 from kcli.broker.controller.cluster_control import current_broker, leave_partitions
 from kcli.broker.controller.partition_decisions import PartitionDecisions
 from kcli.broker.controller.result import ControllerResult
-from kcli.protocol.metadata_records import NO_LEADER, BrokerRegistrationChangeRecord, PartitionChangeRecord
+from kcli.protocol.internal.metadata_records import (
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kcli.broker.controller.controller import Controller
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 _NO_DEFAULTS = MappingProxyType[str, Any]({})
 

@@ -20,15 +20,15 @@ from kcli.broker.coordinator.group_config import GroupConfig
 from kcli.broker.group_configs import GROUP_CONFIGS, check_group_configs
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.broker.topic_overrides import check_topic_configs
-from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType
+from kcli.protocol.configs import ConfigOperation, ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import ConfigRecord
+from kcli.protocol.internal.metadata_records import ConfigRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
     from kcli.broker.metadata_image import ConfigResource, MetadataImage
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 C = TypeVar("C")
 

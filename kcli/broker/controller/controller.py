@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
     from kcli.broker.controller.result import ControllerResult
     from kcli.broker.metadata_image import ConfigResource, Endpoint, MetadataImage, TopicImage
+    from kcli.protocol.internal.metadata_records import MetadataRecord
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-    from kcli.protocol.metadata_records import MetadataRecord
 
 R = TypeVar("R")
 

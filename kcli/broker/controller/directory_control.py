@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from kcli.broker.controller.cluster_control import current_broker, fence_broker, leave_partitions
 from kcli.broker.controller.result import ControllerResult
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import BrokerRegistrationChangeRecord, PartitionChangeRecord
+from kcli.protocol.internal.metadata_records import BrokerRegistrationChangeRecord, PartitionChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from kcli.broker.controller.partition_decisions import PartitionDecisions
     from kcli.broker.metadata_image import PartitionRegistration
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 
 class DirectoryAssignment(NamedTuple):

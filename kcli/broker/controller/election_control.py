@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from kcli.broker.controller.partition_change import Election
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import NO_LEADER
+from kcli.protocol.internal.metadata_records import NO_LEADER
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kcli.broker.controller.partition_decisions import PartitionDecisions, Place
-    from kcli.protocol.metadata_records import PartitionChangeRecord
+    from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 
 
 MAX_ELECTIONS_PER_PASS = 1000

@@ -10,15 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import ClearElrRecord, ConfigRecord
+from kcli.protocol.internal.metadata_records import ClearElrRecord, ConfigRecord
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kcli.broker.metadata_image import MetadataImage
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 MIN_ISR = "min.insync.replicas"
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from kcli.broker.controller.eligible_leader_control import switching_on
 from kcli.broker.controller.result import ControllerResult
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import FeatureLevelRecord
+from kcli.protocol.internal.metadata_records import FeatureLevelRecord
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kcli.broker.metadata_image import MetadataImage
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 METADATA_VERSION = "metadata.version"
 GROUP_VERSION = "group.version"

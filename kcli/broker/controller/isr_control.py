@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 from kcli.broker.controller.result import ControllerResult
 from kcli.broker.registrations import LeaderRecoveryState
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.metadata_records import LEADER_UNCHANGED
 from kcli.protocol.messages.alter_partition import (
     AlteredPartition,
     AlteredTopic,
     AlterPartitionResponse,
     BrokerState,
 )
-from kcli.protocol.metadata_records import LEADER_UNCHANGED
 
 if TYPE_CHECKING:
     from kcli.broker.controller.partition_decisions import PartitionDecisions
     from kcli.broker.metadata_image import MetadataImage, PartitionRegistration, TopicImage
+    from kcli.protocol.internal.metadata_records import PartitionChangeRecord
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, PartitionData
-    from kcli.protocol.metadata_records import PartitionChangeRecord
 
 
 def alter_partition(

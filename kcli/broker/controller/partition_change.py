@@ -17,7 +17,7 @@ from enum import Enum
 from typing import TYPE_CHECKING
 
 from kcli.broker.registrations import UNASSIGNED_DIRECTORY, LeaderRecoveryState
-from kcli.protocol.metadata_records import NO_LEADER, PartitionChangeRecord
+from kcli.protocol.internal.metadata_records import NO_LEADER, PartitionChangeRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -15,7 +15,7 @@ from kcli.broker.controller.feature_control import ELIGIBLE_LEADER_REPLICAS_VERS
 from kcli.broker.controller.partition_change import Election, EligibleLeaders, next_state
 from kcli.broker.registrations import UNASSIGNED_DIRECTORY
 from kcli.broker.topic_configs import TOPIC_CONFIGS
-from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         PartitionRegistration,
         TopicImage,
     )
-    from kcli.protocol.metadata_records import PartitionChangeRecord
+    from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 
 _UNCLEAN = "unclean.leader.election.enable"
 _MIN_ISR = "min.insync.replicas"

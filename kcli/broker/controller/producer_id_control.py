@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.broker.controller.result import ControllerResult
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import ProducerIdsRecord
+from kcli.protocol.internal.metadata_records import ProducerIdsRecord
 
 if TYPE_CHECKING:
     from kcli.broker.metadata_image import MetadataImage

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.controller.partition_decisions import PartitionDecisions
     from kcli.broker.metadata_image import PartitionRegistration, TopicImage
-    from kcli.protocol.metadata_records import PartitionChangeRecord
+    from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,15 +23,15 @@ from kcli.broker.controller.topic_placement import (
 from kcli.broker.coordinator.group_config import GroupConfig
 from kcli.broker.metadata_image import TopicImage
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal_topics import METADATA_TOPIC
-from kcli.protocol.metadata_records import RemoveTopicRecord, TopicRecord
+from kcli.protocol.internal.metadata_records import RemoveTopicRecord, TopicRecord
+from kcli.protocol.topics import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from random import Random
 
     from kcli.broker.metadata_image import MetadataImage, PartitionRegistration
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 
 @dataclass(frozen=True, slots=True)

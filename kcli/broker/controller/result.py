@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kcli.protocol.metadata_records import MetadataRecord
+    from kcli.protocol.internal.metadata_records import MetadataRecord
 
 R_co = TypeVar("R_co", covariant=True)
 

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING
 from kcli.broker.coordinator.classic_states import TRANSITIONS, ClassicGroupState
 from kcli.broker.coordinator.effects import CoordinatorRecord
 from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
-from kcli.protocol.coordinator_records import GroupMetadataKey
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import GroupMetadataKey
 from kcli.protocol.messages.list_groups import ListedGroup
-from kcli.protocol.schema import DecodeError
+from kcli.protocol.schema.declaration import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from kcli.broker.coordinator.classic_member import ClassicMember
     from kcli.broker.coordinator.effects import Now, Token
-    from kcli.protocol.coordinator_records import OffsetCommitValue
+    from kcli.protocol.internal.coordinator_records import OffsetCommitValue
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 

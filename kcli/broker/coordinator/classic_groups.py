@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kcli.broker.coordinator.group import Group
     from kcli.broker.coordinator.group_config import GroupConfig
     from kcli.broker.coordinator.join_attempt import JoinAttempt
-    from kcli.protocol.coordinator_records import GroupMetadataKey, GroupMetadataValue
+    from kcli.protocol.internal.coordinator_records import GroupMetadataKey, GroupMetadataValue
 
 
 class ClassicGroups:

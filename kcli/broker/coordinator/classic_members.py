@@ -23,7 +23,7 @@ from kcli.protocol.messages.heartbeat import HeartbeatResponse
 from kcli.protocol.messages.join_group import JoinGroupResponse
 from kcli.protocol.messages.leave_group import MemberResponse
 from kcli.protocol.messages.sync_group import SyncGroupResponse
-from kcli.protocol.schema import DecodeError
+from kcli.protocol.schema.declaration import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence

@@ -19,7 +19,8 @@ from kcli.broker.coordinator.consumer_group_records import group_tombstones
 from kcli.broker.coordinator.consumer_member import ConsumerMember
 from kcli.broker.coordinator.resolved_regex import ResolvedRegex
 from kcli.protocol.consumer_protocol import PROTOCOL_TYPE
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
@@ -28,16 +29,15 @@ from kcli.protocol.coordinator_records import (
     ConsumerGroupTargetAssignmentMemberKey,
     ConsumerGroupTargetAssignmentMetadataKey,
 )
-from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.assignors.server_members import Partitions
+    from kcli.assignors.server_assignors import Partitions
     from kcli.broker.coordinator.effects import CoordinatorRecord
     from kcli.broker.metadata_image import MetadataImage
-    from kcli.protocol.coordinator_records import OffsetCommitValue
+    from kcli.protocol.internal.coordinator_records import OffsetCommitValue
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 

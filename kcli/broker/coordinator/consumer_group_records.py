@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.broker.coordinator.effects import CoordinatorRecord
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.internal.coordinator_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
     ConsumerGroupCurrentMemberAssignmentKey,

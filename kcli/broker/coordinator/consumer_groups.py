@@ -34,10 +34,10 @@ from kcli.broker.coordinator.consumer_member import (
 from kcli.broker.coordinator.effects import Effect, Reply
 from kcli.broker.coordinator.member_timers import Wait
 from kcli.broker.coordinator.topic_expression import Effort, TakesTooLong, expression
-from kcli.protocol.coordinator_records import ConsumerGroupMetadataKey
 from kcli.protocol.error_codes import KafkaError
+from kcli.protocol.internal.coordinator_records import ConsumerGroupMetadataKey
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
-from kcli.protocol.re2_parser import InvalidExpression
+from kcli.protocol.re2 import InvalidExpression
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Sequence

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kcli.protocol.coordinator_records import (
+    from kcli.protocol.internal.coordinator_records import (
         ConsumerGroupCurrentMemberAssignmentValue,
         ConsumerGroupMemberMetadataValue,
         CurrentPartitions,

@@ -8,8 +8,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.broker.coordinator.effects import CoordinatorRecord
-    from kcli.protocol.coordinator_records import OffsetCommitValue
     from kcli.protocol.error_codes import ErrorCode
+    from kcli.protocol.internal.coordinator_records import OffsetCommitValue
     from kcli.protocol.messages.list_groups import ListedGroup
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup

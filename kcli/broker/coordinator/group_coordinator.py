@@ -26,8 +26,8 @@ from kcli.broker.coordinator.group_offsets import GroupOffsets, commit_refused
 from kcli.broker.coordinator.join_attempt import JoinAttempt
 from kcli.broker.coordinator.member_timers import Wait
 from kcli.broker.coordinator.offset_sweep import SWEEP_KEY, OffsetSweep
-from kcli.protocol.coordinator_records import GroupMetadataKey, OffsetCommitKey
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import GroupMetadataKey, OffsetCommitKey
 from kcli.protocol.messages.describe_groups import DescribedGroup
 from kcli.protocol.messages.heartbeat import HeartbeatResponse
 from kcli.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentity, MemberResponse

@@ -26,7 +26,7 @@ from kcli.broker.coordinator.group_records import group_record
 from kcli.broker.coordinator.group_update import GroupUpdate
 from kcli.broker.coordinator.member_timers import MemberTimers
 from kcli.broker.coordinator.topic_hash import TopicHashes
-from kcli.protocol.config_kinds import ConfigResourceType
+from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

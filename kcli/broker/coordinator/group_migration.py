@@ -34,12 +34,12 @@ from kcli.protocol.consumer_protocol import (
     encode_assignment,
 )
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.schema import DecodeError
+from kcli.protocol.schema.declaration import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from kcli.assignors.server_members import Partitions
+    from kcli.assignors.server_assignors import Partitions
     from kcli.broker.coordinator.consumer_group import ConsumerGroup
     from kcli.broker.coordinator.effects import CoordinatorRecord, Effect, Now
     from kcli.broker.coordinator.group_config import GroupConfig

@@ -12,8 +12,8 @@ from kcli.broker.coordinator.classic_sessions import renew_session
 from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Reply
 from kcli.broker.coordinator.group_records import offset_tombstone
 from kcli.broker.coordinator.offset_store import OffsetStore
-from kcli.protocol.coordinator_records import OffsetCommitKey, OffsetCommitValue
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import OffsetCommitKey, OffsetCommitValue
 from kcli.protocol.messages.offset_commit import (
     OffsetCommitResponse,
     OffsetCommitResponsePartition,

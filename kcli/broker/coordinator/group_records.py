@@ -8,7 +8,7 @@ from kcli.broker.coordinator.classic_group import ClassicGroup
 from kcli.broker.coordinator.classic_member import ClassicMember, MemberProtocol
 from kcli.broker.coordinator.classic_states import ClassicGroupState
 from kcli.broker.coordinator.effects import CoordinatorRecord
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.internal.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,

@@ -25,7 +25,7 @@ from kcli.broker.coordinator.resolved_regex import ResolvedRegex
 from kcli.broker.coordinator.target_assignment import choose_assignor, compute_target
 from kcli.broker.coordinator.topic_expression import Effort, expression
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.re2_parser import InvalidExpression
+from kcli.protocol.re2 import InvalidExpression
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

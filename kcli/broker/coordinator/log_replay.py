@@ -14,16 +14,16 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kcli.errors import KcliError
-from kcli.protocol.control_records import ControlRecordType, parse_control_key
-from kcli.protocol.coordinator_records import UnknownRecordType
+from kcli.protocol.internal.coordinator_records import UnknownRecordType
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.records.batch import iter_batches
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 
 if TYPE_CHECKING:
-    from kcli.protocol.coordinator_records import DecodedRecord
-    from kcli.protocol.message_set import LegacyEntry
+    from kcli.protocol.internal.coordinator_records import DecodedRecord
     from kcli.protocol.record import Record
-    from kcli.protocol.record_batch import RecordBatch
+    from kcli.protocol.records.batch import RecordBatch
+    from kcli.protocol.records.message_set import LegacyEntry
 
 RECORDS_PER_STEP = 128
 """After so many records others may run."""

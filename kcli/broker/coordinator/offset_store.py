@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.coordinator.effects import CoordinatorRecord
     from kcli.broker.coordinator.group import Group
-    from kcli.protocol.coordinator_records import OffsetCommitKey, OffsetCommitValue
+    from kcli.protocol.internal.coordinator_records import OffsetCommitKey, OffsetCommitValue
 
 TopicOffsets = dict[int, "OffsetCommitValue"]
 """The offsets of one topic by partition."""

@@ -24,9 +24,9 @@ from kcli.broker.coordinator.shard import Shard
 from kcli.broker.coordinator.shard_host import ShardHost
 from kcli.broker.coordinator.waiting import Answer, PendingAppend
 from kcli.broker.timer import monotonic_ms
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.group_partition import partition_for
+from kcli.protocol.topics import partition_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

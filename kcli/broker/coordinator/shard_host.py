@@ -14,10 +14,10 @@ from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule
 from kcli.broker.coordinator.shard import Shard
 from kcli.broker.coordinator.waiting import Answer, PendingAppend, ShardTimer
 from kcli.broker.partition import ACKS_ALL
-from kcli.protocol.coordinator_records import encode_key, encode_value
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record_batch import RecordBatchBuilder
-from kcli.protocol.schema import EncodeError
+from kcli.protocol.internal.coordinator_records import encode_key, encode_value
+from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.schema.declaration import EncodeError
 from kcli.storage.producer_append import Origin
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kcli.broker.metadata_image import MetadataDelta
     from kcli.broker.partition import Partition
     from kcli.broker.purgatory import Purgatory
-    from kcli.protocol.compression import Codec
+    from kcli.protocol.compression.codecs import Codec
 
 S = TypeVar("S", bound=Shard)
 

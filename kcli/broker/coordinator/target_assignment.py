@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kcli.assignors import server_range, server_uniform
-from kcli.assignors.server_members import ServerMember
+from kcli.assignors import server_assignors as server_range
+from kcli.assignors import server_assignors as server_uniform
+from kcli.assignors.server_assignors import ServerMember
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from kcli.assignors.server_members import Partitions, ServerAssignor
+    from kcli.assignors.server_assignors import Partitions, ServerAssignor
     from kcli.broker.coordinator.consumer_member import ConsumerMember
     from kcli.broker.metadata_image import MetadataImage
 
-ASSIGNORS: Mapping[str, ServerAssignor] = {"uniform": server_uniform.assign, "range": server_range.assign}
+ASSIGNORS: Mapping[str, ServerAssignor] = {
+    "uniform": server_uniform.assign_uniform,
+    "range": server_range.assign_range,
+}
 
 
 def choose_assignor(members: Collection[ConsumerMember], offered: Sequence[str]) -> str:

@@ -18,9 +18,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kcli.protocol.re2_nodes import Characters, Choice, Node, Position, Repeat, Sequence
-from kcli.protocol.re2_parser import InvalidExpression, parse
-from kcli.protocol.topic_characters import ALPHABET, WORD
+from kcli.protocol.re2 import (
+    ALPHABET,
+    WORD,
+    Characters,
+    Choice,
+    InvalidExpression,
+    Node,
+    Position,
+    Repeat,
+    Sequence,
+    parse,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import FetchResponse
-from kcli.protocol.schema import response_class
-from kcli.protocol.schema_fields import fields_of
+from kcli.protocol.schema.declaration import response_class
+from kcli.protocol.schema.fields import fields_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,7 +14,7 @@ from kcli.broker.faults.topic_errors import TopicErrors, spare_others
 from kcli.broker.later import Later
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection
-from kcli.protocol.headers import (
+from kcli.protocol.frames import (
     RequestHeader,
     decode_response,
     encode_request,
@@ -23,7 +23,7 @@ from kcli.protocol.headers import (
 )
 from kcli.protocol.messages.fetch import FetchResponse
 from kcli.protocol.messages.metadata import MetadataRequest
-from kcli.protocol.schema import DecodeError, message_info
+from kcli.protocol.schema.declaration import DecodeError, message_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

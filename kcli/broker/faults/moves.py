@@ -8,8 +8,7 @@ from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.errors import KcliError, nearest_hint
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.group_partition import partition_for
-from kcli.protocol.internal_topics import GROUP_METADATA_TOPIC
+from kcli.protocol.topics import GROUP_METADATA_TOPIC, partition_for
 
 if TYPE_CHECKING:
     from kcli.broker.controller.controller import Controller

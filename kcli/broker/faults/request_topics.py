@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.handlers.produce_wire import ProduceData
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from kcli.protocol.schema_fields import fields_of
+from kcli.protocol.schema.fields import fields_of
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:

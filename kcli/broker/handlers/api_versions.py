@@ -21,7 +21,7 @@ from kcli.protocol.messages.api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-from kcli.protocol.schema import codec
+from kcli.protocol.schema.declaration import codec
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

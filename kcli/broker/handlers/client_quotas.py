@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.controller.client_quota_control import QuotaAlteration
 from kcli.broker.quotas import CLIENT_ID, IP, USER
-from kcli.protocol.client_quotas import QuotaMatch
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_client_quotas import AlterClientQuotasResponse, AlteredEntryData
 from kcli.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasResponse,
     EntityData,
     EntryData,
+    QuotaMatch,
     ValueData,
 )
 

@@ -32,7 +32,7 @@ from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.topics import topic_defaults
 from kcli.broker.loggers import alter_loggers, logger_levels
 from kcli.broker.reconfiguration import check_reconfiguration
-from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType, ConfigSource
+from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
 from kcli.protocol.messages import incremental_alter_configs as incremental

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.group_coordination import group_metadata_topic
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.group_partition import partition_for
 from kcli.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
+from kcli.protocol.topics import partition_for
 
 if TYPE_CHECKING:
     from kcli.broker.request_context import RequestContext

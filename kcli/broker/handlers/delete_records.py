@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.delayed_response import once_settled
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal_topics import INTERNAL_TOPICS
 from kcli.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from kcli.protocol.topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from kcli.broker.delayed_response import DelayedResponse

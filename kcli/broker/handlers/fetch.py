@@ -40,7 +40,7 @@ from kcli.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
-from kcli.protocol.schema import codec
+from kcli.protocol.schema.declaration import codec
 from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log_read import Isolation
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.conversion import down_convert
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record import CorruptRecord, TooMuchData
+from kcli.protocol.records.conversion import down_convert
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kcli.broker.handlers.fetch_wire import TOPIC_IDS_FROM
 from kcli.broker.outbox import SENDFILE_FROM
 from kcli.protocol.error_codes import KafkaError
-from kcli.protocol.unsigned_varint import encode_unsigned_varint
+from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
 from kcli.storage.log_read import Isolation
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.unsigned_varint import encode_unsigned_varint
+from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

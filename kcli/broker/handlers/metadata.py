@@ -25,14 +25,14 @@ from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.metadata_topics import FLEXIBLE_FROM, EncodedTopics, encode_topic
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal_topics import INTERNAL_TOPICS, METADATA_TOPIC
 from kcli.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from kcli.protocol.schema import codec
-from kcli.protocol.unsigned_varint import encode_unsigned_varint
+from kcli.protocol.schema.declaration import codec
+from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
+from kcli.protocol.topics import INTERNAL_TOPICS, METADATA_TOPIC
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:

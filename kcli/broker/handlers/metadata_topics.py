@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.metadata import MetadataResponsePartition, MetadataResponseTopic
-from kcli.protocol.schema import codec
-from kcli.protocol.unsigned_varint import encode_unsigned_varint
+from kcli.protocol.schema.declaration import codec
+from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
 
 if TYPE_CHECKING:
     from kcli.broker.metadata_image import MetadataImage, PartitionRegistration, TopicImage

@@ -25,9 +25,8 @@ from kcli.broker.handlers.produce_wire import TOPIC_IDS_FROM, encode_rows
 from kcli.broker.handlers.produce_writing import WRITTEN_ON_LOOP_BYTES, LongWriting, OtherWriting
 from kcli.broker.partition import ACKS_ALL
 from kcli.broker.request_context import CloseConnection
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal_topics import INTERNAL_TOPICS
 from kcli.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
@@ -37,6 +36,7 @@ from kcli.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from kcli.protocol.record import NO_PRODUCER_ID
+from kcli.protocol.topics import INTERNAL_TOPICS
 from kcli.storage.log_validator import InvalidRecords, TooMuchToRead
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING
 
-from kcli.protocol.schema import MAX_REQUEST_ELEMENTS, DecodeError
-from kcli.protocol.unsigned_varint import decode_unsigned_varint, encode_unsigned_varint
+from kcli.protocol.schema.declaration import MAX_REQUEST_ELEMENTS, DecodeError
+from kcli.protocol.schema.unsigned_varint import decode_unsigned_varint, encode_unsigned_varint
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:

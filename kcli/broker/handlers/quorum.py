@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.messages.describe_quorum import (
     DescribedPartition,
     DescribedTopic,
@@ -20,6 +19,7 @@ from kcli.protocol.messages.describe_quorum import (
     QuorumNode,
     ReplicaState,
 )
+from kcli.protocol.topics import METADATA_TOPIC
 
 if TYPE_CHECKING:
     from kcli.broker.controller.quorum_view import QuorumReplica, QuorumView

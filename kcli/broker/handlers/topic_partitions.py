@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.metadata import TOPIC_OPERATIONS
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal_topics import INTERNAL_TOPICS
 from kcli.protocol.messages.describe_topic_partitions import (
     Cursor,
     DescribeTopicPartitionsResponse,
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from kcli.protocol.topics import INTERNAL_TOPICS
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from kcli.broker.config_entries import new_topic_entries
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
 from kcli.broker.group_settings import group_config
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.internal_topics import METADATA_TOPIC
 from kcli.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kcli.protocol.messages.create_topics import (
     CreatableTopicConfigs,
@@ -24,6 +23,7 @@ from kcli.protocol.messages.create_topics import (
     CreateTopicsResponse,
 )
 from kcli.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsResponse
+from kcli.protocol.topics import METADATA_TOPIC
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:

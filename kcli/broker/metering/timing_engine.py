@@ -19,8 +19,8 @@ from kcli.broker.later import Later
 from kcli.broker.metering.request_times import FETCH, FETCH_CONSUMER, FETCH_FOLLOWER
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection
-from kcli.protocol.headers import parse_request_header
-from kcli.protocol.schema import DecodeError
+from kcli.protocol.frames import parse_request_header
+from kcli.protocol.schema.declaration import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -109,10 +109,10 @@ from kcli.client.admin.types import (
     TopicListing,
 )
 from kcli.client.metadata import Node
-from kcli.protocol.client_quotas import QuotaMatch
-from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType, ConfigSource, ConfigType
+from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigSource, ConfigType
+from kcli.protocol.messages.describe_client_quotas import QuotaMatch
 from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 __all__ = [
     "CLASSIC",

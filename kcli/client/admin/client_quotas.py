@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kcli.client.client import Client
-    from kcli.protocol.client_quotas import QuotaMatch
     from kcli.protocol.error_codes import KafkaError
+    from kcli.protocol.messages.describe_client_quotas import QuotaMatch
 
 QuotaParts = tuple[tuple[str, str | None], ...]
 """Whom a quota is for: types, `user` or `client-id`, and names; None is the default of a type."""

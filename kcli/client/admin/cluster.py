@@ -16,9 +16,9 @@ from kcli.client.admin.types import (
     NodeApiVersions,
     ReplicaLog,
 )
-from kcli.client.api_names import api_name, usable_version
 from kcli.client.routing import ANY, CONTROLLER
 from kcli.errors import KcliError
+from kcli.protocol.apis import api_name, usable_version
 from kcli.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 from kcli.protocol.messages.describe_log_dirs import (
     DescribableLogDirTopic,
@@ -27,14 +27,14 @@ from kcli.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
 )
 from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
-from kcli.protocol.topic_partition import by_topic
+from kcli.protocol.topics import by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
 
     from kcli.client.client import Client
     from kcli.protocol.error_codes import KafkaError
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 Value = TypeVar("Value")
 

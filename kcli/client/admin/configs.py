@@ -12,9 +12,8 @@ from kcli.client.admin.types import (
     ConfigSynonym,
 )
 from kcli.client.routing import ANY, CONTROLLER, Target
-from kcli.protocol.config_kinds import ConfigResourceType, ConfigSource, ConfigType
+from kcli.protocol.configs import ConfigResourceType, ConfigSource, ConfigType, InertConfig, tells_no_effect
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.inert_config import InertConfig, tells_no_effect
 from kcli.protocol.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,

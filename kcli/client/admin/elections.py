@@ -9,7 +9,7 @@ from kcli.client.admin.retry import error_of, omitted, retry_items
 from kcli.client.routing import CONTROLLER
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
-from kcli.protocol.topic_partition import TopicPartition, by_topic
+from kcli.protocol.topics import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection

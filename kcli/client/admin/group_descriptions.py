@@ -25,8 +25,8 @@ from kcli.protocol.messages.describe_groups import (
     DescribeGroupsRequest,
     DescribeGroupsResponse,
 )
-from kcli.protocol.schema import DecodeError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.schema.declaration import DecodeError
+from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from kcli.client.client import Client

@@ -37,7 +37,7 @@ from kcli.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from kcli.protocol.topic_partition import TopicPartition, by_topic
+from kcli.protocol.topics import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from kcli.client.metadata import Node
     from kcli.errors import KcliError
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 CLASSIC = "Classic"
 CONSUMER = "Consumer"

@@ -14,7 +14,7 @@ from kcli.client.setbacks import broker, lost
 from kcli.client.versions import UnsupportedVersion
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.schema import EncodeError
+from kcli.protocol.schema.declaration import EncodeError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.metadata import ClusterMetadata
     from kcli.client.setbacks import HeldUp
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 Value = TypeVar("Value")
 

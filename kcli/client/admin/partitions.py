@@ -20,7 +20,7 @@ from kcli.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from kcli.protocol.topic_partition import TopicPartition, by_topic
+from kcli.protocol.topics import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

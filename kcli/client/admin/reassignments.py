@@ -19,7 +19,7 @@ from kcli.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 )
-from kcli.protocol.topic_partition import TopicPartition, by_topic
+from kcli.protocol.topics import TopicPartition, by_topic
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

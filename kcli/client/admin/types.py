@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.config_kinds import ConfigSource, ConfigType
+from kcli.protocol.configs import ConfigSource, ConfigType
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kcli.client.metadata import Node
-    from kcli.protocol.config_kinds import ConfigOperation, ConfigResourceType
+    from kcli.protocol.configs import ConfigOperation, ConfigResourceType
     from kcli.protocol.error_codes import KafkaError
 
 

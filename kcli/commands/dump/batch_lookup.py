@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from kcli.commands.dump.dumped_record import records_of
 from kcli.protocol.record import NO_TIMESTAMP
-from kcli.protocol.record_batch import RecordBatch
-from kcli.protocol.record_batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
 from kcli.storage.record_walk import walk_records
 from kcli.storage.scanned_entry import view_of
 

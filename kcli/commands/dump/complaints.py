@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeVar
 
 from kcli.commands.java.order import computed_map_order
-from kcli.protocol.group_partition import string_hash
+from kcli.protocol.topics import string_hash
 
 MOST_PAIRS = 200_000
 

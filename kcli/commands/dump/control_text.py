@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.commands.java.json import java_json
-from kcli.protocol.control_records import ControlRecordType, parse_control_key, parse_end_txn_marker
-from kcli.protocol.quorum_records import decode_quorum_record
+from kcli.protocol.internal.quorum_records import decode_quorum_record
 from kcli.protocol.record import CorruptRecord, Record
-from kcli.protocol.record_json import document
-from kcli.protocol.schema import DecodeError
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key, parse_end_txn_marker
+from kcli.protocol.schema.declaration import DecodeError
+from kcli.protocol.schema.json_document import document
 
 if TYPE_CHECKING:
     from kcli.commands.dump.dumped_record import DumpedRecord

@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.commands.dump.decoders import text_or_base64
 from kcli.commands.java.json import java_json
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.internal.coordinator_records import (
     GROUP_RECORDS,
     TRANSACTION_RECORDS,
     GroupMetadataValue,
+    LegacyOffsetCommitValue,
     OffsetCommitKey,
     UnknownRecordType,
 )
-from kcli.protocol.legacy_offset_records import LegacyOffsetCommitValue
-from kcli.protocol.metadata_records import FRAME_VERSION
-from kcli.protocol.record_json import document
-from kcli.protocol.schema import DecodeError, codec, message_info
-from kcli.protocol.share_group_records import SHARE_GROUP_RECORDS
-from kcli.protocol.share_state_records import SHARE_STATE_RECORDS
-from kcli.protocol.streams_group_records import STREAMS_GROUP_RECORDS
-from kcli.protocol.unsigned_varint import decode_unsigned_varint
+from kcli.protocol.internal.metadata_records import FRAME_VERSION
+from kcli.protocol.internal.share_records import SHARE_GROUP_RECORDS, SHARE_STATE_RECORDS
+from kcli.protocol.internal.streams_records import STREAMS_GROUP_RECORDS
+from kcli.protocol.schema.declaration import DecodeError, codec, message_info
+from kcli.protocol.schema.json_document import document
+from kcli.protocol.schema.unsigned_varint import decode_unsigned_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -146,8 +145,8 @@ class MetadataDecoder:
     is_plain = False
 
     def __init__(self) -> None:
-        from kcli.protocol.metadata_records import METADATA_RECORDS
-        from kcli.protocol.security_records import SECURITY_RECORDS
+        from kcli.protocol.internal.metadata_records import METADATA_RECORDS
+        from kcli.protocol.internal.security_records import SECURITY_RECORDS
 
         self.failures = 0
         self._classes = {**METADATA_RECORDS, **SECURITY_RECORDS}
@@ -227,7 +226,7 @@ class RemoteLogDecoder:
 
     def texts(self, record: DumpedRecord) -> tuple[str | None, str | None]:
         """Return the record in the words of Kafka's class for it."""
-        from kcli.protocol.remote_log_records import decode_remote_log_record, text_of
+        from kcli.protocol.internal.remote_log_records import decode_remote_log_record, text_of
 
         try:
             value, _ = decode_remote_log_record(record.value or b"")
@@ -238,7 +237,7 @@ class RemoteLogDecoder:
 
     def values(self, record: DumpedRecord) -> tuple[object, object]:
         """Return the record as a document."""
-        from kcli.protocol.remote_log_records import decode_remote_log_record
+        from kcli.protocol.internal.remote_log_records import decode_remote_log_record
 
         try:
             value, version = decode_remote_log_record(record.value or b"")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.message_set import LegacyEntry
+from kcli.protocol.records.message_set import LegacyEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kcli.protocol.record_batch import RecordBatch
+    from kcli.protocol.records.batch import RecordBatch
 
 
 class DumpedRecord(NamedTuple):

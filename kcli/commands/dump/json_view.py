@@ -28,7 +28,7 @@ from kcli.commands.dump.text_records import TIMESTAMP_NAMES
 from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout, OptionalLong
 from kcli.commands.output import OutputFormat
 from kcli.protocol.record import NO_OFFSET
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -17,7 +17,7 @@ from kcli.commands.dump.stdout import FLUSH_BYTES, DumpOutput
 from kcli.commands.dump.view import Layout, ranged_view
 from kcli.commands.range_queue import RangeEnd
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
 from kcli.storage.batch_scan import ScannedEntry, scan
 from kcli.storage.log_range import RangeStart, begin_of
 from kcli.storage.segment_file import SegmentFile

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.dump.dumped_record import records_of
 from kcli.commands.dump.files import FileKind
-from kcli.protocol.message_set import MIN_SIZES
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch_header import LOG_OVERHEAD, MAGIC_POSITION, SIZE_POSITION
+from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, SIZE_POSITION
+from kcli.protocol.records.message_set import MIN_SIZES
 from kcli.storage.batch_scan import BatchRun, scan_runs
 from kcli.storage.damage import Damage, DamageKind
 from kcli.storage.record_checks import check_records

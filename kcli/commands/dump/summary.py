@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.dump.distinct import DistinctCounter
 from kcli.commands.dump.text_batches import CODEC_NAMES
-from kcli.protocol.control_records import ControlRecordType, parse_control_key
-from kcli.protocol.message_set import LegacyEntry
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
+from kcli.protocol.records.message_set import LegacyEntry
 
 if TYPE_CHECKING:
     from kcli.commands.dump.dumped_record import DumpedRecord
@@ -180,7 +180,7 @@ class LogSummary:
 
 def stored_bytes(batch: Batch) -> int:
     """Return what the records of a batch take in the file."""
-    from kcli.protocol.record_batch_header import HEADER_SIZE
+    from kcli.protocol.records.batch_header import HEADER_SIZE
 
     if not isinstance(batch, LegacyEntry):
         return batch.size_in_bytes - HEADER_SIZE

@@ -12,7 +12,7 @@ from kcli.commands.dump.dumped_record import records_of
 from kcli.commands.dump.summary import LogSummary
 from kcli.commands.dump.summary_facts import cells, document, facts
 from kcli.commands.output import OutputFormat, note
-from kcli.protocol.message_set import LegacyEntry
+from kcli.protocol.records.message_set import LegacyEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -17,7 +17,7 @@ from kcli.commands.dump.view import Layout, OptionalLong
 from kcli.commands.java.utf8 import java_utf8
 from kcli.commands.output import OutputFormat, note
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
 from kcli.storage.batch_scan import ScannedEntry, scan
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from itertools import chain
 from operator import add
 from typing import TYPE_CHECKING
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.record_batch_header import (
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_header import (
     CODEC_MASK,
     CONTROL_BIT,
     DELETE_HORIZON_BIT,

@@ -10,13 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord, TimestampType
-from kcli.protocol.record_batch_header import SEQUENCE_MASK, TIMESTAMP_TYPE_BIT
-from kcli.protocol.varints import read_varint, read_varlong, wrap_int64
+from kcli.protocol.records.batch_header import SEQUENCE_MASK, TIMESTAMP_TYPE_BIT
+from kcli.protocol.records.varints import read_varint, read_varlong, wrap_int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.protocol.record_batch import RecordBatch
+    from kcli.protocol.records.batch import RecordBatch
 
 CHUNK_CHARACTERS = 128 * 1024
 

@@ -16,8 +16,8 @@ from kcli.commands.dump.text_records import TIMESTAMP_NAMES, RecordLines
 from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout
 from kcli.commands.java.utf8 import java_utf8
 from kcli.commands.output import OutputFormat, note
-from kcli.protocol.record_batch import RecordBatch
-from kcli.protocol.record_batch_header import (
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import (
     CONTROL_BIT,
     DELETE_HORIZON_BIT,
     SEQUENCE_MASK,

@@ -26,7 +26,7 @@ from kcli.commands.output import Table
 from kcli.commands.runner import command
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.group_partition import string_hash
+from kcli.protocol.topics import string_hash
 
 
 class DeletedGroups(NamedTuple):

@@ -20,10 +20,10 @@ from kcli.commands.log_dir_reader import (
     start_offsets,
 )
 from kcli.errors import KcliError
-from kcli.protocol.control_records import ControlRecordType, parse_control_key
-from kcli.protocol.coordinator_records import DecodedRecord, UnknownRecordType, decode_record
+from kcli.protocol.internal.coordinator_records import DecodedRecord, UnknownRecordType, decode_record
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.schema import DecodeError
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
+from kcli.protocol.schema.declaration import DecodeError
 from kcli.protocol.uuids import uuid_to_text
 
 if TYPE_CHECKING:

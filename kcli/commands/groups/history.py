@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, decode_assignment, decode_subscription
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.internal.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupMemberMetadataKey,
     ConsumerGroupMetadataKey,
@@ -27,7 +27,7 @@ from kcli.protocol.coordinator_records import (
     OffsetCommitValue,
     TargetPartitions,
 )
-from kcli.protocol.schema import DecodeError
+from kcli.protocol.schema.declaration import DecodeError
 
 Value = TypeVar("Value")
 

@@ -12,7 +12,7 @@ from kcli.commands.java.order import hash_map_order
 from kcli.commands.java.text import columns, widest
 from kcli.commands.output import Table
 from kcli.errors import KcliError, UsageError
-from kcli.protocol.group_partition import string_hash
+from kcli.protocol.topics import string_hash
 
 STATES = (
     "Empty",

@@ -22,7 +22,7 @@ from kcli.commands.groups.offsets_view import GroupOffsets
 from kcli.commands.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topic_partition import by_topic
+from kcli.protocol.topics import by_topic
 
 if TYPE_CHECKING:
     from kcli.client.client import Client

@@ -20,7 +20,7 @@ from kcli.commands.groups.lag import Committed, Owner, Partition, partition_rows
 from kcli.commands.groups.listing import GroupRow
 from kcli.commands.groups.members_view import GroupMembers, MemberRow
 from kcli.commands.groups.offsets_view import GroupOffsets
-from kcli.protocol.coordinator_records import MemberMetadata
+from kcli.protocol.internal.coordinator_records import MemberMetadata
 
 
 def listing_row(group: GroupHistory) -> GroupRow:

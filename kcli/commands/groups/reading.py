@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from kcli.client.consumer import Consumer
 from kcli.client.rebalance_listener import RebalanceListener
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 Ends = Callable[[Sequence[TopicPartition]], Awaitable[dict[TopicPartition, int] | None]]
 

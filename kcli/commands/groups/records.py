@@ -12,10 +12,9 @@ from kcli.client.config import ConsumerConfig
 from kcli.client.consumer import Consumer
 from kcli.commands.groups.history import GroupHistory
 from kcli.errors import KcliError
-from kcli.protocol.coordinator_records import UnknownRecordType, decode_record
-from kcli.protocol.group_partition import partition_for
-from kcli.protocol.schema import DecodeError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.internal.coordinator_records import UnknownRecordType, decode_record
+from kcli.protocol.schema.declaration import DecodeError
+from kcli.protocol.topics import TopicPartition, partition_for
 
 if TYPE_CHECKING:
     from kcli.client.client import Client

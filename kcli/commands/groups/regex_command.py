@@ -38,7 +38,7 @@ def validate_regex(
     It is one that members of the consumer protocol may subscribe with. Asks no broker. The exit code of an
     invalid one is 3.
     """
-    from kcli.protocol.re2_parser import InvalidExpression, parse
+    from kcli.protocol.re2 import InvalidExpression, parse
 
     result = Validated(regex, True)
     try:

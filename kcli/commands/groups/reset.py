@@ -15,7 +15,7 @@ from kcli.commands.session import failure
 from kcli.commands.words import listed
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.group_partition import string_hash
+from kcli.protocol.topics import string_hash
 
 if TYPE_CHECKING:
     from kcli.client.client import Client

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import TypeVar
 
-from kcli.protocol.group_partition import string_hash
+from kcli.protocol.topics import string_hash
 
 Key = TypeVar("Key")
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kcli.commands.reassignment.cluster import Brokers
     from kcli.commands.reassignment.plan import Assignment
     from kcli.commands.reassignment.strategy import Goal
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 
 class Strategy(StrEnum):

@@ -21,7 +21,7 @@ from kcli.commands.reassignment.view import (
     LogDirState,
     PartitionState,
 )
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from kcli.commands.input_files import entries_of, parse_json
 from kcli.commands.java.json import java_json
 from kcli.commands.whole_numbers import LARGEST_INT32, whole_number
 from kcli.errors import UsageError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 Assignment: TypeAlias = Mapping[TopicPartition, tuple[int, ...]]
 """The replicas of partitions, the preferred leader first."""

@@ -17,7 +17,7 @@ from kcli.assignors.replica_placer import Candidate, place_replicas
 from kcli.commands.reassignment.plan import Assignment
 from kcli.commands.reassignment.view import ids
 from kcli.errors import KcliError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

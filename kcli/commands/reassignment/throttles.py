@@ -14,13 +14,13 @@ from kcli.client.admin.types import ConfigEntry
 from kcli.commands.reassignment.moves import follower_throttles, leader_throttles, moving_brokers
 from kcli.commands.session import failure
 from kcli.errors import KcliError
-from kcli.protocol.config_kinds import ConfigSource
+from kcli.protocol.configs import ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.commands.reassignment.moves import Move
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 BROKER_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 LOG_DIR_RATE = "replica.alter.log.dirs.io.max.bytes.per.second"

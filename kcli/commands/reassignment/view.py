@@ -302,7 +302,7 @@ class Cancelled(NamedTuple):
 def cleared_lines(brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
     """Return Kafka's lines about throttles that are removed, with the sets as Java lists them."""
     from kcli.commands.java.order import hash_map_order
-    from kcli.protocol.group_partition import string_hash
+    from kcli.protocol.topics import string_hash
 
     broker_ids = hash_map_order(sorted(set(brokers)), lambda broker: broker)
     names = hash_map_order(sorted(set(topics)), lambda name: string_hash(name) & 0xFFFFFFFF)

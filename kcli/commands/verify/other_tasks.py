@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from kcli.commands.output import warn
 from kcli.commands.verify.tasks import Comparison, Rebuilding
 from kcli.errors import KcliError, UsageError
-from kcli.protocol.internal_topics import INTERNAL_TOPICS
+from kcli.protocol.topics import INTERNAL_TOPICS
 from kcli.storage.log_paths import LOG_SUFFIX, parse_replica_directory
 from kcli.storage.verification.fresh_indexes import refuse_inside
 from kcli.storage.verification.log_dir_checkpoints import LogDirCheckpoints
@@ -16,7 +16,7 @@ from kcli.storage.verification.log_dir_checkpoints import LogDirCheckpoints
 if TYPE_CHECKING:
     from kcli.commands.verify.targets import Targets
     from kcli.commands.verify.tasks import Task
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
     from kcli.storage.verification.findings import Finding
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.verify.tasks import Verification
 from kcli.errors import KcliError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.storage.log_paths import parse_replica_directory
 from kcli.storage.verification.findings import Findings
 from kcli.storage.verification.identity import check_meta_properties, check_topic_ids

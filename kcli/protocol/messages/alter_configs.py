@@ -5,7 +5,7 @@ IncrementalAlterConfigs does the same without touching what is not named.
 
 from __future__ import annotations
 
-from kcli.protocol.schema import boolean, i8, i16, i32, message, string, struct
+from kcli.protocol.schema.declaration import boolean, i8, i16, i32, message, string, struct
 
 
 @struct

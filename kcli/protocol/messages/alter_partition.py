@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import fresh, i8, i16, i32, i64, ignorable, message, struct, uuid, v
+from kcli.protocol.schema.declaration import fresh, i8, i16, i32, i64, ignorable, message, struct, uuid, v
 
 
 @struct

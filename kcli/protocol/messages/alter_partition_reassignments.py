@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import boolean, i16, i32, ignorable, message, string, struct, v
+from kcli.protocol.schema.declaration import boolean, i16, i32, ignorable, message, string, struct, v
 
 
 @struct

@@ -5,7 +5,7 @@ Version 1 answers before it throttles, version 2 is flexible.
 
 from __future__ import annotations
 
-from kcli.protocol.schema import i16, i32, message, string, struct
+from kcli.protocol.schema.declaration import i16, i32, message, string, struct
 
 
 @struct

@@ -9,7 +9,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import boolean, fresh, i16, i32, i64, ignorable, message, string, struct, tag, v
+from kcli.protocol.schema.declaration import (
+    boolean,
+    fresh,
+    i16,
+    i32,
+    i64,
+    ignorable,
+    message,
+    string,
+    struct,
+    tag,
+    v,
+)
 
 
 @message(key=18, versions="0-4", flexible="3+")

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import boolean, i8, i16, i32, ignorable, message, string, struct, uuid, v
+from kcli.protocol.schema.declaration import (
+    boolean,
+    i8,
+    i16,
+    i32,
+    ignorable,
+    message,
+    string,
+    struct,
+    uuid,
+    v,
+)
 
 
 @message(key=69, versions="0-1", flexible="0+")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import i16, i32, message, string, struct, uuid, v
+from kcli.protocol.schema.declaration import i16, i32, message, string, struct, uuid, v
 
 
 @struct

@@ -5,7 +5,7 @@ Version 3 may answer that the quota of mutations is used up (KIP-599).
 
 from __future__ import annotations
 
-from kcli.protocol.schema import boolean, i16, i32, message, string, struct
+from kcli.protocol.schema.declaration import boolean, i16, i32, message, string, struct
 
 
 @struct

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kcli.protocol.schema import i16, i32, message, string, struct
+from kcli.protocol.schema.declaration import i16, i32, message, string, struct
 
 
 @message(key=42, versions="0-2", flexible="2+")

@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import fresh, i16, i32, ignorable, message, nullable, string, struct, uuid, v
+from kcli.protocol.schema.declaration import (
+    fresh,
+    i16,
+    i32,
+    ignorable,
+    message,
+    nullable,
+    string,
+    struct,
+    uuid,
+    v,
+)
 from kcli.protocol.uuids import ZERO_UUID
 
 

@@ -1,8 +1,13 @@
-"""DescribeClientQuotas (key 48): the quotas of users, clients and addresses (KIP-546)."""
+"""DescribeClientQuotas (key 48): the quotas of users, clients and addresses (KIP-546).
+
+QuotaMatch: how a filter of quotas names what it seeks (KIP-546).
+"""
 
 from __future__ import annotations
 
-from kcli.protocol.schema import boolean, f64, i8, i16, i32, message, string, struct
+from enum import IntEnum
+
+from kcli.protocol.schema.declaration import boolean, f64, i8, i16, i32, message, string, struct
 
 
 @struct
@@ -42,3 +47,11 @@ class DescribeClientQuotasResponse:
     error_code: i16 = 0
     error_message: string | None = None
     entries: list[EntryData] | None
+
+
+class QuotaMatch(IntEnum):
+    """One part of an entity: of this name, of the default, or of any name and the default."""
+
+    EXACT = 0
+    DEFAULT = 1
+    ANY = 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import boolean, i8, i16, i32, message, string, struct, v
+from kcli.protocol.schema.declaration import boolean, i8, i16, i32, message, string, struct, v
 
 
 @message(key=60, versions="0-2", flexible="0+")

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import boolean, fresh, i8, i16, i32, ignorable, message, string, struct, v
+from kcli.protocol.schema.declaration import (
+    boolean,
+    fresh,
+    i8,
+    i16,
+    i32,
+    ignorable,
+    message,
+    string,
+    struct,
+    v,
+)
 
 
 @struct

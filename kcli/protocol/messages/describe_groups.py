@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import boolean, bytes_, i16, i32, ignorable, message, string, struct, v
+from kcli.protocol.schema.declaration import boolean, bytes_, i16, i32, ignorable, message, string, struct, v
 
 
 @message(key=15, versions="0-6", flexible="5+")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kcli.protocol.schema import boolean, i16, i32, message, string, struct, uuid
+from kcli.protocol.schema.declaration import boolean, i16, i32, message, string, struct, uuid
 
 
 @struct

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import i8, i16, i32, message, string, struct, v
+from kcli.protocol.schema.declaration import i8, i16, i32, message, string, struct, v
 
 
 @struct

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import (
+from kcli.protocol.schema.declaration import (
     fresh,
     i8,
     i16,

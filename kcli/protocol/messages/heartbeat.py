@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import i16, i32, ignorable, message, string, v
+from kcli.protocol.schema.declaration import i16, i32, ignorable, message, string, v
 
 
 @message(key=12, versions="0-4", flexible="4+")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kcli.protocol.schema import boolean, i8, i16, i32, message, string, struct
+from kcli.protocol.schema.declaration import boolean, i8, i16, i32, message, string, struct
 
 
 @struct

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import i16, i32, i64, message, string, v
+from kcli.protocol.schema.declaration import i16, i32, i64, message, string, v
 
 
 @message(key=22, versions="0-5", flexible="2+")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import (
+from kcli.protocol.schema.declaration import (
     boolean,
     bytes_,
     i16,

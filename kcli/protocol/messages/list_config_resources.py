@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import fresh, i8, i16, i32, ignorable, message, string, struct, v
+from kcli.protocol.schema.declaration import fresh, i8, i16, i32, ignorable, message, string, struct, v
 
 
 @message(key=74, versions="0-1", flexible="0+")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import fresh, i16, i32, ignorable, message, string, struct, v
+from kcli.protocol.schema.declaration import fresh, i16, i32, ignorable, message, string, struct, v
 
 
 @message(key=16, versions="0-5", flexible="3+")

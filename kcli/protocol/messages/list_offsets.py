@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import fresh, i8, i16, i32, i64, ignorable, message, string, struct, v
+from kcli.protocol.schema.declaration import fresh, i8, i16, i32, i64, ignorable, message, string, struct, v
 
 LATEST = -1
 EARLIEST = -2

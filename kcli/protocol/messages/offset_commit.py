@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import i16, i32, i64, ignorable, message, string, struct, uuid, v
+from kcli.protocol.schema.declaration import i16, i32, i64, ignorable, message, string, struct, uuid, v
 from kcli.protocol.uuids import ZERO_UUID
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import i16, i32, ignorable, message, string, struct
+from kcli.protocol.schema.declaration import i16, i32, ignorable, message, string, struct
 
 
 @struct

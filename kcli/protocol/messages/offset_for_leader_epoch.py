@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import i16, i32, i64, ignorable, message, string, struct, v
+from kcli.protocol.schema.declaration import i16, i32, i64, ignorable, message, string, struct, v
 
 
 @struct

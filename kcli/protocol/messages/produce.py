@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from kcli.protocol.schema import (
+from kcli.protocol.schema.declaration import (
     fresh,
     i16,
     i32,

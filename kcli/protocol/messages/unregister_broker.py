@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kcli.protocol.schema import i16, i32, message, string
+from kcli.protocol.schema.declaration import i16, i32, message, string
 
 
 @message(key=64, versions="0", flexible="0+")

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.control_records import ControlRecordType, parse_control_key
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 from kcli.spark.split import AbortedTransaction
 
 if TYPE_CHECKING:

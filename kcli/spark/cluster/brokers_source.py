@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
     from kcli.client.metadata import ClusterMetadata
-    from kcli.protocol.compression import Codec
+    from kcli.protocol.compression.codecs import Codec
     from kcli.spark.reading import BatchMark, OffsetInterval
     from kcli.spark.source import SplitLimits
     from kcli.spark.split import Split, TopicPartition

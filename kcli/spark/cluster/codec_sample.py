@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import iter_batches
-from kcli.protocol.topic_partition import TopicPartition as ClientPartition
+from kcli.protocol.records.batch import iter_batches
+from kcli.protocol.topics import TopicPartition as ClientPartition
 from kcli.spark.cluster.fetch_requests import fetch_request, max_fetch_version, partition_data
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from kcli.client.admin.leader_epochs import EpochEnd, epoch_ends
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.topic_partition import TopicPartition as ClientPartition
+from kcli.protocol.topics import TopicPartition as ClientPartition
 from kcli.spark.ranges.data_loss import name_of
 
 if TYPE_CHECKING:

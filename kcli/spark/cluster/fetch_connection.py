@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 
 from kcli.client.bootstrap import Unreachable
 from kcli.client.connection import Disconnected, RequestTimedOut
-from kcli.protocol.headers import RequestHeader, decode_response, encode_request
+from kcli.protocol.frames import RequestHeader, decode_response, encode_request
 from kcli.protocol.messages.fetch import FetchResponse
-from kcli.protocol.schema import DecodeError, message_info
+from kcli.protocol.schema.declaration import DecodeError, message_info
 
 if TYPE_CHECKING:
     from kcli.client.config import ClientConfig

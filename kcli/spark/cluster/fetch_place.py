@@ -10,7 +10,7 @@ from kcli.client.connection import Disconnected
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import FetchRequest
 from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
-from kcli.protocol.topic_partition import TopicPartition as ClientPartition
+from kcli.protocol.topics import TopicPartition as ClientPartition
 from kcli.spark.cluster.fetch_requests import max_fetch_version
 from kcli.spark.cluster.offset_queries import offsets_at
 from kcli.spark.ranges.data_loss import name_of

@@ -8,7 +8,7 @@ from kcli.client.admin.cluster import describe_log_dirs
 from kcli.client.admin.partitions import list_offsets
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import KafkaError
-from kcli.protocol.topic_partition import TopicPartition as ClientPartition
+from kcli.protocol.topics import TopicPartition as ClientPartition
 from kcli.spark.ranges.data_loss import name_of
 from kcli.spark.split import TopicPartition
 

@@ -11,7 +11,7 @@ from kcli.spark.split import Split
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kcli.protocol.compression import Codec
+    from kcli.protocol.compression.codecs import Codec
     from kcli.spark.ranges.division import OffsetRange
     from kcli.spark.reading import OffsetInterval
     from kcli.spark.source import SplitLimits

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch_builder import MIN_RECORD_BYTES
-from kcli.protocol.varints import read_varint
+from kcli.protocol.records.batch_builder import MIN_RECORD_BYTES
+from kcli.protocol.records.varints import read_varint
 from kcli.spark.columns.chunk import BEGIN, COUNT, END, CorruptRecords
 from kcli.spark.columns.varint_arrays import read_varints
 

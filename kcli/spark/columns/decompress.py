@@ -5,8 +5,8 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from kcli.protocol.compression import GZIP_WINDOW_BITS, Codec, too_large
-from kcli.protocol.compression import decompress as decompress_plainly
+from kcli.protocol.compression.codecs import GZIP_WINDOW_BITS, Codec, too_large
+from kcli.protocol.compression.codecs import decompress as decompress_plainly
 from kcli.protocol.record import CorruptRecord
 
 if TYPE_CHECKING:

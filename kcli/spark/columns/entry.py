@@ -9,11 +9,9 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.checksums import crc32c
-from kcli.protocol.compression import Codec
-from kcli.protocol.message_set import MIN_SIZES, LegacyEntry
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch_header import (
+from kcli.protocol.records.batch_header import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_START,
@@ -25,7 +23,9 @@ from kcli.protocol.record_batch_header import (
     MIN_BATCH_LENGTH,
     SIZE_POSITION,
     TRANSACTIONAL_BIT,
+    crc32c,
 )
+from kcli.protocol.records.message_set import MIN_SIZES, LegacyEntry
 
 if TYPE_CHECKING:
     from kcli.protocol.record import Buffer

@@ -24,7 +24,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch_header import HEADER_SIZE
+from kcli.protocol.records.batch_header import HEADER_SIZE
 from kcli.spark.columns.assemble import assemble
 from kcli.spark.columns.chunk import CorruptRecords
 from kcli.spark.columns.corrupt_batch import CorruptBatch

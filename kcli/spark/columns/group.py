@@ -9,8 +9,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.record_batch_header import CODEC_MASK, HEADER_SIZE
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_header import CODEC_MASK, HEADER_SIZE
 from kcli.spark.columns.chunk import BEGIN, END, Chunk
 from kcli.spark.columns.legacy import LegacyRows
 from kcli.spark.columns.sound_batches import batch_columns

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.varints import read_varint
+from kcli.protocol.records.varints import read_varint
 from kcli.spark.columns.schema import HEADER, HEADERS
 from kcli.spark.columns.slices import Slices, binary_columns
 from kcli.spark.columns.varint_arrays import read_varints

@@ -15,8 +15,8 @@ from kcli.spark.columns.schema import HEADERS
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from kcli.protocol.message_set import LegacyEntry
     from kcli.protocol.record import Record
+    from kcli.protocol.records.message_set import LegacyEntry
 
 
 class LegacyRows:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from kcli.protocol.record_batch_header import TIMESTAMP_TYPE_BIT
+from kcli.protocol.records.batch_header import TIMESTAMP_TYPE_BIT
 from kcli.spark.columns.boundaries import record_boundaries
 from kcli.spark.columns.chunk import (
     ATTRIBUTES,

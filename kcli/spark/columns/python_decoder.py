@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch_header import TIMESTAMP_TYPE_BIT
-from kcli.protocol.varints import read_varint, read_varlong, wrap_int64
+from kcli.protocol.records.batch_header import TIMESTAMP_TYPE_BIT
+from kcli.protocol.records.varints import read_varint, read_varlong, wrap_int64
 from kcli.spark.columns.chunk import Chunk, CorruptRecords, Fields
 from kcli.spark.columns.schema import HEADERS
 from kcli.spark.columns.timestamp_types import timestamp_types

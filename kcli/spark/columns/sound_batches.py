@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from kcli.protocol.checksums import crc32c
-from kcli.protocol.compression import Codec
-from kcli.protocol.record_batch_header import (
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_header import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_START,
@@ -21,6 +20,7 @@ from kcli.protocol.record_batch_header import (
     LOG_OVERHEAD,
     MIN_BATCH_LENGTH,
     TRANSACTIONAL_BIT,
+    crc32c,
 )
 from kcli.spark.columns.chunk import (
     ATTRIBUTES,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kcli.protocol.record_batch_header import TIMESTAMP_TYPE_BIT
+from kcli.protocol.records.batch_header import TIMESTAMP_TYPE_BIT
 from kcli.spark.columns.chunk import ATTRIBUTES, COUNT
 
 if TYPE_CHECKING:

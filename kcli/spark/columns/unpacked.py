@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.zstd_frames import decompress_zstd_into
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.compression.zstd_frames import decompress_zstd_into
 from kcli.spark.columns.decompress import PlainFrames, decompress
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kcli.errors import reason_of
-from kcli.protocol.checksums import crc32c
+from kcli.protocol.records.batch_header import crc32c
 
 if TYPE_CHECKING:
     from kcli.spark.job.target import Target

@@ -9,7 +9,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record_batch_header import EPOCH_POSITION
+from kcli.protocol.records.batch_header import EPOCH_POSITION
 from kcli.spark.logs.transactions import heads_from
 
 if TYPE_CHECKING:

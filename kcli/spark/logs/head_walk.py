@@ -10,7 +10,7 @@ import os
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.record_batch_header import CONTROL_BIT, LOG_OVERHEAD, TRANSACTIONAL_BIT
+from kcli.protocol.records.batch_header import CONTROL_BIT, LOG_OVERHEAD, TRANSACTIONAL_BIT
 from kcli.storage.batch_scan import scan
 from kcli.storage.entry_head import MIN_ENTRY_LENGTHS
 from kcli.storage.scanned_entry import ScannedEntry

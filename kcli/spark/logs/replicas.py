@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, UsageError
-from kcli.protocol.internal_topics import METADATA_TOPIC
+from kcli.protocol.topics import METADATA_TOPIC
 from kcli.spark.logs.read_errors import reading
 from kcli.spark.split import TopicPartition
 from kcli.storage.checkpoints import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record_batch_header import HEADER_SIZE
+from kcli.protocol.records.batch_header import HEADER_SIZE
 from kcli.spark.logs.head_walk import HeadWalk, next_intact
 from kcli.storage.entry_head import crc_of, plausible_head
 from kcli.storage.index_file import CorruptIndex

@@ -6,8 +6,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.record_batch_header import CODEC_MASK
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_header import CODEC_MASK
 from kcli.spark.logs.cuts import Cutter, stretches
 from kcli.spark.logs.head_walk import resynced
 from kcli.spark.logs.transactions import listed_aborted

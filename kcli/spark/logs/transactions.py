@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.control_records import ControlRecordType, parse_control_key
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 from kcli.spark.logs.head_walk import resynced
 from kcli.spark.logs.seek import locate
 from kcli.spark.logs.segments import floor_index

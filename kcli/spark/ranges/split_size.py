@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 
 if TYPE_CHECKING:
     from kcli.spark.source import SplitLimits

@@ -10,8 +10,8 @@ import os
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, UsageError
-from kcli.protocol.control_records import ControlRecordType
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.control_records import ControlRecordType
 from kcli.storage import disk
 from kcli.storage.batch_scan import Damage, scan
 from kcli.storage.log_paths import (

@@ -21,7 +21,7 @@ from kcli.storage.verification.findings import Finding
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-    from kcli.protocol.topic_partition import TopicPartition
+    from kcli.protocol.topics import TopicPartition
 
 
 class PartitionOffsets(NamedTuple):

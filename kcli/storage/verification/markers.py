@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.control_records import ControlRecordType, parse_control_key
 from kcli.protocol.record import CorruptRecord
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 
 if TYPE_CHECKING:
     from kcli.storage.scanned_entry import ScannedEntry

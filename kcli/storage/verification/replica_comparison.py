@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch
+from kcli.protocol.records.batch import RecordBatch
 from kcli.storage.batch_scan import Damage, scan
 from kcli.storage.damage import DamageKind
 from kcli.storage.log_paths import LOG_SUFFIX

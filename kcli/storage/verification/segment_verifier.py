@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kcli.protocol.control_records import ControlRecordType
-from kcli.protocol.record_batch import RecordBatch
-from kcli.protocol.record_batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
+from kcli.protocol.records.control_records import ControlRecordType
 from kcli.storage.damage import Damage
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kcli.storage.offset_index import ENTRY_SIZE as OFFSET_ENTRY_SIZE

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.record import NO_PRODUCER_ID
-from kcli.protocol.record_batch_header import next_sequence
+from kcli.protocol.records.batch_header import next_sequence
 from kcli.storage.checkpoints import CheckpointError, read_small_file
 from kcli.storage.log_paths import SNAPSHOT_SUFFIX
 from kcli.storage.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_rows
@@ -21,7 +21,7 @@ from kcli.storage.verification.offset_index import NEVER
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.protocol.record_batch import RecordBatch
+    from kcli.protocol.records.batch import RecordBatch
     from kcli.storage.producer_state import ProducerStateEntry
     from kcli.storage.verification.segment_chain import ReplicaListing
     from kcli.storage.verification.sound_run import SoundRun

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.control_records import ControlRecordType
+from kcli.protocol.records.control_records import ControlRecordType
 from kcli.storage.transaction_index import ENTRY_SIZE, VERSION, AbortedTransaction, unpack_entry
 from kcli.storage.verification.finding_kinds import FindingKind
 from kcli.storage.verification.findings import Finding
@@ -16,7 +16,7 @@ from kcli.storage.verification.findings import Finding
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.protocol.record_batch import RecordBatch
+    from kcli.protocol.records.batch import RecordBatch
     from kcli.storage.verification.index_bytes import IndexBytes
 
 

@@ -10,7 +10,7 @@ from kcli.broker.controller.client_quota_control import QuotaAlteration, alter_c
 from kcli.broker.metadata_image import EMPTY_IMAGE
 from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import ClientQuotaRecord, EntityData
+from kcli.protocol.internal.metadata_records import ClientQuotaRecord, EntityData
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -10,7 +10,7 @@ from kcli.broker.controller.result import ControllerResult
 from kcli.broker.metadata_image import Endpoint, MetadataImage
 from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import (
+from kcli.protocol.internal.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
     BrokerRegistrationChangeRecord,

@@ -16,9 +16,9 @@ from kcli.broker.controller.configuration_control import (
 from kcli.broker.coordinator.group_config import GroupConfig
 from kcli.broker.metadata_image import ConfigResource, MetadataImage
 from kcli.broker.metadata_replay import apply
-from kcli.protocol.config_kinds import ConfigOperation
+from kcli.protocol.configs import ConfigOperation
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import ConfigRecord
+from kcli.protocol.internal.metadata_records import ConfigRecord
 from tests.support.metadata import broker, image_of, with_topic
 
 SET, DELETE, APPEND, SUBTRACT = ConfigOperation

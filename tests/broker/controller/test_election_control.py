@@ -9,7 +9,7 @@ from kcli.broker.controller.partition_decisions import PartitionDecisions
 from kcli.broker.metadata_image import MetadataImage
 from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.metadata_records import PartitionChangeRecord
+from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 from tests.support.metadata import broker, image_of, topic_id, with_topic
 
 PREFERRED, UNCLEAN = ElectionType.PREFERRED, ElectionType.UNCLEAN

@@ -13,7 +13,7 @@ from kcli.broker.controller.partition_change import Election, EligibleLeaders, n
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.metadata_image import LeaderRecoveryState, PartitionRegistration
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.metadata_records import PartitionChangeRecord
+from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 from tests.support.metadata import broker, running_controller
 
 TOPIC = b"the topic's id.."

@@ -18,7 +18,7 @@ from kcli.broker.metadata_image import EMPTY_IMAGE, MetadataImage
 from kcli.broker.metadata_replay import apply
 from kcli.broker.metadata_snapshot import image_records
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import ConfigRecord, FeatureLevelRecord
+from kcli.protocol.internal.metadata_records import ConfigRecord, FeatureLevelRecord
 from tests.support.metadata import broker, image_of
 
 UP, DOWN, FORCED = UpgradeType.UPGRADE, UpgradeType.SAFE_DOWNGRADE, UpgradeType.UNSAFE_DOWNGRADE

@@ -12,6 +12,7 @@ from kcli.broker.controller.partition_decisions import PartitionDecisions
 from kcli.broker.metadata_image import MetadataImage
 from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 from kcli.protocol.messages.alter_partition import (
     AlteredPartition,
     AlterPartitionRequest,
@@ -19,7 +20,6 @@ from kcli.protocol.messages.alter_partition import (
     PartitionData,
     TopicData,
 )
-from kcli.protocol.metadata_records import PartitionChangeRecord
 from tests.support.metadata import broker, image_of, topic_id, with_topic
 
 

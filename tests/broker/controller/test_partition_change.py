@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kcli.broker.controller.partition_change import Election, next_state
 from kcli.broker.metadata_image import LeaderRecoveryState, PartitionRegistration
-from kcli.protocol.metadata_records import PartitionChangeRecord
+from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 
 TOPIC = b"the topic's id.."
 

@@ -11,7 +11,7 @@ from kcli.broker.controller.reassignment_control import Reassignment, alter_reas
 from kcli.broker.metadata_image import MetadataImage, PartitionRegistration
 from kcli.broker.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.metadata_records import ConfigRecord, PartitionChangeRecord
+from kcli.protocol.internal.metadata_records import ConfigRecord, PartitionChangeRecord
 from tests.support.metadata import broker, directory_of, image_of, topic_id, with_topic
 
 

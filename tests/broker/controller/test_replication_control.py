@@ -23,7 +23,7 @@ from kcli.broker.metadata_image import BrokerRegistration, MetadataImage, TopicI
 from kcli.broker.metadata_replay import apply
 from kcli.broker.registrations import UNASSIGNED_DIRECTORY
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.metadata_records import (
+from kcli.protocol.internal.metadata_records import (
     ConfigRecord,
     PartitionChangeRecord,
     PartitionRecord,

@@ -20,8 +20,8 @@ from kcli.broker.coordinator.effects import (
 from kcli.broker.coordinator.runtime import CoordinatorRuntime, CoordinatorSettings
 from kcli.broker.coordinator.waiting import Answer
 from kcli.broker.metadata_image import Endpoint
-from kcli.protocol.coordinator_records import OffsetCommitKey, OffsetCommitValue, decode_record
-from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.internal.coordinator_records import OffsetCommitKey, OffsetCommitValue, decode_record
+from kcli.protocol.records.batch import iter_batches
 from kcli.storage.log_read import Isolation
 from tests.broker.node import LISTENER, Node
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kcli.broker.coordinator.consumer_group import ConsumerGroupState
-from kcli.protocol.coordinator_records import decode_record
+from kcli.protocol.internal.coordinator_records import decode_record
 from tests.broker.coordinator.virtual_consumers import Consumer, VirtualConsumers
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.join_group import JoinGroupResponse
-from kcli.protocol.schema import codec
+from kcli.protocol.schema.declaration import codec
 from tests.broker.coordinator.virtual_coordinator import (
     REBALANCE_MS,
     SESSION_MS,

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from kcli.broker.coordinator.effects import Reply
-from kcli.protocol.coordinator_records import GroupMetadataValue, decode_record
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import GroupMetadataValue, decode_record
 from kcli.protocol.messages.heartbeat import HeartbeatRequest
 from kcli.protocol.messages.leave_group import LeaveGroupResponse
 from kcli.protocol.messages.sync_group import SyncGroupResponse
-from kcli.protocol.schema import codec
+from kcli.protocol.schema.declaration import codec
 from tests.broker.coordinator.virtual_coordinator import (
     REBALANCE_MS,
     SESSION_MS,

@@ -6,14 +6,14 @@ import pytest
 
 from kcli.broker.coordinator.consumer_group import ConsumerGroupState
 from kcli.broker.coordinator.consumer_member import MemberState
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import (
     ConsumerGroupPartitionMetadataKey,
     ConsumerGroupPartitionMetadataValue,
     decode_record,
     encode_key,
     encode_value,
 )
-from kcli.protocol.error_codes import ErrorCode
 from tests.broker.coordinator.settled_consumers import settled, stored
 from tests.broker.coordinator.virtual_consumers import REBALANCE_MS, Consumer, VirtualConsumers
 

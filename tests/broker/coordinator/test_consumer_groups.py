@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kcli.broker.coordinator.consumer_group import ConsumerGroupState
-from kcli.protocol.coordinator_records import decode_record
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import decode_record
 from kcli.protocol.messages.consumer_group_heartbeat import TopicPartitions
 from tests.broker.coordinator.settled_consumers import settled, stored
 from tests.broker.coordinator.virtual_consumers import Consumer, VirtualConsumers, topic_id

@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from kcli.broker.coordinator.consumer_group import ConsumerGroup, ConsumerGroupState
 from kcli.broker.coordinator.group_coordinator import GroupCoordinator
 from kcli.broker.coordinator.member_timers import Wait
-from kcli.protocol.coordinator_records import decode_record
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import decode_record
 from tests.broker.coordinator.virtual_classic_consumer import ClassicConsumer
 from tests.broker.coordinator.virtual_consumers import Consumer, VirtualConsumers
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import (
     ConsumerGroupPartitionMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -16,9 +17,8 @@ from kcli.protocol.coordinator_records import (
     encode_key,
     encode_value,
 )
-from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.describe_groups import DescribeGroupsResponse
-from kcli.protocol.schema import codec
+from kcli.protocol.schema.declaration import codec
 from tests.broker.coordinator.virtual_coordinator import SESSION_MS, VirtualCoordinator, subscription
 
 

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from kcli.broker.coordinator.log_replay import RECORDS_PER_STEP, REPORTED, LogReplay
 from kcli.broker.coordinator.runtime import CoordinatorSettings
-from kcli.protocol.compression import Codec
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
-from kcli.protocol.coordinator_records import decode_record, encode_key, encode_value
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record_batch import RecordBatchBuilder
+from kcli.protocol.internal.coordinator_records import decode_record, encode_key, encode_value
+from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from tests.broker.coordinator.notebook import Notebook, NotebookNode, notebook_node, record
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from kcli.protocol.consumer_protocol import Subscription, decode_assignment, encode_subscription
-from kcli.protocol.coordinator_records import GroupMetadataKey, decode_record
 from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import GroupMetadataKey, decode_record
 from tests.broker.coordinator.migrating_members import kind, mixed, shares, turns
 from tests.broker.coordinator.virtual_consumers import Consumer, VirtualConsumers
 from tests.broker.coordinator.virtual_coordinator import Call

@@ -12,7 +12,7 @@ import trio.testing
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule
 from kcli.broker.coordinator.runtime import CoordinatorSettings
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.broker.coordinator.notebook import (
     OTHER_NODE,

@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.broker.coordinator.topic_expression import Effort, TakesTooLong, TopicExpression, expression
-from kcli.protocol.re2_parser import InvalidExpression, parse
-from kcli.protocol.topic_characters import ALPHABET
+from kcli.protocol.re2 import ALPHABET, InvalidExpression, parse
 from tests.conftest import GOLDEN
 
 NAMES, *ROWS = (GOLDEN / "re2_expressions.txt").read_text(encoding="utf-8").splitlines()

@@ -15,8 +15,8 @@ from kcli.broker.coordinator.group_config import GroupConfig
 from kcli.broker.coordinator.group_coordinator import GroupCoordinator
 from kcli.broker.metadata_image import EMPTY_IMAGE
 from kcli.protocol.consumer_protocol import Subscription, encode_subscription
-from kcli.protocol.coordinator_records import decode_record, encode_key, encode_value
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal.coordinator_records import decode_record, encode_key, encode_value
 from kcli.protocol.messages.heartbeat import HeartbeatRequest
 from kcli.protocol.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from kcli.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity

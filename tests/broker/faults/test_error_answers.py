@@ -32,8 +32,8 @@ from kcli.protocol.messages.offset_fetch import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from kcli.protocol.schema import codec, response_class
-from kcli.protocol.schema_fields import fields_of
+from kcli.protocol.schema.declaration import codec, response_class
+from kcli.protocol.schema.fields import fields_of
 from kcli.protocol.uuids import ZERO_UUID
 from tests.support.arbitrary import instances
 from tests.support.metadata import broker, image_of, topic_id, with_topic

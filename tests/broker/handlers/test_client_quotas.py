@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kcli.protocol.client_quotas import QuotaMatch
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages import alter_client_quotas as altering
-from kcli.protocol.messages.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from kcli.protocol.messages.describe_client_quotas import (
+    ComponentData,
+    DescribeClientQuotasRequest,
+    QuotaMatch,
+)
 from tests.broker.node import connected, running_node
 from tests.support.running_cluster import running_cluster
 

@@ -29,7 +29,7 @@ from kcli.protocol.messages.describe_configs import (
     DescribeConfigsResponse,
 )
 from kcli.protocol.messages.list_config_resources import ListConfigResourcesRequest
-from kcli.protocol.schema import codec
+from kcli.protocol.schema.declaration import codec
 from tests.support.metadata import running_controller
 
 if TYPE_CHECKING:

@@ -184,7 +184,7 @@ async def test_only_the_coordinator_answers(tmp_path: Path, monkeypatch: pytest.
 async def test_a_group_may_be_given_its_own_pace(tmp_path: Path) -> None:
     from kcli.broker.controller.configuration_control import ConfigChange
     from kcli.broker.handlers.topics import topic_defaults
-    from kcli.protocol.config_kinds import ConfigOperation
+    from kcli.protocol.configs import ConfigOperation
 
     async with running_node(tmp_path, SETTINGS) as node, connected(node) as client:
         await prepared(node, client)

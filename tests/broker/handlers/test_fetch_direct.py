@@ -21,7 +21,6 @@ from kcli.broker.handlers.fetch_direct import (
 from kcli.broker.handlers.fetch_wire import TOPIC_IDS_FROM
 from kcli.broker.outbox import SENDFILE_FROM
 from kcli.broker.request_context import RequestContext
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -29,7 +28,8 @@ from kcli.protocol.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
-from kcli.protocol.schema import DecodeError, codec
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
+from kcli.protocol.schema.declaration import DecodeError, codec
 from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.file_records import FileSlice
 from kcli.storage.producer_append import Origin

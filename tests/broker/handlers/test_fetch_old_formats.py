@@ -9,11 +9,11 @@ import pytest
 from kcli.broker.fetch_data import FetchedPartition
 from kcli.broker.fetch_data import FetchPartition as PartitionOfFetch
 from kcli.broker.handlers.fetch_conversion import convert_row
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.message_set import LegacyEntry
 from kcli.protocol.messages.fetch import FetchPartition
-from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.records.batch import iter_batches
+from kcli.protocol.records.message_set import LegacyEntry
 from kcli.storage.file_records import FileRecords, FileSlice
 from tests.broker.node import connected, running_node
 from tests.broker.records import fetch_request, fetched, fill, offsets

@@ -16,7 +16,7 @@ from kcli.protocol.messages.fetch import (
     FetchResponse,
     PartitionData,
 )
-from kcli.protocol.schema import codec
+from kcli.protocol.schema.declaration import codec
 from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage import transaction_index
 

@@ -13,7 +13,7 @@ from kcli.broker.later import Later
 from kcli.broker.request_context import RequestContext
 from kcli.broker.request_engine import RequestEngine
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.headers import decode_response
+from kcli.protocol.frames import decode_response
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from tests.broker.node import LISTENER, Node, connected, running_node
 from tests.support.raw_client import request_frame

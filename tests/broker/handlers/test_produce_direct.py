@@ -16,7 +16,7 @@ from kcli.broker.handlers.produce_direct import FIRST_VERSION, read_flexible, re
 from kcli.broker.handlers.produce_wire import FLEXIBLE_FROM, decoder
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kcli.protocol.schema import DecodeError, codec
+from kcli.protocol.schema.declaration import DecodeError, codec
 from tests.broker.node import START_MS, Node, connected, running_node
 from tests.broker.records import batch, produce_request
 

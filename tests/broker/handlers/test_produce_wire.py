@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.broker.handlers.produce_wire import decoder, encode_rows, one_row_answer
-from kcli.protocol.headers import encode_response
+from kcli.protocol.frames import encode_response
 from kcli.protocol.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
@@ -18,7 +18,7 @@ from kcli.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from kcli.protocol.schema import DecodeError, codec
+from kcli.protocol.schema.declaration import DecodeError, codec
 from kcli.protocol.uuids import ZERO_UUID
 
 VERSIONS = range(14)

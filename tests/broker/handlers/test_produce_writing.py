@@ -11,7 +11,7 @@ import trio
 import trio.testing
 
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.records.batch import iter_batches
 from kcli.storage.file_records import WriteAhead
 from kcli.storage.log_read import Isolation
 from tests.broker.node import START_MS, Client, Node, connected, running_node

@@ -39,7 +39,7 @@ from kcli.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
-from kcli.protocol.schema import codec
+from kcli.protocol.schema.declaration import codec
 from kcli.protocol.uuids import ZERO_UUID
 from tests.support.metadata import running_controller, topic_id
 

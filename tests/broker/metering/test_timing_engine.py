@@ -17,10 +17,10 @@ from kcli.broker.purgatory import DelayedOperation, Purgatory
 from kcli.broker.request_context import CloseConnection, RequestContext
 from kcli.broker.request_engine import RequestEngine
 from kcli.broker.timer import Timer
-from kcli.protocol.headers import RequestHeader, encode_request
+from kcli.protocol.frames import RequestHeader, encode_request
 from kcli.protocol.messages.fetch import FetchRequest, ReplicaState
 from kcli.protocol.messages.heartbeat import HeartbeatRequest
-from kcli.protocol.schema import message_info
+from kcli.protocol.schema.declaration import message_info
 
 if TYPE_CHECKING:
     from collections.abc import Callable

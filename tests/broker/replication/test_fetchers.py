@@ -12,7 +12,7 @@ from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.fetch_data import FetchedPartition
 from kcli.broker.fetcher_manager import fetcher_number
 from kcli.broker.timer import TimerTask, monotonic_ms
-from kcli.protocol.config_kinds import ConfigOperation
+from kcli.protocol.configs import ConfigOperation
 from tests.broker.replication.clusters import append, create, leader_of, node, replicas_of
 from tests.support.running_cluster import running_cluster
 from tests.support.waiting import until

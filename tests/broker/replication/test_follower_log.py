@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kcli.broker import follower_log, partition_reading
 from kcli.broker.fetch_data import FetchPartition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from kcli.storage.log_config import LogConfig
 from kcli.storage.log_loader import load_log
 from kcli.storage.log_read import Isolation

@@ -12,8 +12,8 @@ from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from kcli.protocol.record_batch import RecordBatch, iter_batches
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.uuids import ZERO_UUID
 from tests.broker.schedules.simulated_cluster import START_MS, Lost
 

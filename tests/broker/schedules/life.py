@@ -14,7 +14,7 @@ from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.faults.actions import perform
 from kcli.broker.faults.moves import move_leader
 from kcli.errors import KcliError
-from kcli.protocol.record_batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch import RecordBatch, iter_batches
 from tests.broker.schedules.clients import TOPIC, Consumer, Producer, View, Violation
 from tests.broker.schedules.schedule import NODES
 from tests.broker.schedules.simulated_cluster import simulated_cluster

@@ -17,8 +17,8 @@ from kcli.broker.cluster import Cluster, ClusterOptions
 from kcli.broker.node_state import NodeState
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection, RequestContext
-from kcli.protocol.headers import RequestHeader, decode_response, encode_request
-from kcli.protocol.schema import message_info
+from kcli.protocol.frames import RequestHeader, decode_response, encode_request
+from kcli.protocol.schema.declaration import message_info
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

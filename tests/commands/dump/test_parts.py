@@ -21,8 +21,8 @@ from kcli.commands.dump.view import OptionalLong
 from kcli.commands.java.utf8 import java_utf8
 from kcli.errors import UsageError
 from kcli.protocol.record import CorruptRecord, TimestampType
-from kcli.protocol.record_batch import RecordBatch
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 
 data = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=70), data), max_size=3)

@@ -16,8 +16,7 @@ from kcli.commands.groups.history import CommitEvent, GenerationEvent
 from kcli.commands.groups.offline import head_of, members_of
 from kcli.commands.log_dir_reader import end_offset, find_replicas
 from kcli.errors import KcliError
-from kcli.protocol.control_records import ControlRecordType
-from kcli.protocol.coordinator_records import (
+from kcli.protocol.internal.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,
     ConsumerGroupMemberMetadataKey,
@@ -32,6 +31,7 @@ from kcli.protocol.coordinator_records import (
     GroupMetadataKey,
     TargetPartitions,
 )
+from kcli.protocol.records.control_records import ControlRecordType
 from tests.commands.offsets_log import NOW, OffsetsLog, offset_key, offset_value, write_topic
 
 ORDERS_ID = b"\7" * 16

@@ -26,7 +26,7 @@ from kcli.commands.reassignment.plan import (
 )
 from kcli.commands.reassignment.view import cleared_lines
 from kcli.errors import UsageError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 FOO0, FOO1, FOO10, BAR0 = (
     TopicPartition(*each) for each in (("foo", 0), ("foo", 1), ("foo", 10), ("bar", 0))

@@ -12,7 +12,7 @@ from kcli.assignors.replica_placer import Candidate
 from kcli.commands.reassignment.plan import Assignment
 from kcli.commands.reassignment.strategy import Goal, minimal, spread
 from kcli.errors import KcliError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 
 
 def topic(*rows: str, name: str = "t") -> Assignment:

@@ -19,7 +19,7 @@ from kcli.commands.verify import ranges
 from kcli.commands.verify.targets import Replica
 from kcli.commands.verify.tasks import Verification
 from kcli.commands.verify.workforce import Workforce
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.storage.verification.log_dir_checkpoints import PartitionOffsets
 from kcli.storage.verification.options import VerificationOptions
 from kcli.storage.verification.partition_report import PartitionReport

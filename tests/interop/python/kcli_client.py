@@ -12,7 +12,7 @@ from kcli.client.config import ConsumerConfig, ProducerConfig
 from kcli.client.consumer import Consumer
 from kcli.client.producer import Producer
 from kcli.protocol.error_codes import KafkaError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from tests.support.client_program import DEADLINE_SECONDS, Lane, Wanted, run_client
 from tests.support.records import TestRecord
 

@@ -14,7 +14,7 @@ from kcli.client.config import ClientConfig, ConsumerConfig
 from kcli.client.consumer import Consumer
 from kcli.client.rebalance_listener import RebalanceListener
 from kcli.errors import KcliError
-from kcli.protocol.topic_partition import TopicPartition
+from kcli.protocol.topics import TopicPartition
 from tests.support.member_program import (
     COMMIT_SECONDS,
     POLL_RECORDS,

@@ -16,10 +16,9 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.headers import encode_response, parse_request_header
+from kcli.protocol.frames import encode_response, parse_request_header
 from kcli.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from kcli.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -54,9 +53,10 @@ from kcli.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from kcli.protocol.record_batch import RecordBatch
-from kcli.protocol.record_batch_builder import RecordBatchBuilder
-from kcli.protocol.schema import codec, message_info
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
+from kcli.protocol.schema.declaration import codec, message_info
 
 REQUESTS = {
     message_info(request).key: request

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.control_records import ControlRecordType
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.fetch import AbortedTransaction, FetchRequest, FetchResponse
+from kcli.protocol.records.control_records import ControlRecordType
 from kcli.spark.cluster.brokers_reader import BrokersReader
 from kcli.spark.cluster.cluster_access import ClusterAccess
 from kcli.spark.columns.corrupt_batch import CorruptBatch

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from kcli.protocol.varints import encode_varint
+from kcli.protocol.records.varints import encode_varint
 from kcli.spark.columns.chunk import Chunk, CorruptRecords, Fields
 from kcli.spark.columns.decode import Decoder
 

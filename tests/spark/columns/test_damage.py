@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from kcli.protocol.compression import Codec, compress
-from kcli.protocol.message_set import MessageSetBuilder, encode_entry
-from kcli.protocol.record_batch import RecordBatchBuilder
-from kcli.protocol.record_batch_header import HEADER_SIZE, update_crc
+from kcli.protocol.compression.codecs import Codec, compress
+from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.batch_header import HEADER_SIZE, update_crc
+from kcli.protocol.records.message_set import MessageSetBuilder, encode_entry
 from kcli.spark.columns.corrupt_batch import CorruptBatch
 from kcli.spark.columns.gather import Gatherer
 from kcli.spark.reading import OnCorrupt, ReadCounters, Reading

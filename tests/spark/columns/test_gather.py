@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.message_set import MessageSetBuilder
+from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.record_batch import RecordBatch, RecordBatchBuilder, iter_batches
-from kcli.protocol.record_batch_header import set_base_offset_and_epoch
+from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.records.batch_header import set_base_offset_and_epoch
+from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.spark.columns.corrupt_batch import CorruptBatch
 from kcli.spark.columns.entry import entry_at
 from kcli.spark.columns.gather import CHUNK_BYTES, Gatherer
@@ -21,7 +21,7 @@ from kcli.spark.columns.schema import arrow_schema
 from kcli.spark.columns.unpacked import Unpacked
 from kcli.spark.reading import COLUMNS, ReadCounters, Reading
 from kcli.spark.split import AbortedTransaction
-from tests.protocol.record_sets import Written, record_sets
+from tests.protocol.records.record_sets import Written, record_sets
 
 LATEST = 2**63 - 1
 Row = tuple[object, ...]

@@ -7,7 +7,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.protocol.compression import Codec, compress
+from kcli.protocol.compression.codecs import Codec, compress
 from kcli.protocol.record import CorruptRecord, TooMuchData
 from kcli.spark.columns.unpacked import FIRST_BYTES, Place, Unpacked
 

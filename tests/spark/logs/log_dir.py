@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kcli.protocol.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
-from kcli.protocol.message_set import LegacyEntry
-from kcli.protocol.record_batch import iter_batches
-from kcli.protocol.topic_partition import TopicPartition as StoredPartition
+from kcli.protocol.records.batch import iter_batches
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
+from kcli.protocol.records.message_set import LegacyEntry
+from kcli.protocol.topics import TopicPartition as StoredPartition
 from kcli.spark.logs.log_dirs_source import LogDirsSource
 from kcli.spark.reading import COLUMNS, OffsetInterval, ReadCounters, Reading
 from kcli.spark.source import SplitLimits

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.record_batch import RecordBatch, iter_batches
-from kcli.protocol.record_batch_header import HEADER_SIZE, update_crc
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_header import HEADER_SIZE, update_crc
 from kcli.spark.columns.corrupt_batch import CorruptBatch
 from kcli.spark.logs.read_errors import CannotRead
 from kcli.spark.reading import OffsetInterval, OnCorrupt, ReadCounters

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.protocol.message_set import MessageSetBuilder
+from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.spark.reading import BatchMark, ReadCounters
 from kcli.storage.log_paths import LEADER_EPOCH_CHECKPOINT
 from kcli.storage.log_truncation import truncate_to

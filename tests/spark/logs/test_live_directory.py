@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.records.batch import iter_batches
 from kcli.spark.logs.log_dirs_reader import SplitRun
 from kcli.spark.logs.segment_reading import SegmentReading
 from kcli.spark.ranges.data_loss import DataLoss

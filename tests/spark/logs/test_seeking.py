@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.records.batch import iter_batches
 from kcli.spark.logs.cuts import stretches
 from kcli.spark.logs.seek import locate
 from kcli.spark.logs.segments import list_segments

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.control_records import ControlRecordType
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.control_records import ControlRecordType
 from kcli.spark.logs.log_dirs_source import LogDirsSource
 from kcli.spark.ranges.split_size import split_bytes
 from kcli.spark.reading import OffsetInterval

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch import iter_batches
 from kcli.spark.columns.schema import arrow_schema
 from kcli.spark.logs.log_dirs_reader import SplitRun
 from kcli.spark.reading import COLUMNS, ReadCounters, Reading

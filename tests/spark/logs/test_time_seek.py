@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.protocol.compression import Codec
-from kcli.protocol.control_records import ControlRecordType
-from kcli.protocol.record_batch import iter_batches
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch import iter_batches
+from kcli.protocol.records.control_records import ControlRecordType
 from kcli.spark.logs.segments import list_segments
 from kcli.spark.logs.time_seek import offset_for_timestamp
 from kcli.storage.log_config import LogConfig

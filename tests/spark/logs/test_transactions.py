@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kcli.protocol.control_records import ControlRecordType
+from kcli.protocol.records.control_records import ControlRecordType
 from kcli.spark.logs.segments import list_segments
 from kcli.spark.logs.transactions import derived_aborted, last_stable_offset
 from kcli.storage.log_config import LogConfig

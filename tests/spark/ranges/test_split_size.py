@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.protocol.compression import Codec
+from kcli.protocol.compression.codecs import Codec
 from kcli.spark.ranges.split_size import split_bytes
 from kcli.spark.source import SplitLimits
 

@@ -1,0 +1,236 @@
+"""What an assignor of KIP-848, which runs in the broker, is given and what it gives.
+
+Topics are the 16 bytes of their ids. A member's `assigned` is the target it had so far; an assignor keeps of
+it what it can, since every partition that moves stops being read for a while.
+
+range of KIP-848: each topic by itself is cut into contiguous pieces, the larger for the first members.
+
+Members stand in the order of their instance ids, then those without one in the order of their member ids.
+Nothing is kept for its own sake: the same members and topics always give the same pieces (Kafka class
+`org.apache.kafka.coordinator.group.assignor.RangeAssignor`).
+
+uniform for members that subscribe to different topics.
+
+First every member keeps what it had and still wants. Then the free partitions go, topic by topic, to the
+least loaded of the topic's readers; topics with the most partitions per reader come first, because they
+leave the least choice. Last, partitions move from the most to the least loaded reader of their topic until
+these differ by one at most. A move can unbalance another topic, so the last step is repeated until a
+whole round moves nothing, at most 16 times (Kafka class `UniformHeterogeneousAssignmentBuilder`).
+
+uniform of KIP-848: all members read about equally much, and partitions stay where they were if they can.
+
+Members with equal subscriptions end within one partition of each other. Balance comes before stickiness, and
+as few partitions move as balance allows: the larger shares go to members that had more already (Kafka class
+`UniformHomogeneousAssignmentBuilder`, which leaves open who gets them). Different subscriptions are the work
+of `server_uniform_mixed`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heapreplace
+from typing import TYPE_CHECKING
+
+from kcli.assignors.members import java_order
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+Partitions = dict[bytes, frozenset[int]]
+"""Partitions by topic id; a topic without any is left out."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerMember:
+    """One member: the existing topics it subscribes to, and what it was to read so far."""
+
+    topics: frozenset[bytes]
+    assigned: Mapping[bytes, frozenset[int]] = field(default_factory=dict)
+    instance_id: str | None = None
+
+
+def subscribe_alike(members: Mapping[str, ServerMember]) -> bool:
+    """True if all members subscribe to the same topics."""
+    return len({member.topics for member in members.values()}) <= 1
+
+
+def kept(member: ServerMember, counts: Mapping[bytes, int]) -> list[tuple[bytes, int]]:
+    """Return, in order, the partitions a member had that exist and that it still wants."""
+    return [
+        (topic_id, partition)
+        for topic_id in sorted(member.assigned.keys() & member.topics)
+        for partition in sorted(member.assigned[topic_id])
+        if partition < counts.get(topic_id, 0)
+    ]
+
+
+def by_topic(partitions: Iterable[tuple[bytes, int]]) -> Partitions:
+    """Return single partitions gathered by topic."""
+    gathered: dict[bytes, set[int]] = {}
+    for topic_id, partition in partitions:
+        gathered.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(numbers) for topic_id, numbers in gathered.items()}
+
+
+if TYPE_CHECKING:
+    ServerAssignor = Callable[[Mapping[bytes, int], Mapping[str, ServerMember]], dict[str, Partitions]]
+
+
+def assign_range(counts: Mapping[bytes, int], members: Mapping[str, ServerMember]) -> dict[str, Partitions]:
+    """Return every member's partitions; `counts` holds the number of partitions of each topic."""
+    assignment: dict[str, Partitions] = {member_id: {} for member_id in members}
+    readers: dict[bytes, list[str]] = {}
+    for member_id in _in_order(members):
+        for topic_id in members[member_id].topics:
+            readers.setdefault(topic_id, []).append(member_id)
+    for topic_id, member_ids in readers.items():
+        share, extra = divmod(counts.get(topic_id, 0), len(member_ids))
+        first = 0
+        for position, member_id in enumerate(member_ids):
+            behind = first + share + (position < extra)
+            if behind > first:
+                assignment[member_id][topic_id] = frozenset(range(first, behind))
+            first = behind
+    return assignment
+
+
+def _in_order(members: Mapping[str, ServerMember]) -> list[str]:
+    def key(member_id: str) -> tuple[bool, bytes]:
+        instance_id = members[member_id].instance_id
+        return (instance_id is None, java_order(member_id if instance_id is None else instance_id))
+
+    return sorted(members, key=key)
+
+
+MAX_ROUNDS = 16
+
+
+def assign_uniform_mixed(
+    counts: Mapping[bytes, int], members: Mapping[str, ServerMember]
+) -> dict[str, Partitions]:
+    """Return every member's partitions; `counts` holds the number of partitions of each topic."""
+    plan = _Plan(counts, members)
+    plan.place_free()
+    for _ in range(MAX_ROUNDS):
+        moved = [plan.balance(topic_id) for topic_id in plan.topics]
+        if not any(moved):
+            break
+    return plan.assignment()
+
+
+class _Plan:
+    """Who has what while it is being decided. Readers of a topic stand in the order of their member ids."""
+
+    def __init__(self, counts: Mapping[bytes, int], members: Mapping[str, ServerMember]) -> None:
+        self._counts = counts
+        self._readers: dict[bytes, list[str]] = {}
+        for member_id in sorted(members):
+            for topic_id in members[member_id].topics:
+                self._readers.setdefault(topic_id, []).append(member_id)
+        self._owned: dict[str, dict[bytes, list[int]]] = {member_id: {} for member_id in members}
+        self._load = dict.fromkeys(members, 0)
+        self._taken: set[tuple[bytes, int]] = set()
+        for member_id, member in members.items():
+            for topic_id, partition in kept(member, counts):
+                self._give(topic_id, partition, member_id)
+        self.topics = sorted(self._readers, key=self._least_choice_first)
+
+    def place_free(self) -> None:
+        """Give every partition that nobody keeps to the least loaded reader of its topic."""
+        for topic_id in self.topics:
+            least = self._least_loaded(topic_id)
+            for partition in range(self._counts.get(topic_id, 0)):
+                if (topic_id, partition) not in self._taken:
+                    self._give(topic_id, partition, least[0][1])
+                    heapreplace(least, (least[0][0] + 1, least[0][1]))
+
+    def balance(self, topic_id: bytes) -> bool:
+        """Move partitions of a topic from its most to its least loaded readers; True if any moved."""
+        least = self._least_loaded(topic_id)
+        most = [
+            (-self._load[member_id], member_id)
+            for member_id in self._readers[topic_id]
+            if self._owned[member_id].get(topic_id)
+        ]
+        heapify(most)
+        moved = False
+        # A receiver never becomes a giver, nor the other way round: both ranges close in on one level.
+        while most and -most[0][0] - least[0][0] > 1:
+            load, giver = -most[0][0], most[0][1]
+            self._give(topic_id, self._take(topic_id, giver), least[0][1])
+            heapreplace(least, (least[0][0] + 1, least[0][1]))
+            if self._owned[giver][topic_id]:
+                heapreplace(most, (1 - load, giver))
+            else:
+                heappop(most)
+            moved = True
+        return moved
+
+    def assignment(self) -> dict[str, Partitions]:
+        """Return what was decided."""
+        return {
+            member_id: by_topic((topic_id, partition) for topic_id in owned for partition in owned[topic_id])
+            for member_id, owned in self._owned.items()
+        }
+
+    def _least_loaded(self, topic_id: bytes) -> list[tuple[int, str]]:
+        least = [(self._load[member_id], member_id) for member_id in self._readers[topic_id]]
+        heapify(least)
+        return least
+
+    def _least_choice_first(self, topic_id: bytes) -> tuple[float, int, bytes]:
+        readers = len(self._readers[topic_id])
+        return (-self._counts.get(topic_id, 0) / readers, readers, topic_id)
+
+    def _give(self, topic_id: bytes, partition: int, member_id: str) -> None:
+        if (topic_id, partition) not in self._taken:
+            self._taken.add((topic_id, partition))
+            self._owned[member_id].setdefault(topic_id, []).append(partition)
+            self._load[member_id] += 1
+
+    def _take(self, topic_id: bytes, member_id: str) -> int:
+        partition = self._owned[member_id][topic_id].pop()
+        self._taken.discard((topic_id, partition))
+        self._load[member_id] -= 1
+        return partition
+
+
+def assign_uniform(counts: Mapping[bytes, int], members: Mapping[str, ServerMember]) -> dict[str, Partitions]:
+    """Return every member's partitions; `counts` holds the number of partitions of each topic."""
+    if not members:
+        return {}
+    if not subscribe_alike(members):
+        return assign_uniform_mixed(counts, members)
+    had = _had(counts, members)
+    topics = next(iter(members.values())).topics
+    every = [(topic_id, index) for topic_id in sorted(topics) for index in range(counts.get(topic_id, 0))]
+    shares = _shares(had, len(every))
+    keeps = {member_id: partitions[: shares[member_id]] for member_id, partitions in had.items()}
+    taken = {partition for partitions in keeps.values() for partition in partitions}
+    free = iter([partition for partition in every if partition not in taken])
+    assignment = {}
+    for member_id in sorted(members):
+        mine = keeps[member_id]
+        more = [partition for _, partition in zip(range(shares[member_id] - len(mine)), free, strict=False)]
+        assignment[member_id] = by_topic(mine + more)
+    return assignment
+
+
+def _had(
+    counts: Mapping[bytes, int], members: Mapping[str, ServerMember]
+) -> dict[str, list[tuple[bytes, int]]]:
+    """Return what members had and may keep; of two that had the same partition, the first."""
+    seen: set[tuple[bytes, int]] = set()
+    had = {}
+    for member_id, member in members.items():
+        had[member_id] = [partition for partition in kept(member, counts) if partition not in seen]
+        seen.update(had[member_id])
+    return had
+
+
+def _shares(had: Mapping[str, list[tuple[bytes, int]]], total: int) -> dict[str, int]:
+    """Return how many partitions each member is to have."""
+    share, extra = divmod(total, len(had))
+    order = sorted(had, key=lambda member_id: (-len(had[member_id]), member_id))
+    return {member_id: share + (position < extra) for position, member_id in enumerate(order)}

@@ -1,0 +1,1 @@
+"""Codecs of record data. Never produces more bytes than its caller allows."""

@@ -1,0 +1,131 @@
+"""Decompressing piece by piece, for records that may be larger than the memory there is to look at them.
+
+`decompress` of `compression` gives all of them at once. Here gzip and lz4 come in pieces of `PIECE_BYTES` at
+most and snappy block by block, as it was written. The library for zstd knows no pieces, so a batch must fit
+the limit as a whole, as a block of snappy must.
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.protocol.compression.codecs import (
+    GZIP_WINDOW_BITS,
+    XERIAL_HEADER,
+    XERIAL_MAGIC,
+    Codec,
+    decompress,
+    too_large,
+)
+from kcli.protocol.record import CorruptRecord
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kcli.protocol.record import Buffer
+
+PIECE_BYTES = 256 * 1024
+
+_BLOCK_LENGTH = Struct(">i")
+
+
+def decompressed_pieces(
+    codec: Codec, pieces: Iterator[Buffer], max_bytes: int, *, magic: int = 2
+) -> Iterator[Buffer]:
+    """Yield what `codec` made the concatenated `pieces` of, in pieces again; none are empty.
+
+    Holds `max_bytes` at most. Raises `CorruptRecord`, and `TooMuchData` where that is not enough.
+    """
+    match codec:
+        case Codec.NONE:
+            return pieces
+        case Codec.GZIP:
+            return _gzip(pieces)
+        case Codec.SNAPPY:
+            return _snappy(pieces, max_bytes)
+        case Codec.LZ4:
+            from kcli.protocol.compression.lz4_frames import decompressed_lz4
+
+            return decompressed_lz4(pieces, PIECE_BYTES, magic=magic)
+        case Codec.ZSTD:
+            from kcli.protocol.compression.zstd_frames import decompress_zstd_once
+
+            return _cut(decompress_zstd_once(_gathered(pieces, max_bytes), max_bytes))
+
+
+def _cut(view: memoryview) -> Iterator[memoryview]:
+    for start in range(0, len(view), PIECE_BYTES):
+        yield view[start : start + PIECE_BYTES]
+
+
+def _gathered(pieces: Iterator[Buffer], max_bytes: int) -> Buffer:
+    """Return all pieces as one. Raises `TooMuchData` above `max_bytes`."""
+    parts: list[Buffer] = []
+    size = 0
+    for piece in pieces:
+        size += len(piece)
+        if size > max_bytes:
+            raise too_large(max_bytes)
+        parts.append(piece)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _gzip(pieces: Iterator[Buffer]) -> Iterator[bytes]:
+    member = zlib.decompressobj(GZIP_WINDOW_BITS)
+    for piece in pieces:
+        rest = piece
+        while rest:
+            if member.eof:
+                # As Java's reader, take another member, and nothing else, for a part of the data.
+                if bytes(rest[:2]) != b"\x1f\x8b":
+                    return
+                member = zlib.decompressobj(GZIP_WINDOW_BITS)
+            try:
+                data = member.decompress(rest, PIECE_BYTES)
+            except zlib.error as error:
+                raise CorruptRecord(f"damaged gzip data: {error}") from error
+            if data:
+                yield data
+            rest = member.unused_data if member.eof else member.unconsumed_tail
+    if not member.eof:
+        raise CorruptRecord("damaged gzip data: it ends too early")
+
+
+def _snappy(pieces: Iterator[Buffer], max_bytes: int) -> Iterator[bytes]:
+    held = bytearray()
+    for piece in pieces:
+        held += piece
+        if len(held) >= len(XERIAL_HEADER):
+            break
+    if not held.startswith(XERIAL_MAGIC):
+        yield decompress(Codec.SNAPPY, bytes(held) + bytes(_gathered(pieces, max_bytes)), max_bytes)
+        return
+    del held[: len(XERIAL_HEADER)]
+    while True:
+        for block in _whole_blocks(held, max_bytes):
+            yield decompress(Codec.SNAPPY, block, max_bytes)
+        more = next(pieces, b"")
+        if not more:
+            break
+        held += more
+    if held:
+        raise CorruptRecord("damaged snappy data: it ends inside a block")
+
+
+def _whole_blocks(held: bytearray, max_bytes: int) -> Iterator[bytes]:
+    """Yield the whole blocks at the start of `held`, and take them out."""
+    position = 0
+    while position + _BLOCK_LENGTH.size <= len(held):
+        (length,) = _BLOCK_LENGTH.unpack_from(held, position)
+        if length < 0:
+            raise CorruptRecord(f"damaged snappy data: a block of {length} bytes")
+        if length > max_bytes:
+            raise too_large(max_bytes)
+        end = position + _BLOCK_LENGTH.size + length
+        if end > len(held):
+            break
+        yield bytes(held[end - length : end])
+        position = end
+    del held[:position]

@@ -1,0 +1,326 @@
+"""The records of the metadata log, as Apache Kafka in KRaft mode writes them (KIP-631).
+
+The value of a log record is a frame around the record's own fields:
+
+    frame version  unsigned varint  1
+    type           unsigned varint  the number in the class's declaration
+    version        unsigned varint
+    body           the fields, always in the flexible form
+
+Field order, names, defaults and versions are the published schemas'. Records are written in their newest
+version and read in all. In a change record a field at its default says that nothing changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from kcli.protocol.schema.declaration import (
+    Buffer,
+    DecodeError,
+    boolean,
+    codec,
+    f64,
+    fresh,
+    i8,
+    i16,
+    i32,
+    i64,
+    message_info,
+    nullable,
+    record,
+    string,
+    struct,
+    tag,
+    u16,
+    uuid,
+    v,
+)
+from kcli.protocol.schema.unsigned_varint import decode_unsigned_varint, encode_unsigned_varint
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+FRAME_VERSION = 1
+
+NO_LEADER = -1
+"""The leader of a partition that has none."""
+LEADER_UNCHANGED = -2
+"""In a change record: the leader stays, and with it the leader epoch."""
+
+
+@struct
+class BrokerEndpoint:
+    """Where a broker, or a controller, listens."""
+
+    name: string
+    host: string
+    port: u16
+    security_protocol: i16
+
+
+@struct
+class BrokerFeature:
+    """The levels of a feature that a broker, or a controller, supports."""
+
+    name: string
+    min_supported_version: i16
+    max_supported_version: i16
+
+
+@record(type=0, versions="0-4", flexible="0+")
+class RegisterBrokerRecord:
+    """A broker came; its epoch is the offset of this record. It is fenced until told otherwise."""
+
+    broker_id: i32
+    is_migrating_zk_broker: Annotated[boolean, v("2+")] = False
+    incarnation_id: uuid
+    broker_epoch: i64
+    end_points: list[BrokerEndpoint] = fresh(list)
+    features: list[BrokerFeature] = fresh(list)
+    rack: string | None = None
+    fenced: boolean = True
+    in_controlled_shutdown: Annotated[boolean, v("1+")] = False
+    log_dirs: Annotated[list[uuid], v("3+"), tag(0, "3+")] = fresh(list)
+    cordoned_log_dirs: Annotated[list[uuid] | None, v("4+"), tag(1, "4+")] = None
+
+
+@record(type=1, versions="0", flexible="0+")
+class UnregisterBrokerRecord:
+    """A broker is gone for good."""
+
+    broker_id: i32
+    broker_epoch: i64
+
+
+@record(type=2, versions="0", flexible="0+")
+class TopicRecord:
+    """A topic begins; its partitions follow as records of their own."""
+
+    name: string
+    topic_id: uuid
+
+
+@record(type=3, versions="0-2", flexible="0+")
+class PartitionRecord:
+    """A partition begins, or is stated anew as a whole."""
+
+    partition_id: i32 = -1
+    topic_id: uuid
+    replicas: list[i32] = fresh(list)
+    isr: list[i32] = fresh(list)
+    removing_replicas: list[i32] = fresh(list)
+    adding_replicas: list[i32] = fresh(list)
+    leader: i32 = NO_LEADER
+    leader_recovery_state: Annotated[i8, tag(0)] = 0
+    leader_epoch: i32 = -1
+    partition_epoch: i32 = -1
+    directories: Annotated[list[uuid], v("1+")] = fresh(list)
+    eligible_leader_replicas: Annotated[list[i32] | None, v("2+"), tag(1, "2+")] = None
+    last_known_elr: Annotated[list[i32] | None, v("2+"), tag(2, "2+")] = None
+
+
+@record(type=4, versions="0", flexible="0+")
+class ConfigRecord:
+    """One configuration of a resource is set, or with a null value no longer set."""
+
+    resource_type: i8
+    resource_name: string
+    name: string
+    value: string | None
+
+
+@record(type=5, versions="0-2", flexible="0+")
+class PartitionChangeRecord:
+    """A partition changed: each field that does not say "unchanged" replaces the former value.
+
+    The partition epoch goes up by one with every change, the leader epoch when a leader is stated.
+    """
+
+    partition_id: i32 = -1
+    topic_id: uuid
+    isr: Annotated[list[i32] | None, tag(0)] = None
+    leader: Annotated[i32, tag(1)] = LEADER_UNCHANGED
+    replicas: Annotated[list[i32] | None, tag(2)] = None
+    removing_replicas: Annotated[list[i32] | None, tag(3)] = None
+    adding_replicas: Annotated[list[i32] | None, tag(4)] = None
+    leader_recovery_state: Annotated[i8, tag(5)] = -1
+    directories: Annotated[list[uuid] | None, v("1+"), tag(8, "1+")] = None
+    eligible_leader_replicas: Annotated[list[i32] | None, v("2+"), tag(6, "2+")] = None
+    last_known_elr: Annotated[list[i32] | None, v("2+"), tag(7, "2+")] = None
+
+
+@record(type=7, versions="0", flexible="0+")
+class FenceBrokerRecord:
+    """A broker may no longer lead or be in sync."""
+
+    id: i32
+    epoch: i64
+
+
+@record(type=8, versions="0", flexible="0+")
+class UnfenceBrokerRecord:
+    """A broker may lead and be in sync again."""
+
+    id: i32
+    epoch: i64
+
+
+@record(type=9, versions="0", flexible="0+")
+class RemoveTopicRecord:
+    """A topic is gone, with its partitions and its configuration."""
+
+    topic_id: uuid
+
+
+@record(type=12, versions="0", flexible="0+")
+class FeatureLevelRecord:
+    """The cluster works at this level of a feature; 0 is without it."""
+
+    name: string
+    feature_level: i16
+
+
+@struct
+class EntityData:
+    """A part of whom a quota is for; None is the default of its type."""
+
+    entity_type: string
+    entity_name: string | None
+
+
+@record(type=14, versions="0", flexible="0+")
+class ClientQuotaRecord:
+    """A quota is set, or removed."""
+
+    entity: list[EntityData]
+    key: string
+    value: f64
+    remove: boolean
+
+
+@record(type=15, versions="0", flexible="0+")
+class ProducerIdsRecord:
+    """A broker took a block of producer ids; the next block begins at `next_producer_id`."""
+
+    broker_id: i32
+    broker_epoch: i64 = -1
+    next_producer_id: i64
+
+
+@record(type=17, versions="0-3", flexible="0+")
+class BrokerRegistrationChangeRecord:
+    """A broker's registration changed: `fenced` is 1 when it is fenced now, -1 when it no longer is."""
+
+    broker_id: i32
+    broker_epoch: i64
+    fenced: Annotated[i8, tag(0)] = 0
+    in_controlled_shutdown: Annotated[i8, v("1+"), tag(1, "1+")] = 0
+    log_dirs: Annotated[list[uuid], v("2+"), tag(2, "2+")] = fresh(list)
+    cordoned_log_dirs: Annotated[list[uuid] | None, v("3+"), nullable("3+"), tag(3, "3+")] = None
+
+
+@record(type=20, versions="0", flexible="0+")
+class NoOpRecord:
+    """Nothing happened; the log only shows that its leader lives."""
+
+
+@record(type=23, versions="0", flexible="0+")
+class BeginTransactionRecord:
+    """What follows takes effect at the matching end, or not at all."""
+
+    name: Annotated[string | None, tag(0)] = None
+
+
+@record(type=24, versions="0", flexible="0+")
+class EndTransactionRecord:
+    """All since the beginning takes effect."""
+
+
+@record(type=25, versions="0", flexible="0+")
+class AbortTransactionRecord:
+    """Nothing since the beginning takes effect."""
+
+    reason: Annotated[string | None, tag(0)] = None
+
+
+@record(type=27, versions="0", flexible="0+")
+class RegisterControllerRecord:
+    """A controller came."""
+
+    controller_id: i32
+    incarnation_id: uuid
+    zk_migration_ready: boolean
+    end_points: list[BrokerEndpoint] = fresh(list)
+    features: list[BrokerFeature] = fresh(list)
+
+
+@record(type=28, versions="0", flexible="0+")
+class ClearElrRecord:
+    """The eligible leader replicas of a topic, or with an empty name of all topics, are forgotten."""
+
+    topic_name: string
+
+
+MetadataRecord = (
+    RegisterBrokerRecord
+    | UnregisterBrokerRecord
+    | TopicRecord
+    | PartitionRecord
+    | ConfigRecord
+    | PartitionChangeRecord
+    | FenceBrokerRecord
+    | UnfenceBrokerRecord
+    | RemoveTopicRecord
+    | FeatureLevelRecord
+    | ClientQuotaRecord
+    | ProducerIdsRecord
+    | BrokerRegistrationChangeRecord
+    | NoOpRecord
+    | BeginTransactionRecord
+    | EndTransactionRecord
+    | AbortTransactionRecord
+    | RegisterControllerRecord
+    | ClearElrRecord
+)
+"""Any record of the metadata log."""
+
+METADATA_RECORDS: dict[int, type[Any]] = {message_info(cls).key: cls for cls in MetadataRecord.__args__}
+"""The classes by type."""
+
+
+def encode_metadata_record(value: MetadataRecord) -> bytes:
+    """Return the value of a log record, in the newest version of the record's type."""
+    info = message_info(type(value))
+    version = info.max_version
+    frame = bytes(
+        encode_unsigned_varint(FRAME_VERSION)
+        + encode_unsigned_varint(info.key)
+        + encode_unsigned_varint(version)
+    )
+    return frame + codec(type(value), version).encode(value)
+
+
+def decode_metadata_record(data: Buffer) -> MetadataRecord:
+    """Return the record of a log record's value; raise `DecodeError` if it is malformed or not known."""
+    value, _ = decode_framed(data, METADATA_RECORDS)
+    return value  # type: ignore[no-any-return]  # one of the classes
+
+
+def decode_framed(data: Buffer, classes: Mapping[int, type[Any]]) -> tuple[Any, int]:
+    """Return the record in a frame, one of `classes` by type, and its version; raise as above."""
+    try:
+        frame_version, position = decode_unsigned_varint(data, 0)
+        key, position = decode_unsigned_varint(data, position)
+        version, position = decode_unsigned_varint(data, position)
+    except (IndexError, ValueError) as error:
+        raise DecodeError(f"malformed frame of a metadata record: {error}") from error
+    if frame_version != FRAME_VERSION:
+        raise DecodeError(f"unknown frame version of a metadata record: {frame_version}")
+    cls = classes.get(key)
+    if cls is None or not message_info(cls).min_version <= version <= message_info(cls).max_version:
+        raise DecodeError(f"unknown metadata record: type {key}, version {version}")
+    value, end = codec(cls, version).decode(data, position)
+    if end != len(data):
+        raise DecodeError(f"a {cls.__name__} has {len(data) - end} bytes too many")
+    return value, version

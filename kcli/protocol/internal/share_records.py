@@ -1,0 +1,207 @@
+"""Records of share groups (KIP-932) in `__consumer_offsets`, types 10 to 15; they are only read here.
+
+One class per published schema, as in `coordinator_records`.
+
+Records of `__share_group_state`: how far share groups came (KIP-932); to be read, never written here.
+
+One class per published schema, as in `coordinator_records`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from kcli.protocol.schema.declaration import i8, i16, i32, i64, ignorable, record, string, struct, tag, uuid
+
+
+@record(type=10, versions="0")
+class ShareGroupMemberMetadataKey:
+    """A member of a group."""
+
+    group_id: string
+    member_id: string
+
+
+@record(type=10, versions="0", flexible="0+")
+class ShareGroupMemberMetadataValue:
+    """What a member said of itself."""
+
+    rack_id: string | None
+    client_id: string
+    client_host: string
+    subscribed_topic_names: list[string]
+
+
+@record(type=11, versions="0")
+class ShareGroupMetadataKey:
+    """A group."""
+
+    group_id: string
+
+
+@record(type=11, versions="0", flexible="0+")
+class ShareGroupMetadataValue:
+    """The group's epoch, and a hash of what is known of the topics it reads."""
+
+    epoch: i32
+    metadata_hash: i64
+
+
+@record(type=12, versions="0")
+class ShareGroupTargetAssignmentMetadataKey:
+    """The target assignment of a group."""
+
+    group_id: string
+
+
+@record(type=12, versions="0", flexible="0+")
+class ShareGroupTargetAssignmentMetadataValue:
+    """The group epoch for which the target was computed, and when that was done."""
+
+    assignment_epoch: i32
+    assignment_timestamp: Annotated[i64, tag(0), ignorable] = 0
+
+
+@record(type=13, versions="0")
+class ShareGroupTargetAssignmentMemberKey:
+    """The target assignment of one member."""
+
+    group_id: string
+    member_id: string
+
+
+@struct
+class SharePartitions:
+    """Partitions of a topic (published as `TopicPartition` and `TopicPartitions`)."""
+
+    topic_id: uuid
+    partitions: list[i32]
+
+
+@record(type=13, versions="0", flexible="0+")
+class ShareGroupTargetAssignmentMemberValue:
+    """What a member is to get."""
+
+    topic_partitions: list[SharePartitions]
+
+
+@record(type=14, versions="0")
+class ShareGroupCurrentMemberAssignmentKey:
+    """The current assignment of one member."""
+
+    group_id: string
+    member_id: string
+
+
+@record(type=14, versions="0", flexible="0+")
+class ShareGroupCurrentMemberAssignmentValue:
+    """What a member has, and how far it came."""
+
+    member_epoch: i32
+    previous_member_epoch: i32
+    state: i8
+    assigned_partitions: list[SharePartitions]
+
+
+@record(type=15, versions="0")
+class ShareGroupStatePartitionMetadataKey:
+    """The partitions for which a group keeps state."""
+
+    group_id: string
+
+
+@struct
+class TopicPartitionsInfo:
+    """Partitions of a topic."""
+
+    topic_id: uuid
+    topic_name: string
+    partitions: list[i32]
+
+
+@struct
+class TopicInfo:
+    """A topic."""
+
+    topic_id: uuid
+    topic_name: string
+
+
+@record(type=15, versions="0", flexible="0+")
+class ShareGroupStatePartitionMetadataValue:
+    """Where the state of partitions is being made, is there, and is being deleted."""
+
+    initializing_topics: list[TopicPartitionsInfo]
+    initialized_topics: list[TopicPartitionsInfo]
+    deleting_topics: list[TopicInfo]
+
+
+SHARE_GROUP_RECORDS: dict[int, tuple[type, type]] = {
+    10: (ShareGroupMemberMetadataKey, ShareGroupMemberMetadataValue),
+    11: (ShareGroupMetadataKey, ShareGroupMetadataValue),
+    12: (ShareGroupTargetAssignmentMetadataKey, ShareGroupTargetAssignmentMetadataValue),
+    13: (ShareGroupTargetAssignmentMemberKey, ShareGroupTargetAssignmentMemberValue),
+    14: (ShareGroupCurrentMemberAssignmentKey, ShareGroupCurrentMemberAssignmentValue),
+    15: (ShareGroupStatePartitionMetadataKey, ShareGroupStatePartitionMetadataValue),
+}
+"""Key and value classes by type."""
+
+
+@struct
+class StateBatch:
+    """Records in the same state."""
+
+    first_offset: i64
+    last_offset: i64
+    delivery_state: i8
+    delivery_count: i16
+
+
+@record(type=0, versions="0")
+class ShareSnapshotKey:
+    """All that a group knows of a partition."""
+
+    group_id: string
+    topic_id: uuid
+    partition: i32
+
+
+@record(type=0, versions="0", flexible="0+")
+class ShareSnapshotValue:
+    """The state, whole."""
+
+    snapshot_epoch: i32
+    state_epoch: i32
+    leader_epoch: i32
+    start_offset: i64
+    delivery_complete_count: Annotated[i32, tag(0)] = -1
+    create_timestamp: i64
+    write_timestamp: i64
+    state_batches: list[StateBatch]
+
+
+@record(type=1, versions="0")
+class ShareUpdateKey:
+    """What changed since the snapshot."""
+
+    group_id: string
+    topic_id: uuid
+    partition: i32
+
+
+@record(type=1, versions="0", flexible="0+")
+class ShareUpdateValue:
+    """The state, as far as it changed."""
+
+    snapshot_epoch: i32
+    leader_epoch: i32
+    start_offset: i64
+    delivery_complete_count: Annotated[i32, tag(0)] = -1
+    state_batches: list[StateBatch]
+
+
+SHARE_STATE_RECORDS: dict[int, tuple[type, type]] = {
+    0: (ShareSnapshotKey, ShareSnapshotValue),
+    1: (ShareUpdateKey, ShareUpdateValue),
+}
+"""Key and value classes by type."""

@@ -1,0 +1,208 @@
+"""Records of streams groups (KIP-1071) in `__consumer_offsets`, types 17 to 23; they are only read here.
+
+One class per published schema, as in `coordinator_records`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from kcli.protocol.schema.declaration import (
+    fresh,
+    i8,
+    i16,
+    i32,
+    i64,
+    ignorable,
+    record,
+    string,
+    struct,
+    tag,
+    u16,
+)
+
+
+@struct
+class KeyValue:
+    """A name and its value (published as `KeyValue`, `LastAssignmentConfig` and `TopicConfig`)."""
+
+    key: string
+    value: string
+
+
+@record(type=17, versions="0")
+class StreamsGroupMetadataKey:
+    """A group."""
+
+    group_id: string
+
+
+@record(type=17, versions="0", flexible="0+")
+class StreamsGroupMetadataValue:
+    """The group's epoch, and what it was made from."""
+
+    epoch: i32
+    metadata_hash: i64
+    validated_topology_epoch: Annotated[i32, tag(0)] = -1
+    last_assignment_configs: Annotated[list[KeyValue] | None, tag(1)] = None
+
+
+@record(type=19, versions="0")
+class StreamsGroupMemberMetadataKey:
+    """A member of a group."""
+
+    group_id: string
+    member_id: string
+
+
+@struct
+class Endpoint:
+    """Where an instance answers queries."""
+
+    host: string
+    port: u16
+
+
+@record(type=19, versions="0", flexible="0+")
+class StreamsGroupMemberMetadataValue:
+    """What a member said of itself."""
+
+    instance_id: string | None
+    rack_id: string | None
+    client_id: string
+    client_host: string
+    rebalance_timeout_ms: i32 = -1
+    topology_epoch: i32
+    process_id: string
+    user_endpoint: Endpoint | None = None
+    client_tags: list[KeyValue]
+
+
+@record(type=20, versions="0")
+class StreamsGroupTargetAssignmentMetadataKey:
+    """The target assignment of a group."""
+
+    group_id: string
+
+
+@record(type=20, versions="0", flexible="0+")
+class StreamsGroupTargetAssignmentMetadataValue:
+    """The group epoch for which the target was computed, and when that was done."""
+
+    assignment_epoch: i32
+    assignment_timestamp: Annotated[i64, tag(0), ignorable] = 0
+
+
+@record(type=21, versions="0")
+class StreamsGroupTargetAssignmentMemberKey:
+    """The target assignment of one member."""
+
+    group_id: string
+    member_id: string
+
+
+@struct
+class TargetTaskIds:
+    """Tasks of a subtopology that a member is to get (published as `TaskIds`)."""
+
+    subtopology_id: string
+    partitions: list[i32]
+
+
+@record(type=21, versions="0", flexible="0+")
+class StreamsGroupTargetAssignmentMemberValue:
+    """What a member is to get."""
+
+    active_tasks: list[TargetTaskIds]
+    standby_tasks: list[TargetTaskIds]
+    warmup_tasks: list[TargetTaskIds]
+
+
+@record(type=22, versions="0")
+class StreamsGroupCurrentMemberAssignmentKey:
+    """The current assignment of one member."""
+
+    group_id: string
+    member_id: string
+
+
+@struct
+class TaskIds:
+    """Tasks of a subtopology, and for each in which epoch the member got it."""
+
+    subtopology_id: string
+    partitions: list[i32]
+    assignment_epochs: Annotated[list[i32] | None, tag(0)] = None
+
+
+@record(type=22, versions="0", flexible="0+")
+class StreamsGroupCurrentMemberAssignmentValue:
+    """What a member has, how far it came, and what it must still give up."""
+
+    member_epoch: i32
+    previous_member_epoch: i32
+    state: i8
+    active_tasks: list[TaskIds]
+    standby_tasks: list[TaskIds]
+    warmup_tasks: list[TaskIds]
+    active_tasks_pending_revocation: list[TaskIds]
+    standby_tasks_pending_revocation: list[TaskIds]
+    warmup_tasks_pending_revocation: list[TaskIds]
+
+
+@record(type=23, versions="0")
+class StreamsGroupTopologyKey:
+    """The topology of a group."""
+
+    group_id: string
+
+
+@struct
+class StreamsTopicInfo:
+    """An internal topic (published as `TopicInfo`)."""
+
+    name: string
+    partitions: i32
+    replication_factor: i16
+    topic_configs: list[KeyValue]
+
+
+@struct
+class CopartitionGroup:
+    """Topics that must have the same number of partitions, by their places in the lists."""
+
+    source_topics: list[i16]
+    source_topic_regex: list[i16]
+    repartition_source_topics: list[i16]
+
+
+@struct
+class Subtopology:
+    """A part of the topology without links to the others."""
+
+    subtopology_id: string
+    source_topics: list[string]
+    source_topic_regex: list[string]
+    state_changelog_topics: list[StreamsTopicInfo] = fresh(list)
+    repartition_sink_topics: list[string]
+    repartition_source_topics: list[StreamsTopicInfo] = fresh(list)
+    copartition_groups: list[CopartitionGroup] = fresh(list)
+
+
+@record(type=23, versions="0", flexible="0+")
+class StreamsGroupTopologyValue:
+    """The subtopologies of a group."""
+
+    epoch: i32
+    subtopologies: list[Subtopology]
+
+
+STREAMS_GROUP_RECORDS: dict[int, tuple[type, type]] = {
+    17: (StreamsGroupMetadataKey, StreamsGroupMetadataValue),
+    19: (StreamsGroupMemberMetadataKey, StreamsGroupMemberMetadataValue),
+    20: (StreamsGroupTargetAssignmentMetadataKey, StreamsGroupTargetAssignmentMetadataValue),
+    21: (StreamsGroupTargetAssignmentMemberKey, StreamsGroupTargetAssignmentMemberValue),
+    22: (StreamsGroupCurrentMemberAssignmentKey, StreamsGroupCurrentMemberAssignmentValue),
+    23: (StreamsGroupTopologyKey, StreamsGroupTopologyValue),
+}
+"""Key and value classes by type."""

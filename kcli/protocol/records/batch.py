@@ -1,0 +1,413 @@
+"""Record batches (magic 2): a view of the header, the records behind it, and walking a buffer of them.
+
+`record_batch_header` has the byte table of the header, `record_parser` that of the records.
+
+A batch whose timestamp type is append time dates every record with its max timestamp. Compaction leaves
+holes between offsets and batches of no records at all: readers advance by `next_offset`.
+
+The records inside a batch of magic 2, decompressed: bytes in, `Record`s out.
+
+One record is:
+
+    length      varint    bytes after this field
+    attributes  int8      0
+    timestamp   varlong   difference to the base timestamp
+    offset      varint    difference to the base offset
+    key         varint    length (-1 null), then the bytes
+    value       varint    length (-1 null), then the bytes
+    headers     varint    count, then each: name length and UTF-8 bytes, value length (-1 null) and bytes
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.protocol.compression.codecs import Codec, decompress, too_large
+from kcli.protocol.record import MAX_DECOMPRESSED_BYTES, NO_SEQUENCE, CorruptRecord, Record, TimestampType
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch_header import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MIN_BATCH_LENGTH,
+    SEQUENCE_MASK,
+    SIZE_POSITION,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    batch_crc,
+    next_sequence,
+    set_producer_state,
+)
+from kcli.protocol.records.varints import read_varint, read_varlong, wrap_int64
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from kcli.protocol.record import Buffer
+    from kcli.protocol.records.message_set import LegacyEntry
+
+
+def parse_records(
+    data: bytes,
+    count: int,
+    base_offset: int,
+    base_timestamp: int,
+    append_time: int | None,
+    base_sequence: int,
+) -> Iterator[Record]:
+    """Yield `count` records and insist that `data` ends behind them.
+
+    This runs once per record of everything that is consumed: numbers of one and two bytes, nearly all of
+    them, are decoded in line.
+    """
+    end = len(data)
+    position = 0
+    headers: tuple[tuple[str, bytes | None], ...]
+    try:
+        for _ in range(count):
+            byte = data[position]
+            position += 1
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+            elif (second := data[position]) < 0x80:
+                folded = (byte & 0x7F) | (second << 7)
+                length = (folded >> 1) ^ -(folded & 1)
+                position += 1
+            else:
+                length, position = read_varint(data, position - 1)
+            record_end = position + length
+            if length < 0 or record_end > end:
+                raise CorruptRecord(f"a record of {length} bytes does not fit its batch")
+            position += 1  # the attributes, which mean nothing yet
+
+            byte = data[position]
+            position += 1
+            if byte < 0x80:
+                timestamp_delta = (byte >> 1) ^ -(byte & 1)
+            elif (second := data[position]) < 0x80:
+                folded = (byte & 0x7F) | (second << 7)
+                timestamp_delta = (folded >> 1) ^ -(folded & 1)
+                position += 1
+            else:
+                timestamp_delta, position = read_varlong(data, position - 1)
+                timestamp_delta = wrap_int64(base_timestamp + timestamp_delta) - base_timestamp
+
+            byte = data[position]
+            position += 1
+            if byte < 0x80:
+                offset_delta = (byte >> 1) ^ -(byte & 1)
+            elif (second := data[position]) < 0x80:
+                folded = (byte & 0x7F) | (second << 7)
+                offset_delta = (folded >> 1) ^ -(folded & 1)
+                position += 1
+            else:
+                offset_delta, position = read_varint(data, position - 1)
+
+            byte = data[position]
+            position += 1
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+            else:
+                length, position = read_varint(data, position - 1)
+            if length >= 0:
+                key = data[position : position + length]
+                position += length
+            elif length == -1:
+                key = None
+            else:
+                raise CorruptRecord(f"a key cannot have {length} bytes")
+
+            byte = data[position]
+            position += 1
+            if byte < 0x80:
+                length = (byte >> 1) ^ -(byte & 1)
+            elif (second := data[position]) < 0x80:
+                folded = (byte & 0x7F) | (second << 7)
+                length = (folded >> 1) ^ -(folded & 1)
+                position += 1
+            else:
+                length, position = read_varint(data, position - 1)
+            if length >= 0:
+                value = data[position : position + length]
+                position += length
+            elif length == -1:
+                value = None
+            else:
+                raise CorruptRecord(f"a value cannot have {length} bytes")
+
+            if data[position]:  # the number of headers
+                headers, position = _parse_headers(data, position, record_end)
+            else:
+                headers = ()
+                position += 1
+            if position != record_end:
+                raise CorruptRecord("a record does not end where its length says")
+            yield Record(
+                base_offset + offset_delta,
+                base_timestamp + timestamp_delta if append_time is None else append_time,
+                key,
+                value,
+                headers,
+                NO_SEQUENCE if base_sequence < 0 else (base_sequence + offset_delta) & SEQUENCE_MASK,
+            )
+    except IndexError as error:
+        raise CorruptRecord("a record batch holds fewer records than it declares") from error
+    if position != end:
+        raise CorruptRecord("a record batch holds more than the records it declares")
+
+
+def _parse_headers(
+    data: bytes, position: int, record_end: int
+) -> tuple[tuple[tuple[str, bytes | None], ...], int]:
+    """The headers at `position` and the position after them."""
+    count, position = read_varint(data, position)
+    # Each takes two bytes at least: a count beyond that is refused before anything is made of it.
+    if not 0 <= count <= (record_end - position) // 2:
+        raise CorruptRecord(f"a record cannot hold {count} headers")
+    headers = []
+    for _ in range(count):
+        byte = data[position]
+        position += 1
+        if byte < 0x80:
+            length = (byte >> 1) ^ -(byte & 1)
+        else:
+            length, position = read_varint(data, position - 1)
+        if not 0 <= length <= record_end - position:
+            raise CorruptRecord(f"a header name cannot have {length} bytes")
+        try:
+            name = data[position : position + length].decode()
+        except UnicodeDecodeError as error:
+            raise CorruptRecord("a header name is not UTF-8") from error
+        position += length
+        byte = data[position]
+        position += 1
+        if byte < 0x80:
+            length = (byte >> 1) ^ -(byte & 1)
+        else:
+            length, position = read_varint(data, position - 1)
+        if not -1 <= length <= record_end - position:
+            raise CorruptRecord(f"a header value cannot have {length} bytes")
+        value = None
+        if length >= 0:
+            value = data[position : position + length]
+            position += length
+        headers.append((name, value))
+    return tuple(headers), position
+
+
+__all__ = [
+    "HEADER_SIZE",
+    "CorruptRecord",
+    "RecordBatch",
+    "RecordBatchBuilder",
+    "iter_batches",
+    "set_producer_state",
+]
+
+MAGIC = 2
+
+# The smallest size field of the older formats: CRC, magic, attributes, two lengths.
+_MIN_LEGACY_SIZE = 14
+_SIZE = Struct(">i")
+
+
+class RecordBatch:
+    """The batch at `position` of `buffer`: its header, decoded; its records, on demand.
+
+    The header alone may be there (a file is scanned by headers): only `records`, `is_valid_crc` and
+    `to_bytes` need the rest. Raises `CorruptRecord` when the header is cut short or is none.
+    """
+
+    __slots__ = (
+        "attributes",
+        "base_offset",
+        "base_sequence",
+        "base_timestamp",
+        "buffer",
+        "count",
+        "crc",
+        "last_offset_delta",
+        "magic",
+        "max_timestamp",
+        "partition_leader_epoch",
+        "position",
+        "producer_epoch",
+        "producer_id",
+        "size_in_bytes",
+    )
+
+    base_offset: int
+    size_in_bytes: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None:
+        if len(buffer) - position < HEADER_SIZE:
+            raise CorruptRecord("a record batch ends inside its header")
+        self.buffer = buffer
+        self.position = position
+        (
+            self.base_offset,
+            length,
+            self.partition_leader_epoch,
+            self.magic,
+            self.crc,
+            self.attributes,
+            self.last_offset_delta,
+            self.base_timestamp,
+            self.max_timestamp,
+            self.producer_id,
+            self.producer_epoch,
+            self.base_sequence,
+            self.count,
+        ) = HEADER.unpack_from(buffer, position)
+        if self.magic != MAGIC:
+            raise CorruptRecord(f"not a record batch: magic {self.magic}")
+        if length < MIN_BATCH_LENGTH:
+            raise CorruptRecord(f"a record batch cannot be as short as {LOG_OVERHEAD + length} bytes")
+        self.size_in_bytes = LOG_OVERHEAD + length
+
+    def __repr__(self) -> str:
+        return (
+            f"RecordBatch(base_offset={self.base_offset}, last_offset={self.last_offset}, "
+            f"count={self.count}, size_in_bytes={self.size_in_bytes}, attributes={self.attributes:#x})"
+        )
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record the batch was built with, even if compaction removed it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where a reader goes on."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record the batch was built with, -1 without an idempotent producer."""
+        return next_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def codec(self) -> Codec:
+        """Raises `CorruptRecord` for a number that names none."""
+        return Codec.of_attributes(self.attributes)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the records are one compressed blob."""
+        return self.codec is not Codec.NONE
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamps."""
+        if self.attributes & TIMESTAMP_TYPE_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its one record is for the log itself and never handed to applications."""
+        return bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent producer wrote it."""
+        return self.producer_id >= 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may drop the tombstones in here, None before the first cleaning."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+    def is_valid_crc(self) -> bool:
+        """Whether all bytes are there and the checksum is theirs."""
+        if len(self.buffer) - self.position < self.size_in_bytes:
+            return False
+        return batch_crc(self.buffer, self.position, self.size_in_bytes) == self.crc
+
+    def to_bytes(self) -> bytes:
+        """The whole batch, copied; raises `CorruptRecord` when its end is missing."""
+        return bytes(self._whole())
+
+    def records(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
+        """The records in offset order, decompressed to at most `max_bytes`.
+
+        Raises `CorruptRecord` at the first byte that contradicts the format, so possibly after some
+        records; the checksum is not looked at.
+        """
+        return self.parse_records(self.record_data(max_bytes))
+
+    def parse_records(self, data: bytes) -> Iterator[Record]:
+        """The records in what `record_data` gave, which may have been called in another thread."""
+        append_time = self.max_timestamp if self.attributes & TIMESTAMP_TYPE_BIT else None
+        return parse_records(
+            data, self.count, self.base_offset, self.base_timestamp, append_time, self.base_sequence
+        )
+
+    def record_data(self, max_bytes: int = MAX_DECOMPRESSED_BYTES) -> bytes:
+        """The bytes of the records, decompressed to at most `max_bytes`; raises `CorruptRecord`."""
+        if self.count < 0:
+            raise CorruptRecord(f"a record batch cannot hold {self.count} records")
+        if self.count == 0:
+            # What compaction leaves of a batch: nothing was compressed, whatever the attributes say.
+            return b""
+        payload = self._whole()[HEADER_SIZE:]
+        codec = self.codec
+        if codec is not Codec.NONE:
+            return decompress(codec, payload, max_bytes)
+        if len(payload) > max_bytes:
+            raise too_large(max_bytes)
+        return bytes(payload)
+
+    def _whole(self) -> memoryview:
+        if len(self.buffer) - self.position < self.size_in_bytes:
+            raise CorruptRecord("a record batch is cut short")
+        return memoryview(self.buffer)[self.position : self.position + self.size_in_bytes]
+
+
+def iter_batches(
+    buffer: Buffer, start: int = 0, end: int | None = None
+) -> Iterator[RecordBatch | LegacyEntry]:
+    """Walk the entries of any format in `buffer` from `start`, which is where one begins, to `end`.
+
+    An incomplete entry at the end is passed over in silence: fetches and torn files end like that. A size
+    that cannot be, or a magic that is none, raises `CorruptRecord`.
+    """
+    limit = len(buffer) if end is None else end
+    position = start
+    while limit - position > MAGIC_POSITION:
+        (size,) = _SIZE.unpack_from(buffer, position + SIZE_POSITION)
+        if size < _MIN_LEGACY_SIZE:
+            raise CorruptRecord(f"an entry cannot be as short as {LOG_OVERHEAD + size} bytes")
+        magic = buffer[position + MAGIC_POSITION]
+        if magic > MAGIC:
+            raise CorruptRecord(f"unknown magic: {magic}")
+        if LOG_OVERHEAD + size > limit - position:
+            return
+        if magic == MAGIC:
+            yield RecordBatch(buffer, position)
+        else:
+            # Imported here: few logs still hold the older formats.
+            from kcli.protocol.records.message_set import LegacyEntry
+
+            yield LegacyEntry(buffer, position)
+        position += LOG_OVERHEAD + size

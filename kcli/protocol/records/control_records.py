@@ -1,0 +1,117 @@
+"""Control batches: one record that speaks to the log itself, not to applications.
+
+A control batch has attribute bit 5 set and holds one record. Its key is int16 version 0 and int16 type;
+its value depends on the type. End markers of transactions (types 0 and 1, KIP-98) have int16 version 0
+and int32 coordinator epoch, and their batch carries the transaction's producer. The other types belong to
+the metadata quorum. Control records take up offsets like any other.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.protocol.record import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, CorruptRecord
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+
+if TYPE_CHECKING:
+    from kcli.protocol.record import Record
+
+_KEY = Struct(">hh")
+_END_MARKER_VALUE = Struct(">hi")
+
+
+class ControlRecordType(IntEnum):
+    """What a control record says. Types this program does not know are `UNKNOWN` and passed over."""
+
+    UNKNOWN = -1
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+class EndTxnMarker(NamedTuple):
+    """The end of a transaction: `control_type` is ABORT or COMMIT."""
+
+    control_type: ControlRecordType
+    coordinator_epoch: int
+
+
+def control_batch(
+    control_type: ControlRecordType,
+    value: bytes,
+    *,
+    timestamp: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    is_transactional: bool = False,
+) -> bytearray:
+    """A batch of the one control record."""
+    builder = RecordBatchBuilder(
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=is_transactional,
+        is_control=True,
+    )
+    builder.append(timestamp, _KEY.pack(0, control_type), value)
+    return builder.build()
+
+
+def end_txn_batch(
+    marker: EndTxnMarker,
+    *,
+    timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_offset: int = 0,
+    leader_epoch: int = NO_LEADER_EPOCH,
+) -> bytearray:
+    """The batch that ends a transaction of `producer_id` in one partition."""
+    return control_batch(
+        marker.control_type,
+        _END_MARKER_VALUE.pack(0, marker.coordinator_epoch),
+        timestamp=timestamp,
+        base_offset=base_offset,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        is_transactional=True,
+    )
+
+
+def parse_control_key(key: bytes | None) -> ControlRecordType:
+    """The type that a control record's key names; raises `CorruptRecord`.
+
+    Versions above 0 are read as version 0: they may only add fields.
+    """
+    if key is None or len(key) < _KEY.size:
+        raise CorruptRecord("the key of a control record is too short")
+    version, number = _KEY.unpack_from(key)
+    if version < 0:
+        raise CorruptRecord(f"a control record of version {version}")
+    try:
+        return ControlRecordType(number)
+    except ValueError:
+        return ControlRecordType.UNKNOWN
+
+
+def parse_end_txn_marker(record: Record) -> EndTxnMarker:
+    """The marker in a control record of type ABORT or COMMIT; raises `CorruptRecord`."""
+    control_type = parse_control_key(record.key)
+    if control_type not in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+        raise CorruptRecord(f"not the end of a transaction: control record {control_type.name}")
+    if record.value is None or len(record.value) < _END_MARKER_VALUE.size:
+        raise CorruptRecord("the end marker of a transaction is too short")
+    version, coordinator_epoch = _END_MARKER_VALUE.unpack_from(record.value)
+    if version < 0:
+        raise CorruptRecord(f"an end marker of version {version}")
+    return EndTxnMarker(control_type, coordinator_epoch)
