@@ -46,8 +46,8 @@ COMMANDS = {
         "kcli.commands.preferred_replica_election",
         "Make the first replica of each partition its leader again.",
     ),
-    "dump-log": ("kcli.commands.dump_log", "Print what log files hold, and explain what is wrong with them."),
-    "verify-index": ("kcli.commands.verify_index", "Check indexes, logs and checkpoints against each other."),
+    "dump-log": ("kcli.commands.dump.app", "Print what log files hold, and explain what is wrong with them."),
+    "verify-index": ("kcli.commands.verify.app", "Check indexes, logs and checkpoints against each other."),
     "spark-export": (
         "kcli.commands.spark_export",
         "Export topics to Parquet files, from brokers or from log directories.",

@@ -119,8 +119,8 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         set(),
     ),
     "kcli.commands.broker_fault": ((*PURE, "kcli.protocol", "kcli.broker", "kcli.commands"), {"typer"}),
-    "kcli.commands.range_queue": (("kcli.errors", "kcli.storage", "kcli.commands"), set()),
-    "kcli.commands.log_dir_reader": (("kcli.errors", "kcli.protocol", "kcli.storage"), set()),
+    "kcli.forensics.ranges.log_ranges": (("kcli.errors", "kcli.storage", "kcli.commands"), set()),
+    "kcli.forensics.contents.log_directory_reader": (("kcli.errors", "kcli.protocol", "kcli.storage"), set()),
     **{
         f"kcli.commands.{module}": (
             ("kcli.errors", "kcli.protocol", "kcli.storage", "kcli.commands"),

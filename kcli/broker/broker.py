@@ -34,7 +34,7 @@ from kcli.broker.timer import Timer
 from kcli.errors import KcliError
 from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.uuids import random_uuid
-from kcli.storage.log_manager import LogManager
+from kcli.storage.dirs.log_manager import LogManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from kcli.broker.request_engine import RequestEngine
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.topics import TopicPartition
-    from kcli.storage.log_config import LogConfig
-    from kcli.storage.log_directory import LogDirectory
+    from kcli.storage.dirs.log_directory import LogDirectory
+    from kcli.storage.log.log_config import LogConfig
 
 _log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from kcli.broker.node_layout import is_id_lost, known_cluster_id, make_directori
 from kcli.errors import KcliError
 from kcli.protocol.topics import METADATA_TOPIC
 from kcli.protocol.uuids import random_uuid, uuid_to_text
+from kcli.storage.dirs.log_directory import META_PROPERTIES
 from kcli.storage.disk import remove_empty
-from kcli.storage.log_directory import META_PROPERTIES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -26,7 +26,7 @@ from kcli.broker.listener_config import (
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.broker.topic_overrides import check_topic_configs, parse_topic_configs
 from kcli.errors import UsageError, nearest_hint
-from kcli.storage.log_config import LogConfig
+from kcli.storage.log.log_config import LogConfig
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

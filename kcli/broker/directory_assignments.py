@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.metadata_image import PartitionRegistration
     from kcli.broker.partition import Partition, PartitionId
-    from kcli.storage.log_manager import LogManager
+    from kcli.storage.dirs.log_manager import LogManager
 
 RETRY_SECONDS = 0.5
 _log = logging.getLogger(__name__)

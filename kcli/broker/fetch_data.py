@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
-    from kcli.storage.file_records import FileSlice
-    from kcli.storage.transaction_index import AbortedTransaction
+    from kcli.storage.index.transaction_index import AbortedTransaction
+    from kcli.storage.log.file_records import FileSlice
 
 
 class PartitionKey(NamedTuple):

@@ -10,11 +10,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.storage.follower_append import append_run
-from kcli.storage.log_truncation import truncate_fully_and_start_at, truncate_to
+from kcli.storage.log.log_appender import append_run
+from kcli.storage.log.unified_log import truncate_fully_and_start_at, truncate_to
 
 if TYPE_CHECKING:
-    from kcli.storage.unified_log import UnifiedLog
+    from kcli.storage.log.unified_log import UnifiedLog
 
 _BATCH_OFFSET_BYTES = 8
 

@@ -19,7 +19,7 @@ from kcli.broker.sleeper import Sleeper
 from kcli.broker.timer import TimerTask, monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import ZERO_UUID
-from kcli.storage.log_read import Isolation
+from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

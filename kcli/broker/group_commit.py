@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.storage.flush_plan import commit_flush, plan_flush
+from kcli.storage.log.local_log import commit_flush, plan_flush
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.storage.flush_plan import FlushPlan
-    from kcli.storage.unified_log import UnifiedLog
+    from kcli.storage.log.local_log import FlushPlan
+    from kcli.storage.log.unified_log import UnifiedLog
 
 FLUSH_THREADS = 2
 

@@ -30,21 +30,22 @@ from kcli.storage.checkpoints import (
     RECOVERY_POINT_CHECKPOINT,
     REPLICATION_OFFSET_CHECKPOINT,
 )
-from kcli.storage.log_upkeep import (
+from kcli.storage.dirs.log_manager import (
     apply_retention,
     commit_deletions,
+    commit_presence,
     expire_producers,
     flush_plans,
     plan_deletions,
+    plan_presence,
 )
-from kcli.storage.presence import commit_presence, plan_presence
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
     from kcli.broker.config import BrokerConfig
     from kcli.broker.replica_manager import ReplicaManager
-    from kcli.storage.log_manager import LogManager
+    from kcli.storage.dirs.log_manager import LogManager
 
 TICK_SECONDS = 1.0
 _log = logging.getLogger(__name__)

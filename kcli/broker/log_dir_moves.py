@@ -19,13 +19,13 @@ from kcli.broker.replication_throttle import ReplicationThrottle
 from kcli.broker.timer import monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
-from kcli.storage.future_logs import create_future_log, drop_future_log, promote_future_log
-from kcli.storage.log_read import Isolation
+from kcli.storage.dirs.log_manager import create_future_log, drop_future_log, promote_future_log
+from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
     from kcli.broker.partition import Partition, PartitionId
     from kcli.broker.replica_manager import ReplicaManager
-    from kcli.storage.unified_log import UnifiedLog
+    from kcli.storage.log.unified_log import UnifiedLog
 
 _log = logging.getLogger(__name__)
 

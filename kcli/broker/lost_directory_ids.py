@@ -17,7 +17,7 @@ from kcli.broker.metadata_replay import InvalidMetadata, MetadataBatch, replay
 from kcli.broker.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot
 from kcli.protocol.topics import METADATA_TOPIC
 from kcli.protocol.uuids import uuid_to_text
-from kcli.storage.log_directory import read_identity
+from kcli.storage.dirs.log_directory import read_identity
 from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory, segment_path
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from kcli.broker.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_sn
 from kcli.protocol.records.batch import HEADER_SIZE, CorruptRecord, RecordBatch
 from kcli.protocol.records.batch_header import LOG_OVERHEAD
 from kcli.protocol.topics import METADATA_TOPIC
-from kcli.storage.log_directory import META_PROPERTIES
+from kcli.storage.dirs.log_directory import META_PROPERTIES
 from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory
 
 if TYPE_CHECKING:

@@ -39,15 +39,15 @@ from kcli.protocol.records.control_records import ControlRecordType, control_bat
 from kcli.protocol.topics import METADATA_TOPIC
 from kcli.storage import disk
 from kcli.storage.checkpoints import write_atomically, write_partition_metadata
-from kcli.storage.leader_epochs import LeaderEpochs
-from kcli.storage.log_config import LogConfig
+from kcli.storage.log.leader_epochs import LeaderEpochs
+from kcli.storage.log.log_config import LogConfig
+from kcli.storage.log.log_segment import LogSegment
 from kcli.storage.log_paths import (
     LOG_SUFFIX,
     PARTITION_METADATA,
     offset_from_name,
     segment_path,
 )
-from kcli.storage.log_segment import LogSegment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from kcli.broker.config import BrokerConfig
 from kcli.broker.listener_ports import LISTENER_LISTS, with_ports_moved
 from kcli.errors import UsageError
+from kcli.storage.dirs.log_directory import META_PROPERTIES, read_identity
 from kcli.storage.disk import make_directory
-from kcli.storage.log_directory import META_PROPERTIES, read_identity
 from kcli.storage.log_paths import parse_replica_directory
 
 if TYPE_CHECKING:

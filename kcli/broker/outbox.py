@@ -14,7 +14,7 @@ from trio import ClosedResourceError
 from trio.lowlevel import checkpoint, wait_writable
 
 from kcli.broker.request_context import CloseConnection
-from kcli.storage.file_records import FileSlice
+from kcli.storage.log.file_records import FileSlice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -25,8 +25,8 @@ from kcli.broker import partition_reading
 from kcli.broker.in_sync_replicas import NOBODY, InSyncReplicas
 from kcli.broker.isr_upkeep import consider_expansion
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.storage.log_read import Isolation
-from kcli.storage.plain_append import NOT_PLAIN, append_plain
+from kcli.storage.log.log_appender import NOT_PLAIN, append_plain
+from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
     import trio
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     from kcli.broker.fetch_data import FetchedPartition, FetchPartition
     from kcli.broker.metadata_image import PartitionRegistration
     from kcli.broker.partition_host import PartitionHost
-    from kcli.storage.append_info import AppendInfo
-    from kcli.storage.file_records import WriteAhead
-    from kcli.storage.log_validator import ValidatedRecords
-    from kcli.storage.unified_log import UnifiedLog
+    from kcli.storage.log.file_records import WriteAhead
+    from kcli.storage.log.log_appender import AppendInfo
+    from kcli.storage.log.log_validator import ValidatedRecords
+    from kcli.storage.log.unified_log import UnifiedLog
 
 NO_EPOCH = -1
 ACKS_ALL = -1

@@ -10,7 +10,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from kcli.broker.fetch_data import FetchPartition
     from kcli.broker.partition import Partition
-    from kcli.storage.log_read import Isolation
+    from kcli.storage.log.log_read import Isolation
 
 NO_EPOCH = -1
 

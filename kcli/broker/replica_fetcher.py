@@ -28,7 +28,7 @@ from kcli.broker.fetch_data import FetchPartition
 from kcli.broker.peer_link import PeerUnreachable
 from kcli.broker.timer import TimerTask, monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.storage.file_records import FileSlice
+from kcli.storage.log.file_records import FileSlice
 
 if TYPE_CHECKING:
     from kcli.broker.fetch_data import FetchedPartition

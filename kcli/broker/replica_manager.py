@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from kcli.broker.peer_link import PeerLink
     from kcli.broker.purgatory import Purgatory
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
-    from kcli.storage.log_config import LogConfig
-    from kcli.storage.log_manager import LogManager
+    from kcli.storage.dirs.log_manager import LogManager
+    from kcli.storage.log.log_config import LogConfig
 
 _log = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.fetch_data import FetchPartition
     from kcli.broker.replica_manager import ReplicaManager
-    from kcli.storage.log_read import Isolation
+    from kcli.storage.log.log_read import Isolation
 
 CONSUMER_ID = -1
 _SAY_LEADER = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})

@@ -94,10 +94,9 @@ def parse(arguments: Sequence[str]) -> Line | None:
 def dump_log(line: Line) -> int:
     """Dump what the paths stand for; return the exit code."""
     from kcli.commands.dump.decoders import PlainDecoder
-    from kcli.commands.dump.files import Selection
-    from kcli.commands.dump.filters import Filter
-    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.dump.options import DumpOptions, Filter
     from kcli.commands.dump.run import dump
+    from kcli.forensics.contents.log_files import Selection
 
     prints = "--print-data-log" in line.switches
     options = DumpOptions(

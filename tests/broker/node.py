@@ -30,7 +30,7 @@ from kcli.broker.request_engine import RequestEngine
 from kcli.broker.timer import Timer
 from kcli.protocol.frames import RequestHeader, decode_response, encode_request
 from kcli.protocol.schema.declaration import message_info
-from kcli.storage.log_manager import LogManager
+from kcli.storage.dirs.log_manager import LogManager
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence

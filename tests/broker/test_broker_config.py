@@ -11,7 +11,7 @@ from kcli.broker.inert_configs import INERT_CONFIGS
 from kcli.broker.listener_config import ListenerConfig
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.errors import UsageError
-from kcli.storage.log_config import LogConfig
+from kcli.storage.log.log_config import LogConfig
 
 HOUR_MS = 3_600_000
 

@@ -13,7 +13,7 @@ from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.topic_configs import TOPIC_CONFIGS
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigType
-from kcli.storage.log_config import LogConfig
+from kcli.storage.log.log_config import LogConfig
 from tests.support.running_cluster import running_cluster
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kcli.broker.broker import Broker
-    from kcli.storage.unified_log import UnifiedLog
+    from kcli.storage.log.unified_log import UnifiedLog
 
 IN_EFFECT: dict[str, tuple[str, Callable[[Broker], object], object]] = {
     "max.connections": ("7", lambda broker: broker._quotas.max_connections, 7),

@@ -13,8 +13,8 @@ import trio
 
 from kcli.broker.cluster import Cluster, ClusterOptions
 from kcli.errors import KcliError
+from kcli.storage.dirs.log_directory import RESTORE_HINT
 from kcli.storage.disk import make_directory, remove_empty
-from kcli.storage.log_directory import RESTORE_HINT
 from tests.broker.operated_nodes import created, do
 from tests.support.ports import free_ports
 from tests.support.running_cluster import running_cluster

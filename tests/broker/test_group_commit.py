@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.storage.flush_plan import FlushPlan
+from kcli.storage.log.local_log import FlushPlan
 from tests.broker.node import Node, connected, running_node
 from tests.broker.records import batch, produce_request, produced
 

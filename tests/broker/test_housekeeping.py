@@ -17,11 +17,9 @@ from kcli.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     read_offsets,
 )
-from kcli.storage.file_deletion import DeletionPlan
-from kcli.storage.flush_plan import FlushPlan
-from kcli.storage.log_manager import LogManager
-from kcli.storage.log_upkeep import apply_retention
-from kcli.storage.offset_checkpoints import CheckpointPlan
+from kcli.storage.dirs.log_manager import LogManager, apply_retention
+from kcli.storage.dirs.offset_checkpoints import CheckpointPlan
+from kcli.storage.log.local_log import DeletionPlan, FlushPlan
 from tests.broker.node import START_MS, Node
 from tests.broker.records import batch
 from tests.broker.schedules.simulated_cluster import no_threads

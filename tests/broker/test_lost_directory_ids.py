@@ -9,7 +9,7 @@ import pytest
 
 from kcli.broker import metadata_log
 from kcli.errors import KcliError
-from kcli.storage.log_directory import read_identity
+from kcli.storage.dirs.log_directory import read_identity
 from tests.broker.operated_nodes import created, do, leaders
 from tests.support.running_cluster import running_cluster
 

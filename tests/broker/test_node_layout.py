@@ -9,7 +9,7 @@ import pytest
 from kcli.broker.listener_ports import check_ports
 from kcli.broker.node_layout import ClusterOptions, NodeLayout
 from kcli.errors import UsageError
-from kcli.storage.log_directory import META_PROPERTIES
+from kcli.storage.dirs.log_directory import META_PROPERTIES
 
 
 def layout(tmp_path: Path, nodes: int | None = None, **properties: str) -> NodeLayout:

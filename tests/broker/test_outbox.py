@@ -14,7 +14,7 @@ import trio
 
 from kcli.broker.outbox import REST_BYTES, REST_PARTS, SENDFILE_FROM, TURN_BYTES, Outbox
 from kcli.broker.request_context import CloseConnection
-from kcli.storage.file_records import FileRecords
+from kcli.storage.log.file_records import FileRecords
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

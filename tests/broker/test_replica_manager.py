@@ -15,7 +15,7 @@ from kcli.broker.replica_reading import Reader, read_replicas
 from kcli.protocol.configs import ConfigOperation
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import ZERO_UUID
-from kcli.storage.log_read import Isolation
+from kcli.storage.log.log_read import Isolation
 from tests.broker.node import NODE_ID, START_MS, Node
 from tests.broker.records import batch
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.commands.dumped_replicas import Kcli, objects
+from tests.commands.dump.dumped_replicas import Kcli, objects
 from tests.conftest import GOLDEN
 
 TRANSCRIPTS = [

@@ -9,7 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from kcli.commands.shortcut import run_shortcut
-from tests.storage.sound_partition import OFFSET_FIELDS, SNAPSHOT_FIELDS, TIME_FIELDS, TRANSACTION_FIELDS
+from tests.forensics.verification.sound_partition import (
+    OFFSET_FIELDS,
+    SNAPSHOT_FIELDS,
+    TIME_FIELDS,
+    TRANSACTION_FIELDS,
+)
 from tests.support.harms import (
     Harm,
     entries_of_log,

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kcli.forensics.entries.scanned_entry import ScannedEntry
+from kcli.forensics.entries.segment_scan import scan
 from kcli.spark.logs.log_dirs_source import LogDirsSource
 from kcli.spark.reading import OffsetInterval
 from kcli.spark.source import SplitLimits
 from kcli.spark.split import TopicPartition
-from kcli.storage.batch_scan import scan
-from kcli.storage.scanned_entry import ScannedEntry
 from tests.spark.logs.log_dir import Row, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from kcli.forensics.entries.scanned_entry import Batch
     from kcli.spark.split import Split
-    from kcli.storage.scanned_entry import Batch
     from tests.support.forensic_corpus import Corpus
 
 DIRECTORIES = ("apache", "running", "old-0.10", "old-1.1")

@@ -13,13 +13,13 @@ from kcli.protocol.record import Record
 from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, iter_batches
 from kcli.protocol.records.batch_header import HEADER, update_crc
 from kcli.protocol.topics import TopicPartition
-from kcli.storage.append_info import AppendInfo
-from kcli.storage.file_deletion import DeletionPlan
-from kcli.storage.log_config import LogConfig
-from kcli.storage.log_loader import load_log
-from kcli.storage.log_read import Isolation
-from kcli.storage.producer_append import Origin
-from kcli.storage.unified_log import UnifiedLog
+from kcli.storage.log.local_log import DeletionPlan
+from kcli.storage.log.log_appender import AppendInfo
+from kcli.storage.log.log_config import LogConfig
+from kcli.storage.log.log_loader import load_log
+from kcli.storage.log.log_read import Isolation
+from kcli.storage.log.unified_log import UnifiedLog
+from kcli.storage.producers.producer_state import Origin
 
 NOW_MS = 1_760_000_000_000
 TOPIC_PARTITION = TopicPartition("orders", 0)

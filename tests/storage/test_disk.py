@@ -10,9 +10,9 @@ import pytest
 
 from kcli.storage import disk
 from kcli.storage.checkpoints import write_atomically
-from kcli.storage.index_file import IndexFile
-from kcli.storage.log_directory import LogDirectory
-from kcli.storage.producer_snapshot import ProducerSnapshots
+from kcli.storage.dirs.log_directory import LogDirectory
+from kcli.storage.index.index_file import IndexFile
+from kcli.storage.producers.producer_snapshot import ProducerSnapshots
 
 if TYPE_CHECKING:
     from collections.abc import Callable

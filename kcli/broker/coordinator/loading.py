@@ -13,14 +13,14 @@ import trio
 
 from kcli.broker.coordinator.log_replay import LogReplay
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.storage.log_read import Isolation
+from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kcli.broker.coordinator.log_replay import Decode
     from kcli.broker.coordinator.shard_host import ShardHost
-    from kcli.storage.unified_log import UnifiedLog
+    from kcli.storage.log.unified_log import UnifiedLog
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import encode_key, encode_value
 from kcli.protocol.records.batch import RecordBatchBuilder
 from kcli.protocol.schema.declaration import EncodeError
-from kcli.storage.producer_append import Origin
+from kcli.storage.producers.producer_state import Origin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable

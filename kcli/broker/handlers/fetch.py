@@ -42,7 +42,7 @@ from kcli.protocol.messages.fetch import (
 )
 from kcli.protocol.schema.declaration import codec
 from kcli.protocol.uuids import ZERO_UUID
-from kcli.storage.log_read import Isolation
+from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Iterable

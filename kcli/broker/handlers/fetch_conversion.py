@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kcli.broker.fetch_data import FetchedPartition
-    from kcli.storage.file_records import FileSlice
+    from kcli.storage.log.file_records import FileSlice
 
 _HEAD = Struct(">8xi4xb4xh")
 """Size, magic and attributes of a batch of magic 2."""

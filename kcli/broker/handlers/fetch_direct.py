@@ -16,7 +16,7 @@ from kcli.broker.handlers.fetch_wire import TOPIC_IDS_FROM
 from kcli.broker.outbox import SENDFILE_FROM
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
-from kcli.storage.log_read import Isolation
+from kcli.storage.log.log_read import Isolation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kcli.broker.partition import Partition
     from kcli.broker.replica_manager import ReplicaManager
     from kcli.broker.request_context import RequestContext
-    from kcli.storage.log_read import LogRead
+    from kcli.storage.log.log_read import LogRead
 
 PLAIN_VERSION = 11
 """The first in which consumers may read from any replica, and the last before the flexible ones."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from kcli.broker.fetch_data import FetchedPartition
-    from kcli.storage.transaction_index import AbortedTransaction
+    from kcli.storage.index.transaction_index import AbortedTransaction
 
 THROTTLE_FROM, ABORTED_FROM, LOG_START_FROM, SESSIONS_FROM = 1, 4, 5, 7
 PREFERRED_FROM, FLEXIBLE_FROM, TOPIC_IDS_FROM = 11, 12, 13

@@ -29,8 +29,8 @@ from kcli.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from kcli.storage.log_read import Isolation
-from kcli.storage.timestamp_search import offset_for_timestamp, offset_of_max_timestamp, offsets_before
+from kcli.storage.log.log_read import Isolation
+from kcli.storage.log.unified_log import offset_for_timestamp, offset_of_max_timestamp, offsets_before
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
     from kcli.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-    from kcli.storage.log_directory import LogDirectory
-    from kcli.storage.log_manager import LogManager
-    from kcli.storage.unified_log import UnifiedLog
+    from kcli.storage.dirs.log_directory import LogDirectory
+    from kcli.storage.dirs.log_manager import LogManager
+    from kcli.storage.log.unified_log import UnifiedLog
 
 
 def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:

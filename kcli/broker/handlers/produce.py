@@ -37,7 +37,7 @@ from kcli.protocol.messages.produce import (
 )
 from kcli.protocol.record import NO_PRODUCER_ID
 from kcli.protocol.topics import INTERNAL_TOPICS
-from kcli.storage.log_validator import InvalidRecords, TooMuchToRead
+from kcli.storage.log.log_validator import InvalidRecords, TooMuchToRead
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Iterator
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kcli.broker.handlers.produce_wire import ProduceData, Row
     from kcli.broker.partition import Partition
     from kcli.broker.request_context import RequestContext
-    from kcli.storage.append_info import AppendInfo
+    from kcli.storage.log.log_appender import AppendInfo
 
 YIELD_BYTES = 1024 * 1024
 

@@ -16,8 +16,8 @@ from kcli.broker.handlers.produce_reading import LOOP_DECOMPRESSED_BYTES
 from kcli.broker.handlers.produce_wire import FLEXIBLE_FROM, TOPIC_IDS_FROM, ProduceData, one_row_answer
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.uuids import ZERO_UUID
-from kcli.storage.log_validator import TooMuchToRead
-from kcli.storage.plain_append import NOT_PLAIN
+from kcli.storage.log.log_appender import NOT_PLAIN
+from kcli.storage.log.log_validator import TooMuchToRead
 
 if TYPE_CHECKING:
     from kcli.broker.partition import Partition

@@ -16,7 +16,7 @@ import trio
 from kcli.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
-    from kcli.storage.log_validator import LogValidator, ValidatedRecords
+    from kcli.storage.log.log_validator import LogValidator, ValidatedRecords
 
 LOOP_DECOMPRESSED_BYTES = 512 * 1024
 """Decompressed in a millisecond; a record counts for 128 bytes at least (`BYTES_PER_RECORD`)."""

@@ -15,9 +15,9 @@ from kcli.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
     from kcli.broker.partition import Partition
-    from kcli.storage.append_info import AppendInfo
-    from kcli.storage.file_records import WriteAhead
-    from kcli.storage.log_validator import ValidatedRecords
+    from kcli.storage.log.file_records import WriteAhead
+    from kcli.storage.log.log_appender import AppendInfo
+    from kcli.storage.log.log_validator import ValidatedRecords
 
 WRITTEN_ON_LOOP_BYTES = 1024 * 1024
 

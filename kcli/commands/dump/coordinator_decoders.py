@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.commands.dump.decoders import Decoder
-    from kcli.commands.dump.dumped_record import DumpedRecord
+    from kcli.forensics.contents.records import DumpedRecord
 
 _NUMBER = Struct(">h")
 MAX_SHORT = 32_767

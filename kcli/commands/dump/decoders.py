@@ -16,7 +16,7 @@ from kcli.commands.java.utf8 import java_utf8
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.dumped_record import DumpedRecord
+    from kcli.forensics.contents.records import DumpedRecord
 
 Decode = Callable[[bytes], object]
 

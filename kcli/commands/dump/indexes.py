@@ -10,6 +10,8 @@ point.
 
 Indexes written before Kafka 4.1 may name the last of several batches that were appended together: their
 entries do not match, and nothing is wrong with them (KAFKA-806).
+
+BatchLookup: looks up batches of a log by position, for the entries of its indexes.
 """
 
 from __future__ import annotations
@@ -19,27 +21,107 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import closing
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.dump.batch_lookup import BatchLookup
 from kcli.commands.dump.view import Row
-from kcli.protocol.record import CorruptRecord
-from kcli.storage.entry_look import size_after_a_pause
+from kcli.forensics.contents.records import records_of
+from kcli.forensics.entries.scanned_entry import view_of
+from kcli.forensics.entries.segment_file import SegmentFile
+from kcli.forensics.entries.segment_scan import size_after_a_pause
+from kcli.protocol.record import NO_TIMESTAMP, CorruptRecord
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
+from kcli.protocol.records.record_walk import walk_records
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX
-from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.complaints import Complaints
-    from kcli.commands.dump.files import DumpFile
+    from kcli.commands.dump.dump_errors import Complaints
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import DumpView
+    from kcli.forensics.contents.log_files import DumpFile
+
+
+MAX_BATCH_BYTES = 2**31 - 1
+
+_OFFSET_AND_SIZE = Struct(">qi")
+_DELTA = Struct(">i")
+_DELTA_POSITION = 23
+_MIN_ENTRY_SIZE = 14
+
+
+class Head(NamedTuple):
+    """A batch: where it is, and what its header says. An entry of the older formats ends with its offset."""
+
+    position: int
+    size: int
+    last_offset: int
+
+
+class BatchLookup:
+    """A log file, opened to be read. Raises `OSError`."""
+
+    def __init__(self, path: str) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY)
+        self._newest: tuple[int, int] = (-1, NO_TIMESTAMP)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._descriptor)
+
+    @property
+    def size(self) -> int:
+        """How long the file is now."""
+        return os.fstat(self._descriptor).st_size
+
+    def head_at(self, position: int, max_bytes: int = MAX_BATCH_BYTES) -> Head | None:
+        """Return the batch that begins at a position and takes at most `max_bytes`, None if none does."""
+        if position < 0:
+            return None
+        head = os.pread(self._descriptor, HEADER_SIZE, position)
+        if len(head) <= MAGIC_POSITION or head[MAGIC_POSITION] > 2:
+            return None
+        offset, length = _OFFSET_AND_SIZE.unpack_from(head)
+        whole = LOG_OVERHEAD + length
+        if length < _MIN_ENTRY_SIZE or whole > max_bytes or position + whole > self.size:
+            return None
+        if head[MAGIC_POSITION] == 2:
+            if len(head) < HEADER_SIZE:
+                return None
+            offset += _DELTA.unpack_from(head, _DELTA_POSITION)[0]
+        return Head(position, whole, offset)
+
+    def head_of(self, offset: int, position: int) -> Head | None:
+        """Return the first batch from a position on that ends at or behind an offset."""
+        while (head := self.head_at(position)) is not None and head.last_offset < offset:
+            position += head.size
+        return head
+
+    def max_timestamp(self, head: Head) -> int:
+        """Return the largest timestamp of a batch's records, whatever its header says; -1 without records.
+
+        Raises `CorruptRecord`.
+        """
+        if self._newest[0] != head.position:
+            self._newest = head.position, self._read_max_timestamp(head)
+        return self._newest[1]
+
+    def _read_max_timestamp(self, head: Head) -> int:
+        batch = view_of(os.pread(self._descriptor, head.size, head.position))
+        if not isinstance(batch, RecordBatch):
+            return max((record.timestamp for record in records_of(batch)), default=NO_TIMESTAMP)
+        if not batch.count:
+            return NO_TIMESTAMP
+        if batch.timestamp_type:
+            return max(batch.max_timestamp, NO_TIMESTAMP)
+        _, delta, _, _ = walk_records(batch.record_data(), 0, batch.count)
+        return max(batch.base_timestamp + delta, NO_TIMESTAMP)
+
 
 OFFSET_ENTRY = Struct(">ii")
 TIME_ENTRY = Struct(">qi")
 BLOCK_ENTRIES = 4096
 MOST_POSITIONS = 4_000_000
 """How many entries are held in memory; a search behind them takes longer."""
-NO_TIMESTAMP = -1
 NOT_FOUND = -1
 
 

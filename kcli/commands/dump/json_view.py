@@ -11,37 +11,74 @@
 | `offset_gap` | offsets that do not follow on each other, which is what compaction leaves |
 
 Keys, values and headers are text where they are UTF-8, else `{"base64": "…"}`.
+
+The JSON object of a record, written by hand: for a dump without decoders, which has millions of them.
+
+It is what `json.JSONEncoder` makes of the fields that `JsonDump` would give it, in a quarter of the time.
 """
 
 from __future__ import annotations
 
 import json
+from json.encoder import encode_basestring
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.control_text import control_document
-from kcli.commands.dump.damage_text import damage_fields
-from kcli.commands.dump.decoders import text_or_base64
-from kcli.commands.dump.dumped_record import records_of
-from kcli.commands.dump.json_records import record_line
-from kcli.commands.dump.text_batches import CODEC_NAMES
-from kcli.commands.dump.text_records import TIMESTAMP_NAMES
+from kcli.commands.dump.control_records import control_document
+from kcli.commands.dump.decoders import base64, text_or_base64
+from kcli.commands.dump.dump_errors import damage_fields
+from kcli.commands.dump.text_lines import CODEC_NAMES, TIMESTAMP_NAMES
 from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout, OptionalLong
 from kcli.commands.output import OutputFormat
+from kcli.forensics.contents.records import records_of
 from kcli.protocol.record import NO_OFFSET
 from kcli.protocol.records.batch import RecordBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
-    from kcli.commands.dump.dumped_record import DumpedRecord
-    from kcli.commands.dump.files import DumpFile
     from kcli.commands.dump.options import DumpOptions
-    from kcli.commands.dump.stdout import DumpOutput
-    from kcli.commands.dump.view import Row
-    from kcli.commands.worker_pool import Piece
-    from kcli.storage.batch_run import BatchRun
-    from kcli.storage.damage import Damage
-    from kcli.storage.scanned_entry import Batch, ScannedEntry
+    from kcli.commands.dump.view import DumpOutput, Row
+    from kcli.forensics.contents.log_files import DumpFile
+    from kcli.forensics.contents.records import DumpedRecord
+    from kcli.forensics.entries.batch_run import BatchRun
+    from kcli.forensics.entries.damage import Damage
+    from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
+    from kcli.forensics.ranges.worker_pool import Piece
+    from kcli.protocol.record import Record
+
+
+def record_line(record: Record, kind: str, with_contents: bool) -> str:
+    """Return the line of a record of a batch whose timestamps are of that kind."""
+    key, value, headers = record.key, record.value, record.headers
+    names = ",".join(encode_basestring(name) for name, _ in headers) if headers else ""
+    metadata = (
+        f'{{"type":"record","offset":{record.offset},"timestamp":{record.timestamp},"timestamp_type":"{kind}",'
+        f'"key_size":{-1 if key is None else len(key)},"value_size":{-1 if value is None else len(value)},'
+        f'"sequence":{record.sequence},"header_keys":[{names}]'
+    )
+    if not with_contents:
+        return f"{metadata}}}\n"
+    try:
+        shown_key = "null" if key is None else encode_basestring(key.decode())
+        shown_value = "null" if value is None else encode_basestring(value.decode())
+    except UnicodeDecodeError:
+        shown_key, shown_value = _shown(key), _shown(value)
+    pairs = _pairs(headers) if headers else ""
+    return f'{metadata},"key":{shown_key},"value":{shown_value},"headers":[{pairs}]}}\n'
+
+
+def _shown(data: bytes | None) -> str:
+    """Return bytes as text where they are UTF-8, else as an object with their base64."""
+    if data is None:
+        return "null"
+    try:
+        return encode_basestring(data.decode())
+    except UnicodeDecodeError:
+        return f'{{"base64":"{base64(data)}"}}'
+
+
+def _pairs(headers: Sequence[tuple[str, bytes | None]]) -> str:
+    return ",".join(f"[{encode_basestring(name)},{_shown(data)}]" for name, data in headers)
 
 
 LINES_CHARACTERS = 64 * 1024

@@ -1,12 +1,20 @@
-"""DumpOptions: what a dump is to show, whatever it looks like."""
+"""DumpOptions: what a dump is to show, whatever it looks like.
+
+Filters: which batches and records of a log a dump shows.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.errors import UsageError
 
 if TYPE_CHECKING:
     from kcli.commands.dump.decoders import Decoder
-    from kcli.commands.dump.filters import Filter
+    from kcli.forensics.contents.records import DumpedRecord
+    from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
+
 
 MAX_MESSAGE_SIZE = 5 * 1024 * 1024
 """The default of Kafka's tool."""
@@ -30,3 +38,74 @@ class DumpOptions(NamedTuple):
     def shows_only_batches(self) -> bool:
         """Whether all batches are shown, and no records."""
         return not self.deep and self.filter.is_empty
+
+
+class Filter(NamedTuple):
+    """What a record, and the batch around it, must be. The ends of ranges do not belong to them."""
+
+    from_offset: int | None = None
+    to_offset: int | None = None
+    from_time: int | None = None
+    to_time: int | None = None
+    key: bytes | None = None
+    producer_id: int | None = None
+    control_only: bool = False
+    transactional_only: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether everything passes."""
+        return self == Filter()
+
+    @property
+    def is_about_records(self) -> bool:
+        """Whether a batch passes only if one of its records does."""
+        return self.key is not None or self.from_time is not None or self.to_time is not None
+
+    def may_hold(self, entry: ScannedEntry) -> bool:
+        """Whether a batch may have records that pass, as far as its header tells."""
+        batch = entry.batch
+        if self.control_only and not batch.is_control:
+            return False
+        if self.transactional_only and not batch.is_transactional:
+            return False
+        if self.producer_id is not None and batch.producer_id != self.producer_id:
+            return False
+        if self.from_offset is not None and entry.last_offset < self.from_offset:
+            return False
+        # The header of a compressed entry of the older formats does not tell its first offset.
+        if self.to_offset is not None and (batch.magic == 2 or not batch.is_compressed):
+            return entry.first_offset < self.to_offset
+        return self.from_time is None or batch.max_timestamp >= self.from_time or batch.magic == 0
+
+    def passes(self, record: DumpedRecord, batch: Batch) -> bool:
+        """Whether a record passes, of a batch that may hold some."""
+        offset, timestamp = record.offset, record.timestamp
+        if self.from_offset is not None and offset < self.from_offset:
+            return False
+        if self.to_offset is not None and offset >= self.to_offset:
+            return False
+        if self.from_time is not None and timestamp < self.from_time:
+            return False
+        if self.to_time is not None and timestamp >= self.to_time:
+            return False
+        return self.key is None or (record.key == self.key and not batch.is_control)
+
+    def select(self, records: Iterator[DumpedRecord], batch: Batch) -> Iterator[DumpedRecord]:
+        """Yield the records that pass."""
+        return (record for record in records if self.passes(record, batch))
+
+
+def parse_key(text: str) -> bytes:
+    """Return the bytes of a key: the text itself, or after `hex:` or `base64:` what it stands for."""
+    kind, colon, coded = text.partition(":")
+    try:
+        if colon and kind == "hex":
+            return bytes.fromhex(coded)
+        if colon and kind == "base64":
+            from base64 import b64decode
+
+            return b64decode(coded, validate=True)
+    except ValueError as error:
+        raise UsageError(f"`--key` is no {kind}: {coded}") from error
+    return text.encode(errors="surrogateescape")

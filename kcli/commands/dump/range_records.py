@@ -10,23 +10,21 @@ from array import array
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.complaints import MOST_PAIRS, Complaints
+from kcli.commands.dump.dump_errors import MOST_PAIRS, Complaints
 from kcli.commands.dump.ranges import FirstRecord, Range
 from kcli.commands.dump.segment import SegmentDump
-from kcli.commands.dump.stdout import FLUSH_BYTES, DumpOutput
-from kcli.commands.dump.view import Layout, ranged_view
-from kcli.commands.range_queue import RangeEnd
+from kcli.commands.dump.view import FLUSH_BYTES, DumpOutput, Layout, ranged_view
+from kcli.forensics.entries.segment_file import SegmentFile
+from kcli.forensics.entries.segment_scan import ScannedEntry, scan
+from kcli.forensics.ranges.log_ranges import RangeEnd, RangeStart, begin_of
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
-from kcli.storage.batch_scan import ScannedEntry, scan
-from kcli.storage.log_range import RangeStart, begin_of
-from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.files import DumpFile
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.output import OutputFormat
-    from kcli.commands.worker_pool import Send
+    from kcli.forensics.contents.log_files import DumpFile
+    from kcli.forensics.ranges.worker_pool import Send
 
 MOST_HELD_BYTES = 16 * 1024 * 1024
 """How much a process makes before it gives it back; at the beginning of a file, where someone waits for it,

@@ -1,7 +1,8 @@
 """Dumping a long log by ranges in several processes: the same output, sooner.
 
-What a range holds is printed only if it begins where the one before it ended: see `kcli.storage.log_range`.
-Where one does not, or something in it is wrong, this process dumps the rest of it.
+What a range holds is printed only if it begins where the one before it ended: see
+`kcli.forensics.ranges.log_ranges`. Where one does not, or something in it is wrong, this process dumps the
+rest of it.
 
 What a process says of a range: a `RangeStart`, pieces of output, a `FirstRecord` where in it the first record
 stands, the offsets that do not follow on each other, an array of pairs, and a `RangeEnd`.
@@ -15,12 +16,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.dump.files import DumpFile, FileKind
-from kcli.commands.dump.text_batches import run_lines
+from kcli.commands.dump.text_lines import run_lines
 from kcli.commands.output import OutputFormat
-from kcli.commands.range_queue import RangeEnd, RangeQueue
-from kcli.commands.worker_pool import MESSAGE_BYTES, Piece, Send, WorkerPool, processors
-from kcli.storage.log_range import RangeReader, RangeStart, stretches
+from kcli.forensics.contents.log_files import DumpFile, FileKind
+from kcli.forensics.ranges.log_ranges import RangeEnd, RangeQueue, RangeReader, RangeStart, stretches
+from kcli.forensics.ranges.worker_pool import MESSAGE_BYTES, Piece, Send, WorkerPool, processors
 
 if TYPE_CHECKING:
     from kcli.commands.dump.options import DumpOptions

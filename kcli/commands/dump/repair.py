@@ -6,17 +6,17 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.dump.damage_text import damage_fields, describe
-from kcli.commands.dump.files import DumpFile, FileKind, Selection, find_files
+from kcli.commands.dump.dump_errors import damage_fields, describe
 from kcli.commands.output import Table
 from kcli.commands.words import counted
 from kcli.errors import ChecksFailed, KcliError
+from kcli.forensics.contents.log_files import DumpFile, FileKind, Selection, find_files
+from kcli.forensics.repair.partition_repair import RepairMode, repair_partition, repair_segment
 from kcli.storage.log_paths import parse_replica_directory
-from kcli.storage.repair import RepairMode, repair_partition, repair_segment
 
 if TYPE_CHECKING:
-    from kcli.storage.damage import Damage
-    from kcli.storage.repair import PartitionRepair, SegmentRepair
+    from kcli.forensics.entries.damage import Damage
+    from kcli.forensics.repair.partition_repair import PartitionRepair, SegmentRepair
 
 MOST_SHOWN = 20
 HINT_TO_CARVE = "`--continue` copies what is valid behind it, too"

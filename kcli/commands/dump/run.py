@@ -13,22 +13,22 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.files import DumpFile, FileKind, find_files
 from kcli.commands.output import chosen_format
 from kcli.errors import ChecksFailed, KcliError
-from kcli.storage.segment_file import SegmentFile
+from kcli.forensics.contents.log_files import DumpFile, FileKind, find_files
+from kcli.forensics.entries.segment_file import SegmentFile
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.complaints import Complaints
-    from kcli.commands.dump.files import Selection
+    from kcli.commands.dump.dump_errors import Complaints
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.ranges import RangedDump
     from kcli.commands.dump.segment import SegmentDump
     from kcli.commands.dump.view import DumpView
     from kcli.commands.output import OutputFormat
     from kcli.commands.progress import Advance
-    from kcli.commands.range_queue import RangeEnd
-    from kcli.commands.worker_pool import WorkerPool
+    from kcli.forensics.contents.log_files import Selection
+    from kcli.forensics.ranges.log_ranges import RangeEnd
+    from kcli.forensics.ranges.worker_pool import WorkerPool
 
 LONG_BYTES = 32 * 1024 * 1024
 """From how many bytes on there is a progress bar, and more than one process."""
@@ -65,9 +65,9 @@ def dump(
 
 def summary_run(options: DumpOptions, form: OutputFormat) -> DumpRun:
     """Return a run that only says what there is to say about logs as a whole."""
-    from kcli.commands.dump.complaints import Complaints
-    from kcli.commands.dump.stdout import DumpOutput
+    from kcli.commands.dump.dump_errors import Complaints
     from kcli.commands.dump.summary_view import SummaryDump
+    from kcli.commands.dump.view import DumpOutput
 
     return DumpRun(options, SummaryDump(DumpOutput(), form), Complaints())
 
@@ -81,9 +81,8 @@ def ranged_run(
         from kcli.commands.dump.ranges import LongLogs, RangedDump
 
         logs = LongLogs(pool, files, options, form)
-    from kcli.commands.dump.complaints import Complaints
-    from kcli.commands.dump.stdout import DumpOutput
-    from kcli.commands.dump.view import ranged_view
+    from kcli.commands.dump.dump_errors import Complaints
+    from kcli.commands.dump.view import DumpOutput, ranged_view
 
     complaints = Complaints()
     view = ranged_view(form, options, complaints, DumpOutput())
@@ -112,7 +111,7 @@ class DumpRun:
 
     def run(self, found: Sequence[DumpFile | KcliError], total: int | None) -> None:
         """Dump what was found, in order; there are `total` bytes. Raises `OSError` when nobody takes it."""
-        from kcli.commands.dump.stdout import OutputLost
+        from kcli.commands.dump.view import OutputLost
         from kcli.commands.progress import progress_bar
 
         try:
@@ -211,7 +210,7 @@ class LogRest:
     def read_on(self, last: RangeEnd, stop: int | None) -> RangeEnd:
         """Dump what comes behind a range, up to a position if there is one. Raises `OSError`."""
         from kcli.commands.dump.segment import Shown
-        from kcli.commands.range_queue import RangeEnd
+        from kcli.forensics.ranges.log_ranges import RangeEnd
 
         shown = self._dump().run(self._advance, Shown(last.last_offset, last.next_position), stop)
         return RangeEnd(shown.last_offset, shown.next_position)

@@ -6,24 +6,24 @@ import os
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.dump.dumped_record import records_of
-from kcli.commands.dump.files import FileKind
+from kcli.forensics.contents.log_files import FileKind
+from kcli.forensics.contents.records import records_of
+from kcli.forensics.entries.damage import Damage, DamageKind
+from kcli.forensics.entries.record_checks import check_records
+from kcli.forensics.entries.segment_scan import BatchRun, scan_runs
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, SIZE_POSITION
 from kcli.protocol.records.message_set import MIN_SIZES
-from kcli.storage.batch_scan import BatchRun, scan_runs
-from kcli.storage.damage import Damage, DamageKind
-from kcli.storage.record_checks import check_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.commands.dump.dumped_record import DumpedRecord
-    from kcli.commands.dump.files import DumpFile
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import DumpView
     from kcli.commands.progress import Advance
-    from kcli.storage.scanned_entry import ScannedEntry
+    from kcli.forensics.contents.log_files import DumpFile
+    from kcli.forensics.contents.records import DumpedRecord
+    from kcli.forensics.entries.scanned_entry import ScannedEntry
 
 TRUNCATIONS = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
 PROGRESS_BYTES = 1024 * 1024

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from struct import Struct
 
-from kcli.commands.dump.files import DumpFile, FileKind
 from kcli.commands.dump.indexes import entries_of, excess_message
 from kcli.commands.dump.view import OptionalLong, Row
 from kcli.errors import ChecksFailed, KcliError
+from kcli.forensics.contents.log_files import DumpFile, FileKind
 from kcli.protocol.uuids import uuid_from_text, uuid_to_text
 from kcli.storage.checkpoints import CheckpointError, decode_checkpoint, read_small_file
-from kcli.storage.log_directory import parse_identity
-from kcli.storage.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_rows
+from kcli.storage.dirs.log_directory import parse_identity
+from kcli.storage.producers.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_rows
 
 _ABORTED = Struct(">hqqqq")
 _TRANSACTION_FIELDS = ("version", "producerId", "firstOffset", "lastOffset", "lastStableOffset")

@@ -1,35 +1,122 @@
-"""The table form of a dump, for people."""
+"""The table form of a dump, for people.
+
+Columns that are printed as their rows come, however many there are.
+
+The first rows decide how wide the columns are; a longer cell later only moves its own row.
+"""
 
 from __future__ import annotations
 
 import io
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.columns import GAP, StreamedColumns, contents, moment
-from kcli.commands.dump.control_text import control_text
-from kcli.commands.dump.damage_text import describe
-from kcli.commands.dump.dumped_record import records_of
+from kcli.commands.dump.control_records import control_text
+from kcli.commands.dump.dump_errors import describe
 from kcli.commands.dump.segment import SegmentDump
-from kcli.commands.dump.stdout import DumpOutput
-from kcli.commands.dump.text_batches import CODEC_NAMES
-from kcli.commands.dump.view import Layout, OptionalLong
+from kcli.commands.dump.text_lines import CODEC_NAMES
+from kcli.commands.dump.view import DumpOutput, Layout, OptionalLong
 from kcli.commands.java.utf8 import java_utf8
 from kcli.commands.output import OutputFormat, note
+from kcli.forensics.contents.records import records_of
+from kcli.forensics.entries.segment_scan import ScannedEntry, scan
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
-from kcli.storage.batch_scan import ScannedEntry, scan
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.complaints import Complaints
-    from kcli.commands.dump.dumped_record import DumpedRecord
-    from kcli.commands.dump.files import DumpFile
+    from kcli.commands.dump.dump_errors import Complaints
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import Row
-    from kcli.commands.worker_pool import Piece
-    from kcli.storage.batch_run import BatchRun
-    from kcli.storage.damage import Damage
-    from kcli.storage.scanned_entry import Batch
+    from kcli.forensics.contents.log_files import DumpFile
+    from kcli.forensics.contents.records import DumpedRecord
+    from kcli.forensics.entries.batch_run import BatchRun
+    from kcli.forensics.entries.damage import Damage
+    from kcli.forensics.entries.scanned_entry import Batch
+    from kcli.forensics.ranges.worker_pool import Piece
+
+
+MEASURED_ROWS = 100
+WIDEST_COLUMN = 40
+GAP = "  "
+CONTROL_CHARACTERS = {number: f"\\x{number:02x}" for number in (*range(32), 127)}
+MOST_SECONDS = 1024
+
+
+class StreamedColumns:
+    """Columns of cells; numbers are aligned to the right. With a `layout` they are those of rows before."""
+
+    def __init__(self, output: DumpOutput, names: Sequence[str], layout: Layout | None = None) -> None:
+        self.names = names
+        self.layout = layout
+        self._output = output
+        self._first_rows: list[Sequence[object]] = []
+
+    def add(self, cells: Sequence[object]) -> None:
+        """Print a row, or keep it until there are enough to tell how wide the columns must be."""
+        if self.layout is not None:
+            self._print(cells, self.layout.widths)
+            return
+        self._first_rows.append(cells)
+        if len(self._first_rows) == MEASURED_ROWS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Print the rows that were kept, below the head."""
+        if self.layout is not None:
+            return
+        rows = self._first_rows
+        widths = [
+            min(max(len(name), *(len(str(row[number])) for row in rows)), WIDEST_COLUMN)
+            for number, name in enumerate(self.names)
+        ]
+        numbers = [all(type(row[number]) is int for row in rows) for number in range(len(self.names))]
+        self.begin(Layout(self.names, widths, numbers))
+        for row in rows:
+            self._print(row, widths)
+        self._first_rows = []
+
+    def begin(self, layout: Layout) -> None:
+        """Print the head of columns that look like this."""
+        self.layout = layout
+        names = [
+            name.rjust(width) if is_number else name.ljust(width)
+            for name, width, is_number in zip(*layout, strict=True)
+        ]
+        self._output.line(GAP.join(names).rstrip())
+        self._output.line(GAP.join("─" * width for width in layout.widths))
+
+    def _print(self, cells: Sequence[object], widths: Sequence[int]) -> None:
+        shown = [
+            str(item).rjust(width) if type(item) is int else str(item).ljust(width)
+            for item, width in zip(cells, widths, strict=True)
+        ]
+        self._output.line(GAP.join(shown).rstrip())
+
+
+def moment(timestamp: int) -> str:
+    """Return a time in UTC; what no calendar has is the number."""
+    if timestamp < 0:
+        return "-"
+    second = _second_text(timestamp // 1000)
+    return str(timestamp) if second is None else f"{second}.{timestamp % 1000:03}"
+
+
+@lru_cache(MOST_SECONDS)
+def _second_text(seconds: int) -> str | None:
+    try:
+        return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def contents(text: str | None) -> str:
+    """Return a key or value on one line; null is a dash."""
+    if text is None:
+        return "-"
+    return text if text.isprintable() else text.translate(CONTROL_CHARACTERS)
+
 
 LINES_CHARACTERS = 64 * 1024
 MEASURED_BYTES = 4 * 1024 * 1024

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.damage_text import describe
-from kcli.commands.dump.dumped_record import records_of
-from kcli.commands.dump.files import FileKind
-from kcli.commands.dump.text_batches import CODEC_NAMES, run_lines
-from kcli.commands.dump.text_records import TIMESTAMP_NAMES, RecordLines
+from kcli.commands.dump.dump_errors import describe
+from kcli.commands.dump.text_lines import CODEC_NAMES, TIMESTAMP_NAMES, RecordLines, run_lines
 from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout
 from kcli.commands.java.utf8 import java_utf8
 from kcli.commands.output import OutputFormat, note
+from kcli.forensics.contents.log_files import FileKind
+from kcli.forensics.contents.records import records_of
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import (
     CONTROL_BIT,
@@ -28,17 +27,16 @@ from kcli.protocol.records.batch_header import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kcli.commands.dump.complaints import Complaints
-    from kcli.commands.dump.dumped_record import DumpedRecord
-    from kcli.commands.dump.files import DumpFile
+    from kcli.commands.dump.dump_errors import Complaints
     from kcli.commands.dump.options import DumpOptions
-    from kcli.commands.dump.stdout import DumpOutput
-    from kcli.commands.dump.view import Row
-    from kcli.commands.worker_pool import Piece
+    from kcli.commands.dump.view import DumpOutput, Row
+    from kcli.forensics.contents.log_files import DumpFile
+    from kcli.forensics.contents.records import DumpedRecord
+    from kcli.forensics.entries.batch_run import BatchRun
+    from kcli.forensics.entries.damage import Damage
+    from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
+    from kcli.forensics.ranges.worker_pool import Piece
     from kcli.protocol.record import TimestampType
-    from kcli.storage.batch_run import BatchRun
-    from kcli.storage.damage import Damage
-    from kcli.storage.scanned_entry import Batch, ScannedEntry
 
 
 class TextDump:
@@ -232,7 +230,7 @@ def record_metadata(record: DumpedRecord, batch: Batch, kind: str) -> str:
     line = f"{line} sequence: {record.sequence} headerKeys: [{names}]"
     if not batch.is_control:
         return line
-    from kcli.commands.dump.control_text import control_text
+    from kcli.commands.dump.control_records import control_text
 
     return line + control_text(record)
 

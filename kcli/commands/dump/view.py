@@ -1,26 +1,30 @@
 """DumpView: what the forms of a dump have in common. A dump tells a view what it reads, in file order.
 
 The view of a form is made here, and only its modules are imported.
+
+DumpOutput: standard output in large pieces.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+import os
+import sys
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from kcli.commands.output import OutputFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kcli.commands.dump.complaints import Complaints
-    from kcli.commands.dump.dumped_record import DumpedRecord
-    from kcli.commands.dump.files import DumpFile
+    from kcli.commands.dump.dump_errors import Complaints
     from kcli.commands.dump.options import DumpOptions
-    from kcli.commands.dump.stdout import DumpOutput
-    from kcli.commands.worker_pool import Piece
-    from kcli.storage.batch_run import BatchRun
-    from kcli.storage.damage import Damage
-    from kcli.storage.scanned_entry import Batch, ScannedEntry
+    from kcli.forensics.contents.log_files import DumpFile
+    from kcli.forensics.contents.records import DumpedRecord
+    from kcli.forensics.entries.batch_run import BatchRun
+    from kcli.forensics.entries.damage import Damage
+    from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
+    from kcli.forensics.ranges.worker_pool import Piece
+    from kcli.protocol.record import Buffer
 
 
 UNKNOWN_OFFSET = -2
@@ -162,3 +166,59 @@ def ranged_view(
     from kcli.commands.dump.text_view import TextDump
 
     return TextDump(output, options, complaints)
+
+
+FLUSH_BYTES = 64 * 1024
+
+
+class OutputLost(Exception):
+    """Standard output takes no more: `error` says why. Not an `OSError`, which tells of the files read."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+class DumpOutput:
+    """Collects what is printed and writes it out when it has become much, or when `flush` says so."""
+
+    __slots__ = ("_parts", "_size", "_stream")
+
+    def __init__(self, stream: BinaryIO | None = None) -> None:
+        self._stream = sys.stdout.buffer if stream is None else stream
+        self._parts: list[Buffer] = []
+        self._size = 0
+
+    def line(self, text: str) -> None:
+        """Print a line; parts of a path that are no text come out as the bytes they were."""
+        self.write(f"{text}\n".encode(errors="surrogateescape"))
+
+    def write(self, data: Buffer) -> None:
+        """Print bytes."""
+        self._parts.append(data)
+        self._size += len(data)
+        if self._size >= FLUSH_BYTES:
+            self.flush()
+
+    def forward(self, piece: Piece) -> None:
+        """Print what stands in a pipe, uncopied where the system can do that. Raises `OutputLost`."""
+        self.flush()
+        left = piece.length
+        try:
+            while left and (moved := os.splice(piece.descriptor, self._stream.fileno(), left)):
+                left -= moved
+        except (AttributeError, OSError):
+            pass  # what cannot be spliced is copied, and fails there if it must
+        if left:
+            self.write(piece._replace(length=left).read())
+
+    def flush(self) -> None:
+        """Write out what was collected. Raises `OutputLost`."""
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self._size = 0
+        try:
+            self._stream.write(data)
+            self._stream.flush()
+        except OSError as error:
+            raise OutputLost(error) from error

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.groups.history import GroupHistory, group_of
-from kcli.commands.log_dir_reader import (
+from kcli.errors import KcliError
+from kcli.forensics.contents.log_directory_reader import (
     Batch,
     Report,
     end_offset,
@@ -19,7 +20,6 @@ from kcli.commands.log_dir_reader import (
     segment_files,
     start_offsets,
 )
-from kcli.errors import KcliError
 from kcli.protocol.internal.coordinator_records import DecodedRecord, UnknownRecordType, decode_record
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key

@@ -4,5 +4,5 @@
 makes the `tasks` of a verification and checks what belongs to log directories as a whole; `other_tasks`
 makes those of `--rebuild` and `--compare`. The `workforce` does them in several processes, a large log by
 its `ranges`. The `printer` prints what they report, as `findings_view` words it. The checks are
-`kcli.storage.verification`.
+`kcli.forensics.verification`.
 """

@@ -10,14 +10,14 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.output import chosen_format, warn
-from kcli.commands.verify.targets import find_targets, nothing_in
-from kcli.commands.verify.workforce import Workforce, size_of
 from kcli.errors import ChecksFailed, KcliError, UsageError
+from kcli.forensics.verification.targets import find_targets, nothing_in
+from kcli.forensics.verification.workforce import Workforce, size_of
 
 if TYPE_CHECKING:
     from kcli.commands.output import OutputFormat
     from kcli.commands.verify.printer import Printer
-    from kcli.commands.verify.targets import Targets
+    from kcli.forensics.verification.targets import Targets
 
 
 class Wanted(NamedTuple):
@@ -80,7 +80,7 @@ def do(wanted: Wanted, targets: Targets, workforce: Workforce, printer: Printer,
     from kcli.commands.progress import progress_bar
 
     if wanted.rebuild is not None or wanted.compare is not None:
-        from kcli.commands.verify.other_tasks import comparisons, rebuildings
+        from kcli.commands.verify.plan import comparisons, rebuildings
 
         if wanted.compare is not None:
             what, tasks = "comparing", comparisons(targets, wanted.compare)
@@ -91,7 +91,7 @@ def do(wanted: Wanted, targets: Targets, workforce: Workforce, printer: Printer,
                 printer.report(report)
         return
     from kcli.commands.verify.plan import VerificationPlan
-    from kcli.storage.verification.options import VerificationOptions
+    from kcli.forensics.verification.findings import VerificationOptions
 
     options = VerificationOptions(
         wanted.deep, wanted.indexes_only, wanted.sanity_only, max_message_size=wanted.max_message_size

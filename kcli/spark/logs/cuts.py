@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.spark.logs.head_walk import HeadWalk, resynced
 from kcli.spark.logs.seek import is_sound, load_index, locate
 from kcli.spark.logs.segments import floor_index
 from kcli.spark.split import Split
-from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kcli.spark.logs.segments import Segment
     from kcli.spark.split import TopicPartition
-    from kcli.storage.offset_index import OffsetIndex
+    from kcli.storage.index.offset_index import OffsetIndex
 
 
 class Place(NamedTuple):

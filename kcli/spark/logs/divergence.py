@@ -15,11 +15,11 @@ from kcli.spark.logs.transactions import heads_from
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from kcli.forensics.entries.segment_file import SegmentFile
     from kcli.spark.logs.head_walk import Head
     from kcli.spark.logs.segments import Segment
     from kcli.spark.reading import BatchMark, OffsetInterval
-    from kcli.storage.leader_epochs import LeaderEpochs
-    from kcli.storage.segment_file import SegmentFile
+    from kcli.storage.log.leader_epochs import LeaderEpochs
 
 _EPOCH = Struct(">i")
 

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kcli.storage.segment_file import SegmentFile
+    from kcli.forensics.entries.segment_file import SegmentFile
 
 WINDOW_BYTES = 8 * 1024 * 1024
 """More is no faster; an entry that is larger gets a larger buffer, a short file a small one."""

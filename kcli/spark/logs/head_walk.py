@@ -10,16 +10,16 @@ import os
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.forensics.entries.entry_head import MIN_ENTRY_LENGTHS
+from kcli.forensics.entries.scanned_entry import ScannedEntry
+from kcli.forensics.entries.segment_scan import scan
 from kcli.protocol.records.batch_header import CONTROL_BIT, LOG_OVERHEAD, TRANSACTIONAL_BIT
-from kcli.storage.batch_scan import scan
-from kcli.storage.entry_head import MIN_ENTRY_LENGTHS
-from kcli.storage.scanned_entry import ScannedEntry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kcli.forensics.entries.segment_file import SegmentFile
     from kcli.spark.logs.segments import Segment
-    from kcli.storage.segment_file import SegmentFile
 
 _BATCH = Struct(">qi4xb4xhi8xqq")
 """Offset, size, magic, attributes, last offset delta, largest timestamp, producer id."""

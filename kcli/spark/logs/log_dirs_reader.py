@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
+from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.spark.columns.entry import MAGIC
 from kcli.spark.columns.gather import Gatherer
 from kcli.spark.logs.file_window import WINDOW_BYTES, FileWindow
@@ -22,7 +23,6 @@ from kcli.spark.logs.segments import floor_index, list_segments
 from kcli.spark.logs.transactions import derived_aborted
 from kcli.spark.ranges.data_loss import DataLoss
 from kcli.spark.reading import OffsetInterval
-from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.forensics.entries.scanned_entry import ScannedEntry
+from kcli.forensics.entries.segment_file import SegmentFile
+from kcli.forensics.entries.segment_scan import scan
 from kcli.spark.logs.head_walk import HeadWalk, path_of
 from kcli.spark.logs.seek import is_sound, load_index
-from kcli.storage.batch_scan import scan
-from kcli.storage.scanned_entry import ScannedEntry
-from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

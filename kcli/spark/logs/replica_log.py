@@ -13,7 +13,7 @@ from kcli.spark.logs.segments import list_segments
 from kcli.spark.logs.time_seek import offset_for_timestamp
 from kcli.spark.logs.transactions import last_stable_offset
 from kcli.spark.reading import OffsetInterval
-from kcli.storage.leader_epochs import LeaderEpochs
+from kcli.storage.log.leader_epochs import LeaderEpochs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

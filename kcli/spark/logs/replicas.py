@@ -21,7 +21,7 @@ from kcli.storage.checkpoints import (
     read_offsets,
     read_partition_metadata,
 )
-from kcli.storage.log_directory import META_PROPERTIES, MetaProperties
+from kcli.storage.dirs.log_directory import META_PROPERTIES, MetaProperties
 from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory
 
 if TYPE_CHECKING:

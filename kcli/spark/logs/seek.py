@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.forensics.entries.entry_head import crc_of, plausible_head
 from kcli.protocol.records.batch_header import HEADER_SIZE
 from kcli.spark.logs.head_walk import HeadWalk, next_intact
-from kcli.storage.entry_head import crc_of, plausible_head
-from kcli.storage.index_file import CorruptIndex
+from kcli.storage.index.index_file import CorruptIndex
+from kcli.storage.index.offset_index import OffsetIndex
 from kcli.storage.log_paths import INDEX_SUFFIX
-from kcli.storage.offset_index import OffsetIndex
 
 if TYPE_CHECKING:
+    from kcli.forensics.entries.entry_head import EntryHead
+    from kcli.forensics.entries.segment_file import SegmentFile
     from kcli.spark.logs.segments import Segment
-    from kcli.storage.entry_head import EntryHead
-    from kcli.storage.segment_file import SegmentFile
 
 
 def load_index(segment: Segment, file: SegmentFile) -> OffsetIndex:

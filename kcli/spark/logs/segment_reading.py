@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from kcli.forensics.entries.segment_file import SegmentFile
     from kcli.spark.columns.gather import Gatherer
     from kcli.spark.logs.file_window import FileWindow
     from kcli.spark.logs.segments import Segment
-    from kcli.storage.segment_file import SegmentFile
 
 MAX_DEAD_LETTER_BYTES = 64 * 1024 * 1024
 """So much of damaged bytes in a row is kept."""

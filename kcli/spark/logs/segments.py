@@ -12,10 +12,10 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.spark.logs.head_walk import HeadWalk
 from kcli.spark.logs.read_errors import reading
 from kcli.storage.log_paths import LOG_SUFFIX, SWAP_SUFFIX, base_offset_of, segment_path
-from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

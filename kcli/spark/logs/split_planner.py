@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.records.batch_header import CODEC_MASK
 from kcli.spark.logs.cuts import Cutter, stretches
@@ -14,7 +15,6 @@ from kcli.spark.logs.transactions import listed_aborted
 from kcli.spark.ranges.division import OffsetRange, divide
 from kcli.spark.ranges.split_size import split_bytes
 from kcli.spark.split import TopicPartition
-from kcli.storage.segment_file import SegmentFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

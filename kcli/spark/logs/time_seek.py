@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.forensics.entries.scanned_entry import view_of
+from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.protocol.record import CorruptRecord
 from kcli.spark.logs.head_walk import resynced
 from kcli.spark.logs.seek import load_index, locate
 from kcli.spark.logs.segments import floor_index
-from kcli.storage.index_file import CorruptIndex
+from kcli.storage.index.index_file import CorruptIndex
+from kcli.storage.index.time_index import TimeIndex
 from kcli.storage.log_paths import TIME_INDEX_SUFFIX
-from kcli.storage.scanned_entry import view_of
-from kcli.storage.segment_file import SegmentFile
-from kcli.storage.time_index import TimeIndex
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
@@ -16,11 +17,10 @@ from kcli.spark.logs.head_walk import resynced
 from kcli.spark.logs.seek import locate
 from kcli.spark.logs.segments import floor_index
 from kcli.spark.split import AbortedTransaction
-from kcli.storage.index_file import CorruptIndex
+from kcli.storage.index.index_file import CorruptIndex
+from kcli.storage.index.transaction_index import TransactionIndex
 from kcli.storage.log_paths import TRANSACTION_INDEX_SUFFIX
-from kcli.storage.producer_snapshot import CorruptSnapshot, ProducerSnapshots
-from kcli.storage.segment_file import SegmentFile
-from kcli.storage.transaction_index import TransactionIndex
+from kcli.storage.producers.producer_snapshot import CorruptSnapshot, ProducerSnapshots
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

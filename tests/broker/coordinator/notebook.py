@@ -22,7 +22,7 @@ from kcli.broker.coordinator.waiting import Answer
 from kcli.broker.metadata_image import Endpoint
 from kcli.protocol.internal.coordinator_records import OffsetCommitKey, OffsetCommitValue, decode_record
 from kcli.protocol.records.batch import iter_batches
-from kcli.storage.log_read import Isolation
+from kcli.storage.log.log_read import Isolation
 from tests.broker.node import LISTENER, Node
 
 if TYPE_CHECKING:

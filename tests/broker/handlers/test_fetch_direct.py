@@ -31,8 +31,8 @@ from kcli.protocol.messages.fetch import (
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.schema.declaration import DecodeError, codec
 from kcli.protocol.uuids import ZERO_UUID
-from kcli.storage.file_records import FileSlice
-from kcli.storage.producer_append import Origin
+from kcli.storage.log.file_records import FileSlice
+from kcli.storage.producers.producer_state import Origin
 from tests.broker.node import LISTENER, START_MS, Node, connected, running_node
 from tests.broker.records import batch, fill
 

@@ -18,7 +18,7 @@ from kcli.protocol.messages.fetch import (
 )
 from kcli.protocol.schema.declaration import codec
 from kcli.protocol.uuids import ZERO_UUID
-from kcli.storage import transaction_index
+from kcli.storage.index import transaction_index
 
 VERSIONS = range(19)
 longs = st.integers(-(2**63), 2**63 - 1)

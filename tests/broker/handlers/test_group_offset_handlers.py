@@ -20,7 +20,7 @@ from tests.broker.node import connected
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kcli.storage.unified_log import UnifiedLog
+    from kcli.storage.log.unified_log import UnifiedLog
 from tests.broker.handlers.group_node import OFFSETS, PARTITIONS, TOPIC, group_node
 
 

@@ -12,8 +12,8 @@ import trio.testing
 
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.records.batch import iter_batches
-from kcli.storage.file_records import WriteAhead
-from kcli.storage.log_read import Isolation
+from kcli.storage.log.file_records import WriteAhead
+from kcli.storage.log.log_read import Isolation
 from tests.broker.node import START_MS, Client, Node, connected, running_node
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
 

@@ -9,7 +9,7 @@ import pytest
 from kcli.broker.cluster import Cluster
 from kcli.broker.partition import Partition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.storage.log_read import Isolation
+from kcli.storage.log.log_read import Isolation
 from tests.broker.replication.clusters import append, create, cut, fence, files_of, leader_of, replicas_of
 from tests.support.running_cluster import running_cluster
 from tests.support.waiting import until

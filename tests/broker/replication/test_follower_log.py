@@ -14,10 +14,10 @@ from kcli.broker import follower_log, partition_reading
 from kcli.broker.fetch_data import FetchPartition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
-from kcli.storage.log_config import LogConfig
-from kcli.storage.log_loader import load_log
-from kcli.storage.log_read import Isolation
-from kcli.storage.unified_log import UnifiedLog
+from kcli.storage.log.log_config import LogConfig
+from kcli.storage.log.log_loader import load_log
+from kcli.storage.log.log_read import Isolation
+from kcli.storage.log.unified_log import UnifiedLog
 from tests.storage.log_harness import NOW_MS, batch_of
 
 CONFIG = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay_ms=0)

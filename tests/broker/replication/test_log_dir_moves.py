@@ -17,8 +17,8 @@ from kcli.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from kcli.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
-from kcli.storage.future_logs import create_future_log
-from kcli.storage.log_read import Isolation
+from kcli.storage.dirs.log_manager import create_future_log
+from kcli.storage.log.log_read import Isolation
 from tests.broker.node import Client
 from tests.broker.replication.clusters import NOW_MS, append, create, files_of
 from tests.broker.replication.test_nearest_replica import connected

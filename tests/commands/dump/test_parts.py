@@ -9,17 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.commands.dump.columns import WIDEST_COLUMN, StreamedColumns, contents, moment
-from kcli.commands.dump.complaints import MOST_PAIRS, Complaints, absolute
-from kcli.commands.dump.distinct import MOST_EXACT, DistinctCounter
-from kcli.commands.dump.dumped_record import records_of
-from kcli.commands.dump.files import DumpFile, FileKind, identify, java_path
-from kcli.commands.dump.stdout import DumpOutput
-from kcli.commands.dump.text_records import RecordLines
+from kcli.commands.dump.dump_errors import MOST_PAIRS, Complaints, absolute
+from kcli.commands.dump.summary import MOST_EXACT, DistinctCounter
+from kcli.commands.dump.table_view import WIDEST_COLUMN, StreamedColumns, contents, moment
+from kcli.commands.dump.text_lines import RecordLines
 from kcli.commands.dump.text_view import record_metadata, utf8_lines
-from kcli.commands.dump.view import OptionalLong
+from kcli.commands.dump.view import DumpOutput, OptionalLong
 from kcli.commands.java.utf8 import java_utf8
 from kcli.errors import UsageError
+from kcli.forensics.contents.log_files import DumpFile, FileKind, identify, java_path
+from kcli.forensics.contents.records import records_of
 from kcli.protocol.record import CorruptRecord, TimestampType
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_builder import RecordBatchBuilder

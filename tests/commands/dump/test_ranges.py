@@ -12,7 +12,7 @@ from kcli.commands.dump.segment import SegmentDump, Shown
 from kcli.commands.progress import Advance
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.records.batch_header import update_crc
-from tests.commands.dumped_replicas import KEYED
+from tests.commands.dump.dumped_replicas import KEYED
 from tests.conftest import Finished
 from tests.support.log_files import PAIRS, batch_of, segment
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from kcli.commands.groups.files import GroupFiles
 from kcli.commands.groups.history import CommitEvent, GenerationEvent
 from kcli.commands.groups.offline import head_of, members_of
-from kcli.commands.log_dir_reader import end_offset, find_replicas
 from kcli.errors import KcliError
+from kcli.forensics.contents.log_directory_reader import end_offset, find_replicas
 from kcli.protocol.internal.coordinator_records import (
     ConsumerGroupCurrentMemberAssignmentKey,
     ConsumerGroupCurrentMemberAssignmentValue,

@@ -76,6 +76,7 @@ def test_the_bytes_are_kafkas_both_ways(cls: type[Any], version: int, body: byte
 
 def test_every_class_and_version_has_a_golden_body() -> None:
     classes = {cls for name, cls in vars(coordinator_records).items() if name.endswith(("Key", "Value"))}
+    classes -= {coordinator_records.LegacyOffsetCommitValue}  # Only read, and tested where it is printed.
     wanted = {
         (cls, version)
         for cls in classes

@@ -17,14 +17,14 @@ from kcli.storage.checkpoints import (
     REPLICATION_OFFSET_CHECKPOINT,
     write_offsets,
 )
-from kcli.storage.producer_append import Origin
+from kcli.storage.producers.producer_state import Origin
 from tests.storage.log_harness import NOW_MS, SMALL, LogHarness, batch_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from kcli.storage.log_config import LogConfig
+    from kcli.storage.log.log_config import LogConfig
 
 ORDERS = TopicPartition("orders", 0)
 Row = tuple[int, int, int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]

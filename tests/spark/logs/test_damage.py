@@ -18,10 +18,10 @@ from kcli.spark.columns.corrupt_batch import CorruptBatch
 from kcli.spark.logs.read_errors import CannotRead
 from kcli.spark.reading import OffsetInterval, OnCorrupt, ReadCounters
 from kcli.spark.split import Split
+from tests.forensics.segment_makers import Harm, Shape, harm, harms, make_entries, starts_of
+from tests.forensics.segment_makers import shapes as any_shapes
 from tests.spark.logs.log_dir import LogDir, Row, between, read_all, stored_rows
 from tests.storage.log_harness import batch_of
-from tests.storage.segment_makers import Harm, Shape, harm, harms, make_entries, starts_of
-from tests.storage.segment_makers import shapes as any_shapes
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -8,8 +8,8 @@ import pytest
 
 from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.spark.reading import BatchMark, ReadCounters
+from kcli.storage.log.unified_log import truncate_to
 from kcli.storage.log_paths import LEADER_EPOCH_CHECKPOINT
-from kcli.storage.log_truncation import truncate_to
 from tests.spark.logs.log_dir import ORDERS, LogDir, read_all
 from tests.storage.log_harness import NOW_MS
 

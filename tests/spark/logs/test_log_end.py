@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.storage.checkpoints import REPLICATION_OFFSET_CHECKPOINT
-from kcli.storage.log_config import LogConfig
+from kcli.storage.log.log_config import LogConfig
 from tests.spark.logs.log_dir import LogDir, between, stored_rows
 from tests.storage.log_harness import SMALL
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.protocol.records.batch import iter_batches
 from kcli.spark.logs.cuts import stretches
 from kcli.spark.logs.seek import locate
 from kcli.spark.logs.segments import list_segments
-from kcli.storage.log_config import LogConfig
-from kcli.storage.segment_file import SegmentFile
+from kcli.storage.log.log_config import LogConfig
 from tests.spark.logs.log_dir import LogDir, between, read_all, stored_rows
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from kcli.protocol.records.batch import iter_batches
 from kcli.protocol.records.control_records import ControlRecordType
 from kcli.spark.logs.segments import list_segments
 from kcli.spark.logs.time_seek import offset_for_timestamp
-from kcli.storage.log_config import LogConfig
+from kcli.storage.log.log_config import LogConfig
+from tests.forensics.segment_makers import Shape, make_entries
 from tests.spark.logs.log_dir import ORDERS, LogDir
 from tests.storage.log_harness import NOW_MS, batch_of
-from tests.storage.segment_makers import Shape, make_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from kcli.protocol.records.control_records import ControlRecordType
 from kcli.spark.logs.segments import list_segments
 from kcli.spark.logs.transactions import derived_aborted, last_stable_offset
-from kcli.storage.log_config import LogConfig
+from kcli.storage.log.log_config import LogConfig
 from tests.spark.logs.log_dir import LogDir, between, read_all, stored_rows
 
 if TYPE_CHECKING:

@@ -1,0 +1,298 @@
+"""`kcli dump-log`: what is in the files of a log directory, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kcli.commands.output import OutputFormat
+from kcli.commands.runner import command
+from kcli.errors import MissingArgument, UsageError
+
+if TYPE_CHECKING:
+    from kcli.commands.dump.decoders import Decoder
+    from kcli.commands.dump.options import Filter
+    from kcli.forensics.contents.log_files import Selection
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@command(
+    app,
+    "dump-log",
+    example="kcli dump-log kcli-data/node-1/orders-0 --print-data-log",
+    optional_values={"--key-decoder-class": "", "--value-decoder-class": ""},
+)
+def dump_log(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="PATH...",
+            help="Files, directories of partitions, or whole log directories",
+            show_default=False,
+        ),
+    ] = None,
+    files: Annotated[
+        str | None,
+        typer.Option(metavar="PATH,...", help="Kafka's way to name them: separated by commas"),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TOPIC", help="In log directories: only this topic (repeatable)"),
+    ] = None,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option(
+            metavar="NUMBER", help="In log directories: only this partition of each topic (repeatable)"
+        ),
+    ] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND",
+            help="In directories: only these files: log, index, timeindex, txnindex, snapshot, checkpoint, "
+            "leader-epoch-checkpoint, offset-checkpoint, partition.metadata, meta.properties (repeatable)",
+        ),
+    ] = None,
+    print_data_log: Annotated[
+        bool, typer.Option("--print-data-log", help="Print records with their keys and values")
+    ] = False,
+    deep_iteration: Annotated[
+        bool, typer.Option("--deep-iteration", help="Print records, without keys and values")
+    ] = False,
+    skip_record_metadata: Annotated[
+        bool,
+        typer.Option(
+            "--skip-record-metadata", help="Of records print keys and values only, and no control records"
+        ),
+    ] = False,
+    key_decoder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="How to read keys: string, hex, base64, json, int, long or python:module.function",
+        ),
+    ] = None,
+    value_decoder: Annotated[
+        str | None, typer.Option(metavar="NAME", help="How to read values, as --key-decoder")
+    ] = None,
+    key_decoder_class: Annotated[str | None, typer.Option(hidden=True)] = None,
+    value_decoder_class: Annotated[str | None, typer.Option(hidden=True)] = None,
+    offsets_decoder: Annotated[
+        bool, typer.Option("--offsets-decoder", help="Read records as those of __consumer_offsets")
+    ] = False,
+    transaction_log_decoder: Annotated[
+        bool, typer.Option("--transaction-log-decoder", help="Read records as those of __transaction_state")
+    ] = False,
+    cluster_metadata_decoder: Annotated[
+        bool, typer.Option("--cluster-metadata-decoder", help="Read records as those of __cluster_metadata")
+    ] = False,
+    remote_log_metadata_decoder: Annotated[
+        bool,
+        typer.Option("--remote-log-metadata-decoder", help="Read records as those of __remote_log_metadata"),
+    ] = False,
+    share_group_state_decoder: Annotated[
+        bool,
+        typer.Option("--share-group-state-decoder", help="Read records as those of __share_group_state"),
+    ] = False,
+    from_offset: Annotated[
+        int | None, typer.Option(min=0, metavar="OFFSET", help="Only records from this offset on")
+    ] = None,
+    to_offset: Annotated[
+        int | None, typer.Option(min=0, metavar="OFFSET", help="Only records before this offset")
+    ] = None,
+    from_time: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Only records of this time or later: milliseconds since 1970, or ISO 8601, UTC unless it "
+            "says otherwise",
+        ),
+    ] = None,
+    to_time: Annotated[str | None, typer.Option(metavar="TIME", help="Only records before this time")] = None,
+    key: Annotated[
+        str | None,
+        typer.Option(metavar="KEY", help="Only records with this key: text, hex:0aff or base64:Cv8="),
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option(metavar="ID", help="Only batches of this producer")
+    ] = None,
+    control_only: Annotated[bool, typer.Option("--control-only", help="Only control batches")] = False,
+    transactional_only: Annotated[
+        bool, typer.Option("--transactional-only", help="Only batches of transactions")
+    ] = False,
+    summary: Annotated[
+        bool, typer.Option("--summary", help="Print what there is to say about each log as a whole instead")
+    ] = False,
+    continue_: Annotated[
+        bool,
+        typer.Option("--continue", help="Where no batch can be told, go on with the next valid one"),
+    ] = False,
+    repair: Annotated[
+        str | None,
+        typer.Option(
+            metavar="OUT_DIR",
+            help="Write copies of the logs, of their valid batches only, with new indexes to this directory",
+        ),
+    ] = None,
+    max_message_size: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="BYTES", help="Largest batch that an index may point at  [default: 5242880]"
+        ),
+    ] = None,
+    max_bytes: Annotated[
+        int | None, typer.Option(min=0, metavar="BYTES", help="Read so much of each log only")
+    ] = None,
+    verify_index_only: Annotated[
+        bool, typer.Option("--verify-index-only", help="Check indexes without printing their entries")
+    ] = False,
+    index_sanity_check: Annotated[
+        bool,
+        typer.Option("--index-sanity-check", help="Check only what a broker looks at when it starts"),
+    ] = False,
+    output: OutputFormat | None = None,
+) -> object:
+    """Print what is in the files of a log directory, and explain what is wrong with them.
+
+    Files are only ever read, so a broker may be running on them; a log that is being written is read to the
+    last batch that is whole. `text` is the output of Kafka's own kafka-dump-log; `json` is an object a line.
+
+    \b
+    Damage is explained on standard error, and there is exit code 3:
+      bad_crc           The bytes are not those that the checksum was made of. A
+                        broker that starts here cuts the log before them; another
+                        replica has them.
+      bad_size, bad_magic, garbage
+                        No batch begins here. The dump ends, or goes on with the
+                        next valid batch under --continue.
+      truncated_batch   The log ends inside a batch: a broker was killed, or a
+                        disk was full. A broker that starts here cuts it off.
+      undecodable_records, bad_record
+                        The checksum is right: who wrote the batch wrote it so.
+      Mismatches in     An index does not fit its log. Delete it: a broker that
+                        starts here makes it anew. One from before Kafka 4.1 may
+                        name the last of several batches, and nothing is wrong.
+      Non-consecutive offsets in
+                        No damage, and no exit code: compaction leaves gaps. `-1 is
+                        followed by` is the beginning of a later segment.
+    `kcli verify-index --explain` lists all kinds, and what to do. --repair copies
+    the batches before the first damage, with --continue all that are valid, and a
+    broker starts on the copy.
+
+    \b
+    What differs from kafka-dump-log 4.3.1:
+      - Where it ends with an exception, this goes on or explains: at damage, at a
+        value that the decoder cannot read, at an index entry that points at no
+        batch (`log offset: -1`), at the reserved index of an empty log.
+      - It exits 0 whatever it finds.
+      - The words behind `skipping.`, where a coordinator's record is damaged.
+      - DefaultDecoder prints hexadecimal digits, not where a Java array lies.
+      - Header names that are no UTF-8 are damage.
+      - Of pairs that do not fit, 200000 are listed.
+      - An unknown file is an error. Checkpoints, partition.metadata,
+        meta.properties and files on their way out (.deleted, .swap) are known.
+    """
+    from kcli.commands.dump.options import MAX_MESSAGE_SIZE, DumpOptions
+
+    chosen = [*(paths or ()), *(path for path in (files or "").split(",") if path)]
+    if not chosen:
+        raise MissingArgument("PATH...")
+    decoder, decodes = choose_decoder(
+        key_decoder if key_decoder is not None else key_decoder_class,
+        value_decoder if value_decoder is not None else value_decoder_class,
+        {
+            "offsets": offsets_decoder,
+            "transaction-log": transaction_log_decoder,
+            "cluster-metadata": cluster_metadata_decoder,
+            "remote-log-metadata": remote_log_metadata_decoder,
+            "share-group-state": share_group_state_decoder,
+        },
+    )
+    prints = print_data_log or decodes
+    options = DumpOptions(
+        decoder,
+        make_filter(
+            from_offset=from_offset,
+            to_offset=to_offset,
+            from_time=from_time,
+            to_time=to_time,
+            key=key,
+            producer_id=producer_id,
+            control_only=control_only,
+            transactional_only=transactional_only,
+        ),
+        prints_contents=prints,
+        deep=prints or deep_iteration or summary,
+        skips_metadata=skip_record_metadata,
+        max_bytes=max_bytes,
+        max_message_size=MAX_MESSAGE_SIZE if max_message_size is None else max_message_size,
+        verify_index_only=verify_index_only,
+        index_sanity_check=index_sanity_check,
+        continues=continue_,
+    )
+    selection = make_selection(topic or (), partition or (), kind or ())
+    if repair is None:
+        from kcli.commands.dump.run import dump
+
+        dump(chosen, selection, options, output, is_summary=summary)
+        return None
+    if summary:
+        raise UsageError("`--repair` and `--summary` exclude each other")
+    from kcli.commands.dump.repair import repair_logs
+
+    return repair_logs(chosen, repair, selection, carves=continue_, is_deep=deep_iteration)
+
+
+def make_selection(topics: Sequence[str], partitions: Sequence[int], kinds: Sequence[str]) -> Selection:
+    """Return which files of directories are wanted."""
+    from kcli.forensics.contents.log_files import FileKind, Selection
+
+    for unknown in (kind for kind in kinds if kind not in list(FileKind)):
+        raise UsageError(f"there is no kind of file `{unknown}`", hint=", ".join(FileKind))
+    return Selection(frozenset(topics), frozenset(partitions), frozenset(map(FileKind, kinds)))
+
+
+def choose_decoder(key: str | None, value: str | None, coordinators: dict[str, bool]) -> tuple[Decoder, bool]:
+    """Return the decoder that was asked for, and whether one was: then records are printed."""
+    from kcli.commands.dump.decoders import PlainDecoder
+
+    chosen = [name for name, is_chosen in coordinators.items() if is_chosen]
+    if len(chosen) > 1 or (chosen and (key is not None or value is not None)):
+        raise UsageError("more than one decoder", hint="each log has one kind of records")
+    if chosen:
+        from kcli.commands.dump.coordinator_decoders import COORDINATOR_DECODERS
+
+        return COORDINATOR_DECODERS[chosen[0]](), True
+    decoder = PlainDecoder(key or "string", value or "string")
+    return decoder, key is not None or value is not None
+
+
+def make_filter(
+    *,
+    from_offset: int | None,
+    to_offset: int | None,
+    from_time: str | None,
+    to_time: str | None,
+    key: str | None,
+    producer_id: int | None,
+    control_only: bool,
+    transactional_only: bool,
+) -> Filter:
+    """Return what batches and records must be."""
+    from kcli.commands.dump.options import Filter, parse_key
+
+    if from_time is not None or to_time is not None:
+        from kcli.commands.times import parse_time
+    return Filter(
+        from_offset,
+        to_offset,
+        None if from_time is None else parse_time(from_time, "--from-time"),
+        None if to_time is None else parse_time(to_time, "--to-time"),
+        None if key is None else parse_key(key),
+        producer_id,
+        control_only,
+        transactional_only,
+    )

@@ -1,0 +1,174 @@
+"""Complaints: what Kafka's dump tool says on standard error when it has read all files, in its words.
+
+It keeps the complaints in Java maps, and prints them in the order of those: the files as a `HashMap` lists
+them, the pairs of a file by their first number. At most `MOST_PAIRS` pairs of a kind are kept.
+
+Damage in words: where, which check, which bytes, what follows.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from kcli.commands.java.order import computed_map_order
+from kcli.protocol.topics import string_hash
+
+if TYPE_CHECKING:
+    from kcli.forensics.entries.damage import Damage, FieldBytes
+
+
+MOST_PAIRS = 200_000
+
+Pair = tuple[int, int]
+Kept = TypeVar("Kept", dict[int, int], list[Pair])
+
+
+class Complaints:
+    """The pairs that do not fit, by file."""
+
+    def __init__(self) -> None:
+        self._index_mismatches: dict[str, dict[int, int]] = {}
+        self._timestamp_mismatches: dict[str, list[Pair]] = {}
+        self._timestamps_out_of_order: dict[str, list[Pair]] = {}
+        self._offsets_not_found: dict[str, list[Pair]] = {}
+        self._gaps: dict[str, dict[int, int]] = {}
+        self._damaged: list[str] = []
+        self._insane: list[tuple[str, str]] = []
+        self._room = MOST_PAIRS
+        self.omitted = 0
+
+    def index_mismatch(self, path: str, index_offset: int, log_offset: int) -> None:
+        """The batch that an index entry points at does not end with the entry's offset."""
+        self._put(self._index_mismatches, path, index_offset, log_offset)
+
+    def timestamp_mismatch(self, path: str, index_timestamp: int, log_timestamp: int) -> None:
+        """The batch of a time index entry has another largest timestamp."""
+        self._add(self._timestamp_mismatches, path, (index_timestamp, log_timestamp))
+
+    def timestamp_out_of_order(self, path: str, timestamp: int, previous: int) -> None:
+        """The timestamp of a time index entry is not above the one before it."""
+        self._add(self._timestamps_out_of_order, path, (timestamp, previous))
+
+    def offset_not_found(self, path: str, index_offset: int, log_offset: int) -> None:
+        """No batch ends with the offset of a time index entry; -1 if none comes near."""
+        self._add(self._offsets_not_found, path, (index_offset, log_offset))
+
+    def gaps(self, path: str, pairs: Iterable[Pair]) -> None:
+        """After these offsets others follow than one more."""
+        for last, following in pairs:
+            self._put(self._gaps, path, last, following)
+
+    def failed_sanity(self, path: str, reason: str) -> None:
+        """An index would be rebuilt by a broker that starts. Kafka's tool ends with an exception here."""
+        self._insane.append((path, reason))
+
+    def damaged_file(self, message: str) -> None:
+        """A small file does not say what it should."""
+        self._damaged.append(message)
+
+    def _put(self, kept: dict[str, dict[int, int]], path: str, first: int, second: int) -> None:
+        if self._has_room():
+            kept.setdefault(absolute(path), {})[first] = second
+
+    def _add(self, kept: dict[str, list[Pair]], path: str, pair: Pair) -> None:
+        if self._has_room():
+            kept.setdefault(absolute(path), []).append(pair)
+
+    def _has_room(self) -> bool:
+        if self._room > 0:
+            self._room -= 1
+            return True
+        self.omitted += 1
+        return False
+
+    def lines(self) -> Iterator[str]:
+        """Yield the lines."""
+        yield from self._damaged
+        for path, reason in self._insane:
+            yield f"{path} failed sanity check: {reason}"
+        for path, by_offset in in_java_order(self._index_mismatches):
+            yield f"Mismatches in :{path}"
+            for first in sorted(by_offset, reverse=True):
+                yield f"  Index offset: {first}, log offset: {by_offset[first]}"
+        for path, pairs in in_java_order(self._timestamp_mismatches):
+            yield f"Found timestamp mismatch in :{path}"
+            for first, second in pairs:
+                yield f"  Index timestamp: {first}, log timestamp: {second}"
+        for path, pairs in in_java_order(self._timestamps_out_of_order):
+            yield f"Found out of order timestamp in :{path}"
+            for first, second in pairs:
+                yield f"  Index timestamp: {first}, Previously indexed timestamp: {second}"
+        for path, pairs in in_java_order(self._offsets_not_found):
+            yield f"The following indexed offsets are not found in :{path}"
+            for first, second in pairs:
+                yield f"Indexed offset: {first}, found log offset: {second}"
+        for path, by_offset in in_java_order(self._gaps):
+            yield f"Non-consecutive offsets in {path}"
+            for first in sorted(by_offset):
+                yield f"  {first} is followed by {by_offset[first]}"
+        if self.omitted:
+            yield f"  {self.omitted} more of these are not listed"
+
+
+def absolute(path: str) -> str:
+    """Return `File.getAbsolutePath()`: dots and links stay as they are."""
+    return path if path.startswith("/") else f"{os.getcwd()}/{path}"
+
+
+def in_java_order(kept: Mapping[str, Kept]) -> Iterator[tuple[str, Kept]]:
+    """Yield the files of a Java `HashMap` in its order."""
+    # A file is done before the next one begins, so only the last one can have been asked for again.
+    paths = list(kept)
+    asked_again = bool(paths) and len(kept[paths[-1]]) > 1
+    for path in computed_map_order(paths, string_hash, asked_again=asked_again):
+        yield path, kept[path]
+
+
+MOST_BYTES_SHOWN = 16
+
+
+def describe(path: str, damage: Damage) -> Iterator[str]:
+    """Yield the lines that explain a damage."""
+    what = "note" if damage.is_harmless else "damage"
+    where = f"`{path}`, byte {damage.position}"
+    if damage.offset is not None:
+        where += f", offset {damage.offset}"
+    yield f"{what}: {where}: {damage.message}"
+    yield f"  {damage.kind.value}: {damage.kind.meaning}"
+    if damage.expected is not None:
+        yield f"  expected {damage.expected}, found {damage.found}{field_text(damage.field)}"
+    if damage.skipped_bytes:
+        yield f"  {damage.skipped_bytes} bytes belong to no batch; {damage.what_follows}"
+    else:
+        yield f"  {damage.size_bytes} bytes are affected; {damage.what_follows}"
+
+
+def field_text(field: FieldBytes | None) -> str:
+    """Return the bytes that were looked at, in hexadecimal."""
+    if field is None:
+        return ""
+    shown = field.raw[:MOST_BYTES_SHOWN].hex(" ") + (" …" if len(field.raw) > MOST_BYTES_SHOWN else "")
+    return f" (the {field.name} at byte {field.position}: {shown})"
+
+
+def damage_fields(damage: Damage) -> dict[str, object]:
+    """Return what is known of a damage."""
+    field = damage.field
+    return {
+        "kind": damage.kind.value,
+        "position": damage.position,
+        "offset": damage.offset,
+        "size_bytes": damage.size_bytes,
+        "skipped_bytes": damage.skipped_bytes,
+        "is_harmless": damage.is_harmless,
+        "message": damage.message,
+        "meaning": damage.kind.meaning,
+        "expected": damage.expected,
+        "found": damage.found,
+        "field": None
+        if field is None
+        else {"name": field.name, "position": field.position, "bytes": field.raw.hex()},
+        "next_position": damage.next_position,
+    }

@@ -1,0 +1,195 @@
+"""Which files a dump reads: what a name says, and what the directories given hold."""
+
+from __future__ import annotations
+
+import os
+import re
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.errors import KcliError, UsageError
+from kcli.storage.log_paths import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    PARTITION_METADATA,
+    SWAP_SUFFIX,
+    parse_replica_directory,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+TRANSIENT_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+BOOTSTRAP_SNAPSHOT = "bootstrap.checkpoint"
+META_PROPERTIES = "meta.properties"
+NODE_PREFIX = "node-"
+"""A data directory of kcli holds a log directory of each node under this name."""
+
+_SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})", re.ASCII)
+_OFFSET_CHECKPOINT = "-offset-checkpoint"
+
+
+class FileKind(StrEnum):
+    """What a file is, in the order in which the files of one offset are read."""
+
+    LOG = "log"
+    INDEX = "index"
+    TIME_INDEX = "timeindex"
+    TRANSACTION_INDEX = "txnindex"
+    PRODUCER_SNAPSHOT = "snapshot"
+    METADATA_SNAPSHOT = "checkpoint"
+    LEADER_EPOCHS = "leader-epoch-checkpoint"
+    OFFSETS = "offset-checkpoint"
+    PARTITION_METADATA = "partition.metadata"
+    META_PROPERTIES = "meta.properties"
+
+
+_BY_SUFFIX = {f".{kind}": kind for kind in list(FileKind)[:6]}
+_ORDER = {kind: number for number, kind in enumerate(FileKind)}
+
+
+class DumpFile(NamedTuple):
+    """A file to read; `offset` and `epoch` are those in its name."""
+
+    path: str
+    kind: FileKind
+    offset: int | None = None
+    epoch: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return os.path.basename(self.path)
+
+
+class UnknownFile(UsageError):
+    """A file that is none of the kinds."""
+
+
+class Selection(NamedTuple):
+    """Which of the files in directories are wanted: all, where nothing is said."""
+
+    topics: frozenset[str] = frozenset()
+    partitions: frozenset[int] = frozenset()
+    kinds: frozenset[FileKind] = frozenset()
+
+    def has_replica(self, name: str) -> bool:
+        """Whether the directory of a replica is wanted."""
+        parsed = parse_replica_directory(name)
+        if parsed is None:
+            return False
+        topic, partition = parsed.topic_partition
+        return (not self.topics or topic in self.topics) and (
+            not self.partitions or partition in self.partitions
+        )
+
+
+def java_path(path: str) -> str:
+    """Return a path as `java.io.File` shows it: no slash twice, none at the end."""
+    return re.sub("/+", "/", path).rstrip("/") or "/"
+
+
+def identify(path: str) -> DumpFile:
+    """Return what the name of a file says. Raises `UnknownFile`, and `UsageError` for an impossible name."""
+    name = os.path.basename(path)
+    stem = next((name.removesuffix(each) for each in TRANSIENT_SUFFIXES if name.endswith(each)), name)
+    whole = {
+        LEADER_EPOCH_CHECKPOINT: FileKind.LEADER_EPOCHS,
+        PARTITION_METADATA: FileKind.PARTITION_METADATA,
+        META_PROPERTIES: FileKind.META_PROPERTIES,
+    }
+    if stem in whole or stem.endswith(_OFFSET_CHECKPOINT):
+        return DumpFile(path, whole.get(stem, FileKind.OFFSETS))
+    digits, dot, suffix = stem.rpartition(".")
+    kind = _BY_SUFFIX.get(dot + suffix)
+    if kind is None:
+        known = ", ".join([*_BY_SUFFIX, *whole, "*-offset-checkpoint"])
+        raise UnknownFile(f"not a file of a log directory: `{path}`", hint=f"known are {known}")
+    if kind is FileKind.METADATA_SNAPSHOT:
+        return _identify_snapshot(path, stem, digits)
+    if not (digits.isascii() and digits.isdigit()):
+        raise UsageError(
+            f"the name does not begin with an offset: `{path}`",
+            hint="a segment is named by its first offset, in 20 digits: 00000000000000000042.log",
+        )
+    return DumpFile(path, kind, int(digits))
+
+
+def _identify_snapshot(path: str, name: str, digits: str) -> DumpFile:
+    if name == BOOTSTRAP_SNAPSHOT:
+        return DumpFile(path, FileKind.METADATA_SNAPSHOT)
+    match = _SNAPSHOT_NAME.fullmatch(digits)
+    if match is None:
+        raise UsageError(
+            f"the name does not tell offset and epoch: `{path}`",
+            hint="a metadata snapshot is named by both: 00000000000000000042-0000000001.checkpoint",
+        )
+    return DumpFile(path, FileKind.METADATA_SNAPSHOT, int(match[1]), int(match[2]))
+
+
+def find_files(paths: Sequence[str], selection: Selection) -> Iterator[DumpFile | KcliError]:
+    """Yield the files that the paths stand for, in reading order, and what is wrong with a path."""
+    for path in map(java_path, paths):
+        try:
+            if os.path.isdir(path):
+                found = False
+                for found_file in _files_of(path, selection):
+                    found = True
+                    yield found_file
+                if not found:
+                    raise UsageError(f"no file of a log here that is wanted: `{path}`")
+            else:
+                yield _identified(path)
+        except OSError as error:
+            yield KcliError(f"cannot read `{error.filename or path}`: {error.strerror}")
+        except KcliError as error:
+            yield error
+
+
+def _identified(path: str) -> DumpFile:
+    """Return what a file is; where there is none the name is not to blame. Raises `OSError` as well."""
+    try:
+        return identify(path)
+    except KcliError:
+        os.stat(path)
+        raise
+
+
+def _files_of(directory: str, selection: Selection) -> Iterator[DumpFile]:
+    """Yield the files in a directory: a replica's, a log directory, or a data directory of kcli."""
+    own: list[DumpFile] = []
+    inner: list[str] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir():
+                inner.append(entry.name)
+                continue
+            try:
+                file = identify(f"{directory.rstrip('/')}/{entry.name}")
+            except UsageError:
+                continue
+            own.append(file)
+    if _is_log_directory(directory) and (selection.topics or selection.partitions):
+        own = []
+    yield from sorted(
+        (file for file in own if not selection.kinds or file.kind in selection.kinds), key=_reading_order
+    )
+    for name in sorted(inner, key=_replica_order):
+        path = f"{directory.rstrip('/')}/{name}"
+        is_node = name.startswith(NODE_PREFIX) and _is_log_directory(path)
+        if is_node or selection.has_replica(name):
+            yield from _files_of(path, selection)
+
+
+def _is_log_directory(path: str) -> bool:
+    return os.path.exists(f"{path}/{META_PROPERTIES}")
+
+
+def _reading_order(file: DumpFile) -> tuple[bool, int, int, str]:
+    return file.offset is None, file.offset or 0, _ORDER[file.kind], file.name
+
+
+def _replica_order(name: str) -> tuple[str, int]:
+    parsed = parse_replica_directory(name)
+    return parsed.topic_partition if parsed is not None else (name, -1)

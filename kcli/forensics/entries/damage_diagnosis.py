@@ -1,0 +1,300 @@
+"""DamageInquiry: from a check that failed to what is wrong, and to where the file goes on.
+
+A size, an offset and a magic are not covered by the checksum, so the first check that fails need not name the
+field that is wrong. The next valid entry tells the true size of what stands before it, and the checksum tells
+whether, with that size or another magic, the bytes are those of an intact entry.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.forensics.entries.damage import Damage, DamageKind, FieldBytes
+from kcli.forensics.entries.entry_head import (
+    HEADER_SIZES,
+    MIN_ENTRY_LENGTHS,
+    TORN_BYTES,
+    EntryHead,
+    HeadProblem,
+    crc_of,
+    crc_of_head,
+    fields_of,
+    header_problem,
+)
+from kcli.forensics.entries.entry_search import EntrySearch
+from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION
+
+if TYPE_CHECKING:
+    from kcli.forensics.entries.segment_file import SegmentFile
+
+_OWN_ZEROS = 16
+_LEAST_TORN = 16
+_LEAST_TORN_AT_END = 512
+_LEAST_ZERO_TAIL = 64
+_TRUNCATED = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
+
+
+class DamageInquiry:
+    """The inquiry into the damages of one file, whose offsets can be `lowest` to `highest`."""
+
+    __slots__ = ("_file", "_highest", "_lowest", "search")
+
+    def __init__(self, file: SegmentFile, lowest: int, highest: int) -> None:
+        self._file = file
+        self._lowest = lowest
+        self._highest = highest
+        self.search = EntrySearch(file, highest)
+
+    def no_entry(self, problem: HeadProblem, *, head: bytes, position: int, expected: int) -> Damage:
+        """Return what stands where no entry begins; all of it is skipped. Raises `OSError`."""
+        file = self._file
+        if len(head) <= TORN_BYTES:
+            return self._skipping(problem, head, position, None)
+        if not any(head[: MAGIC_POSITION + 1]):
+            count = file.zeros_from(position)
+            if position + count >= file.end:
+                return _zero_tail(position, count)
+            # The offset and the size that follow begin with zeros themselves.
+            start = max(position + count - MAGIC_POSITION, position + 1)
+            return self._zeros(position, count, self.search.next_entry(start, expected))
+        following = self.search.next_entry(position + 1, expected)
+        mended = self._mended(head, position, following)
+        return mended or self._skipping(problem, head, position, following)
+
+    def bad_crc(self, head: bytes, *, position: int, size: int, expected: int) -> Damage:
+        """Return what is wrong with an entry whose checksum does not match.
+
+        Nothing is skipped where the file goes on behind the size that the header claims. Raises `OSError`.
+        """
+        behind = position + size
+        if behind + self._file.zeros_from(behind) >= self._file.end:
+            last = self._mended(head, position, None) or self._torn(head, position, size)
+            if last is not None:
+                return last._replace(skipped_bytes=0) if last.size_bytes == size else last
+        claimed = EntryHead(position, head[MAGIC_POSITION], size, 0, _offset(head), _offset(head))
+        if self.search.leads_on(claimed):
+            inside = self.search.next_entry(position + 1, expected, behind)
+            hidden = self._mended(head, position, inside) if inside is not None else None
+            return hidden or self._other_magic(head, position, size) or self._checksum(head, position, size)
+        following = self.search.next_entry(position + 1, expected)
+        return self._mended(head, position, following) or self._leading_nowhere(
+            head, position, size, following
+        )
+
+    def _leading_nowhere(self, head: bytes, position: int, size: int, following: EntryHead | None) -> Damage:
+        """Return the damage of an entry behind which the file does not go on, up to where it does."""
+        boundary = self._file.end if following is None else following.position
+        skipped = boundary - position
+        damage = self._checksum(head, position, size)._replace(
+            size_bytes=skipped,
+            skipped_bytes=skipped,
+            next_position=None if following is None else boundary,
+        )
+        if following is None or skipped >= size:
+            return damage
+        return damage._replace(
+            kind=DamageKind.TRUNCATED_BATCH,
+            field=_field(head, position, "size"),
+            expected=size,
+            found=skipped,
+            message=f"the next batch begins {skipped} bytes into this one of {size}",
+        )
+
+    def of_header(self, problem: HeadProblem, *, head: bytes, position: int, size: int) -> Damage:
+        """Return what contradicts itself in the header of an entry whose checksum matches."""
+        return Damage(
+            kind=problem.kind,
+            position=position,
+            size_bytes=size,
+            offset=_offset(head),
+            field=_field(head, position, problem.field),
+            expected=problem.expected,
+            found=problem.found,
+            next_position=position + size,
+            message=f"{problem.message}, though the checksum matches",
+        )
+
+    def of_offset(self, head: bytes, *, position: int, size: int, last_offset: int, expected: int) -> Damage:
+        """Return what is wrong with the offset of a valid entry that is not in its place."""
+        offset = _offset(head)
+        kind, wanted, message = DamageKind.BAD_OFFSET, f"{expected}", ""
+        if last_offset > self._highest:
+            wanted = f"up to {self._highest}"
+            message = f"offset {last_offset} is beyond {self._highest}, the last that fits the segment"
+        elif offset < self._lowest:
+            wanted = f"{self._lowest} or more"
+            message = f"offset {offset} is below {self._lowest}, where the segment begins"
+        elif expected >= 0 and offset < expected:
+            kind, wanted = DamageKind.OFFSET_GOING_BACK, f"{expected} or more"
+            message = f"offset {offset} comes after offset {expected - 1}"
+        elif offset != expected:
+            message = f"offset {offset} should be {expected}: the next batch goes on from there"
+        return Damage(
+            kind=kind,
+            position=position,
+            size_bytes=size,
+            offset=offset,
+            field=_field(head, position, "offset"),
+            expected=wanted,
+            found=offset,
+            next_position=position + size,
+            message=message,
+        )
+
+    # --- what it can be
+
+    def _mended(self, head: bytes, position: int, following: EntryHead | None) -> Damage | None:
+        """Return the size or the magic that is wrong, if with another one the checksum matches."""
+        file = self._file
+        if len(head) < HEADER_SIZES[1]:
+            return None
+        length = int.from_bytes(head[8:12], "big", signed=True)
+        found = head[MAGIC_POSITION]
+        ends = [following.position] if following is not None else self._possible_ends(position)
+        sizes = {end - position for end in ends} | {LOG_OVERHEAD + length}
+        for size in sorted(size for size in sizes if HEADER_SIZES[1] <= size <= file.end - position):
+            for magic in (2, 1, 0):
+                if size < LOG_OVERHEAD + MIN_ENTRY_LENGTHS[magic]:
+                    continue
+                if size == LOG_OVERHEAD + length and magic == found:
+                    continue
+                if crc_of(file, position, size, magic) == crc_of_head(head, magic):
+                    return _mended_damage(head, position, size, magic, following)
+        return None
+
+    def _possible_ends(self, position: int) -> list[int]:
+        """Return where an entry that nothing follows may end: with the file, or where its zeros begin."""
+        end = self._file.end
+        zeros = self._file.zeros_before(end, position)
+        # An entry often ends with some zeros of its own.
+        return [end, *(end - zeros + own for own in range(min(zeros, _OWN_ZEROS)))]
+
+    def _other_magic(self, head: bytes, position: int, size: int) -> Damage | None:
+        for magic in (2, 1, 0):
+            if magic == head[MAGIC_POSITION] or size < LOG_OVERHEAD + MIN_ENTRY_LENGTHS[magic]:
+                continue
+            if crc_of(self._file, position, size, magic) == crc_of_head(head, magic):
+                return _mended_damage(head, position, size, magic, None)._replace(skipped_bytes=0)
+        return None
+
+    def _torn(self, head: bytes, position: int, size: int) -> Damage | None:
+        """Return the damage of a last entry of which only the beginning was written, zeros being the rest."""
+        end = position + size
+        zeros = self._file.zeros_before(end, position)
+        if zeros < (_LEAST_TORN if end < self._file.end else _LEAST_TORN_AT_END):
+            return None
+        return Damage(
+            kind=DamageKind.TRUNCATED_BATCH,
+            position=position,
+            size_bytes=size,
+            offset=_offset(head),
+            expected=size,
+            found=size - zeros,
+            message=f"{size - zeros} bytes of a batch of {size} were written, zeros follow",
+        )
+
+    # --- what is told
+
+    def _skipping(
+        self, problem: HeadProblem, head: bytes, position: int, following: EntryHead | None
+    ) -> Damage:
+        """Return the damage of bytes that are no entry, up to the next one or to the end."""
+        boundary = self._file.end if following is None else following.position
+        kind, found, message = problem.kind, problem.found, problem.message
+        if following is None:
+            zeros = self._file.zeros_before(boundary, position)
+            if zeros >= _LEAST_ZERO_TAIL:
+                boundary -= zeros
+        if kind not in _TRUNCATED:
+            # A size or a magic that alone was wrong would have been mended.
+            kind = DamageKind.GARBAGE_TAIL if following is None else DamageKind.GARBAGE
+        elif following is not None:
+            kind, found = DamageKind.TRUNCATED_BATCH, boundary - position
+            message = f"the next batch begins {found} bytes into one that claims {problem.expected}"
+        return Damage(
+            kind=kind,
+            position=position,
+            size_bytes=boundary - position,
+            skipped_bytes=boundary - position,
+            offset=_offset(head),
+            field=_field(head, position, problem.field),
+            expected=problem.expected,
+            found=found,
+            next_position=None if following is None else following.position,
+            message=message,
+        )
+
+    def _zeros(self, position: int, count: int, following: EntryHead | None) -> Damage:
+        boundary = self._file.end if following is None else following.position
+        return Damage(
+            kind=DamageKind.ZEROS,
+            position=position,
+            size_bytes=boundary - position,
+            skipped_bytes=boundary - position,
+            found=count,
+            next_position=None if following is None else following.position,
+            message=f"{count} bytes of zeros where a batch should begin",
+        )
+
+    def _checksum(self, head: bytes, position: int, size: int) -> Damage:
+        magic = head[MAGIC_POSITION]
+        stored = crc_of_head(head, magic)
+        computed = crc_of(self._file, position, size, magic) or 0
+        message = f"checksum {stored:#010x} in the header, {computed:#010x} of the bytes"
+        if sum(1 for byte in (stored ^ computed).to_bytes(4, "big") if byte) == 1:
+            message += ": one byte differs, so it may be the checksum that is damaged"
+        contradiction = header_problem(head) if len(head) >= HEADER_SIZES[magic] else None
+        if contradiction is not None:
+            message += f"; {contradiction.message}"
+        return Damage(
+            kind=DamageKind.BAD_CRC,
+            position=position,
+            size_bytes=size,
+            offset=_offset(head),
+            field=_field(head, position, "crc"),
+            expected=stored,
+            found=computed,
+            next_position=position + size if position + size < self._file.end else None,
+            message=message,
+        )
+
+
+def _mended_damage(head: bytes, position: int, size: int, magic: int, following: EntryHead | None) -> Damage:
+    """Return the damage of an entry that is whole with that size and magic."""
+    name, expected, found = "size", size - LOG_OVERHEAD, int.from_bytes(head[8:12], "big", signed=True)
+    if magic != head[MAGIC_POSITION]:
+        name, expected, found = "magic", magic, head[MAGIC_POSITION]
+    return Damage(
+        kind=DamageKind.BAD_MAGIC if name == "magic" else DamageKind.BAD_SIZE,
+        position=position,
+        size_bytes=size,
+        skipped_bytes=size,
+        offset=_offset(head),
+        field=_field(head, position, name),
+        expected=expected,
+        found=found,
+        next_position=None if following is None else following.position,
+        message=f"{name} {found} should be {expected}: with it the checksum matches",
+    )
+
+
+def _zero_tail(position: int, count: int) -> Damage:
+    return Damage(
+        kind=DamageKind.ZERO_TAIL,
+        position=position,
+        size_bytes=count,
+        skipped_bytes=count,
+        found=count,
+        message=f"{count} bytes of zeros up to the end",
+    )
+
+
+def _offset(head: bytes) -> int:
+    return int.from_bytes(head[:8], "big", signed=True)
+
+
+def _field(head: bytes, position: int, name: str) -> FieldBytes | None:
+    """Return the bytes of a field, None if the file ends before it."""
+    at, size = fields_of(head[MAGIC_POSITION] if len(head) > MAGIC_POSITION else 2)[name]
+    raw = head[at : at + size]
+    return FieldBytes(name, position + at, raw) if raw else None

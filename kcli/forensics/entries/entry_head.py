@@ -1,0 +1,221 @@
+"""EntryHead: what the first bytes of an entry of any format claim, and whether that can be.
+
+| at | batch (magic 2)     | at | older entry (magic 0, 1)  |
+|----|---------------------|----|---------------------------|
+| 0  | base offset         | 0  | offset                    |
+| 8  | size of the rest    | 8  | size of the rest          |
+| 12 | leader epoch        | 12 | CRC-32 of 16 to the end   |
+| 16 | magic               | 16 | magic                     |
+| 17 | CRC-32C of 21 to the end | 17 | attributes           |
+| 21 | attributes          | 18 | timestamp (magic 1)       |
+| 23 | last offset delta   |    |                           |
+| 57 | record count        |    |                           |
+"""
+
+from __future__ import annotations
+
+import zlib
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.forensics.entries.batch_run import BATCH_BITS, LAST_CODEC, MAX_OFFSET, MIN_RECORD_SIZE
+from kcli.forensics.entries.damage import DamageKind
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.records.batch_header import (
+    CODEC_MASK,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MIN_BATCH_LENGTH,
+    TIMESTAMP_TYPE_BIT,
+)
+from kcli.protocol.records.message_set import MIN_SIZES
+
+if TYPE_CHECKING:
+    from kcli.forensics.entries.segment_file import SegmentFile
+    from kcli.protocol.record import Buffer
+
+HEADER_SIZES = (18, 26, HEADER_SIZE)
+"""Bytes up to the key or the records, by magic."""
+
+TORN_BYTES = MAGIC_POSITION + 1
+"""So few bytes at the end of a file are the beginning of an entry, zeros too: offsets begin with zeros."""
+
+MIN_ENTRY_LENGTHS = (*MIN_SIZES, MIN_BATCH_LENGTH)
+"""The smallest legal size field, by magic."""
+
+LEGACY_BITS = (CODEC_MASK, CODEC_MASK | TIMESTAMP_TYPE_BIT)
+
+FIELDS_OF_ALL = {"offset": (0, 8), "size": (8, 4), "magic": (16, 1)}
+FIELDS_OF_BATCH = {
+    **FIELDS_OF_ALL,
+    "leader epoch": (12, 4),
+    "crc": (17, 4),
+    "attributes": (21, 2),
+    "last offset delta": (23, 4),
+    "max timestamp": (35, 8),
+    "record count": (57, 4),
+}
+FIELDS_OF_LEGACY = {**FIELDS_OF_ALL, "crc": (12, 4), "attributes": (17, 1), "timestamp": (18, 8)}
+
+_LEGACY = Struct(">qiIbB")
+_LENGTH = Struct(">i")
+
+
+class EntryHead(NamedTuple):
+    """A head that can be one. `base_offset` of an older entry is that of its last record."""
+
+    position: int
+    magic: int
+    size: int
+    crc: int
+    base_offset: int
+    last_offset: int
+
+    @property
+    def end(self) -> int:
+        """Where the next entry begins."""
+        return self.position + self.size
+
+
+class HeadProblem(NamedTuple):
+    """The first thing in a head that cannot be."""
+
+    kind: DamageKind
+    field: str
+    expected: int | str
+    found: int | str
+    message: str
+
+
+def fields_of(magic: int) -> dict[str, tuple[int, int]]:
+    """Return position and size of the fields by name, for what `magic` claims to be."""
+    return FIELDS_OF_LEGACY if magic in (0, 1) else FIELDS_OF_BATCH
+
+
+def structural_problem(head: Buffer, available: int) -> HeadProblem | None:
+    """Return why no entry of `available` bytes can begin like this, None if one can."""
+    if available <= TORN_BYTES:
+        return HeadProblem(
+            DamageKind.TRUNCATED_HEADER,
+            "magic",
+            TORN_BYTES + 1,
+            available,
+            f"the file ends {available} bytes into an entry",
+        )
+    (length,) = _LENGTH.unpack_from(head, 8)
+    magic = head[MAGIC_POSITION]
+    if magic > 2:
+        return HeadProblem(DamageKind.BAD_MAGIC, "magic", "0, 1 or 2", magic, f"magic {magic} is none")
+    if length < MIN_ENTRY_LENGTHS[magic]:
+        least = MIN_ENTRY_LENGTHS[magic]
+        return HeadProblem(
+            DamageKind.BAD_SIZE,
+            "size",
+            f"{least} or more",
+            length,
+            f"size {length} is below {least}, the least for magic {magic}",
+        )
+    if LOG_OVERHEAD + length > available:
+        kind = DamageKind.TRUNCATED_BATCH
+        if available < HEADER_SIZES[magic]:
+            kind = DamageKind.TRUNCATED_HEADER
+        return HeadProblem(
+            kind,
+            "size",
+            LOG_OVERHEAD + length,
+            available,
+            f"{available} bytes are left of the {LOG_OVERHEAD + length} that the header claims",
+        )
+    return None
+
+
+def header_problem(head: Buffer) -> HeadProblem | None:
+    """Return what contradicts itself in a header that is whole, and of a possible size."""
+    if head[MAGIC_POSITION] < 2:
+        return _legacy_problem(head)
+    fields = HEADER.unpack_from(head)
+    base_offset, length, attributes, delta, count = fields[0], fields[1], fields[5], fields[6], fields[12]
+    if attributes & CODEC_MASK > LAST_CODEC or attributes & ~BATCH_BITS:
+        why = "no codec has that number" if attributes & CODEC_MASK > LAST_CODEC else "unknown bits are set"
+        return HeadProblem(
+            DamageKind.BAD_ATTRIBUTES,
+            "attributes",
+            f"codec 0 to 4, bits within {BATCH_BITS:#x}",
+            attributes,
+            f"attributes {attributes:#x}: {why}",
+        )
+    if base_offset < 0 or base_offset > MAX_OFFSET - max(delta, 0):
+        return HeadProblem(
+            DamageKind.BAD_OFFSET, "offset", "0 or more", base_offset, f"offset {base_offset} cannot be"
+        )
+    if delta < 0:
+        return HeadProblem(
+            DamageKind.BAD_OFFSET_DELTA,
+            "last offset delta",
+            "0 or more",
+            delta,
+            f"last offset delta {delta} is negative",
+        )
+    most = delta + 1
+    if attributes & CODEC_MASK == 0:
+        most = min(most, (length - MIN_BATCH_LENGTH) // MIN_RECORD_SIZE)
+    if not 0 <= count <= most:
+        return HeadProblem(
+            DamageKind.BAD_COUNT, "record count", f"0 to {most}", count, f"{count} records cannot be in there"
+        )
+    return None
+
+
+def _legacy_problem(head: Buffer) -> HeadProblem | None:
+    offset, _, _, magic, attributes = _LEGACY.unpack_from(head)
+    if attributes & CODEC_MASK > Codec.LZ4 or attributes & ~LEGACY_BITS[magic]:
+        return HeadProblem(
+            DamageKind.BAD_ATTRIBUTES,
+            "attributes",
+            f"codec 0 to 3, bits within {LEGACY_BITS[magic]:#x}",
+            attributes,
+            f"attributes {attributes:#x} cannot be with magic {magic}",
+        )
+    if offset < 0:
+        return HeadProblem(DamageKind.BAD_OFFSET, "offset", "0 or more", offset, f"offset {offset} cannot be")
+    return None
+
+
+def plausible_head(head: Buffer, at: int, position: int, end: int) -> EntryHead | None:
+    """Return the head at `head[at]`, which is `position` in a file that ends at `end`, if it can be one."""
+    view = memoryview(head)[at : at + HEADER_SIZE]
+    if structural_problem(view, end - position) or header_problem(view):
+        return None
+    if view[MAGIC_POSITION] == 2:
+        fields = HEADER.unpack_from(view)
+        base_offset, length, crc = fields[0], fields[1], fields[4]
+        return EntryHead(position, 2, LOG_OVERHEAD + length, crc, base_offset, base_offset + fields[6])
+    offset, length, crc, magic, attributes = _LEGACY.unpack_from(view)
+    key_at = HEADER_SIZES[magic]
+    if len(view) < key_at + _LENGTH.size:
+        return None
+    (key_size,) = _LENGTH.unpack_from(view, key_at)
+    # A wrapper has no key; a value length follows the key, and both must fit.
+    room = LOG_OVERHEAD + length - key_at - 2 * _LENGTH.size
+    if not -1 <= key_size <= room or (attributes & CODEC_MASK and key_size > 0):
+        return None
+    return EntryHead(position, magic, LOG_OVERHEAD + length, crc, offset, offset)
+
+
+def crc_of(file: SegmentFile, position: int, size: int, magic: int) -> int | None:
+    """Return the checksum that an entry of any size has if its magic is that one, None if bytes are missing.
+
+    The older formats' covers the magic.
+    """
+    if magic == 2:
+        return file.crc32c(position + CRC_START, position + size)
+    return file.crc32(position + MAGIC_POSITION + 1, position + size, zlib.crc32(bytes((magic,))))
+
+
+def crc_of_head(head: Buffer, magic: int) -> int:
+    """Return the checksum field as it stands in the header of an entry of that magic."""
+    position, size = fields_of(magic)["crc"]
+    return int.from_bytes(head[position : position + size], "big")

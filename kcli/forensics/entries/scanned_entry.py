@@ -1,0 +1,86 @@
+"""ScannedEntry: an entry of any format as a scan of a log file comes upon it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import MAGIC_POSITION
+from kcli.protocol.records.message_set import LegacyEntry
+
+if TYPE_CHECKING:
+    from kcli.forensics.entries.damage import Damage
+    from kcli.forensics.entries.segment_file import SegmentFile
+
+Batch: TypeAlias = RecordBatch | LegacyEntry
+
+
+class ScannedEntry:
+    """An entry of any format at `position` of the file, `size` bytes long.
+
+    `batch` is a view of the scan's buffer and good until the next step, as is what it hands out uncopied.
+    `is_valid` is the checksum's verdict; `damages`, which come by themselves in the next steps, is all that
+    is wrong with header and checksum. `is_whole` is False for an entry too large to be kept: `batch` then has
+    its header alone, and `load` or `read` get the rest.
+    """
+
+    __slots__ = ("_file", "batch", "damages", "is_valid", "is_whole", "position", "size")
+
+    def __init__(
+        self,
+        position: int,
+        size: int,
+        batch: Batch,
+        is_valid: bool,
+        damages: tuple[Damage, ...],
+        file: SegmentFile,
+        is_whole: bool = True,
+    ) -> None:
+        self.position = position
+        self.size = size
+        self.batch = batch
+        self.is_valid = is_valid
+        self.damages = damages
+        self.is_whole = is_whole
+        self._file = file
+
+    def __repr__(self) -> str:
+        return f"ScannedEntry(position={self.position}, batch={self.batch!r}, is_valid={self.is_valid})"
+
+    @property
+    def end(self) -> int:
+        """Where the next entry begins."""
+        return self.position + self.size
+
+    @property
+    def magic(self) -> int:
+        """The format of the entry."""
+        return self.batch.magic
+
+    @property
+    def first_offset(self) -> int:
+        """The base offset of a batch; of an older entry, which does not tell, the last one."""
+        batch = self.batch
+        return batch.base_offset if isinstance(batch, RecordBatch) else batch.offset
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record."""
+        return self.batch.last_offset
+
+    def load(self) -> Batch:
+        """Return the batch with all its bytes, however many. Raises `CorruptRecord` and `OSError`."""
+        return self.batch if self.is_whole else view_of(self._file.read(self.position, self.size, self.end))
+
+    def read(self, start: int, count: int) -> bytes:
+        """Return up to `count` bytes of the entry from the one numbered `start` on. Raises `OSError`."""
+        count = max(min(count, self.size - start), 0)
+        if self.is_whole:
+            at = self.batch.position + start
+            return bytes(self.batch.buffer[at : at + count])
+        return self._file.read(self.position + start, count, self.end)
+
+
+def view_of(buffer: bytes | bytearray) -> Batch:
+    """Return the view of the entry of any format that a buffer begins with. Raises `CorruptRecord`."""
+    return RecordBatch(buffer, 0) if buffer[MAGIC_POSITION] == 2 else LegacyEntry(buffer, 0)

@@ -1,0 +1,166 @@
+"""SegmentFile: a log file opened to be looked at, never to be changed.
+
+The size is that of the moment it was opened: a broker may be appending. It may also cut the file; then less
+can be read than there was.
+
+SegmentWindow: the part of a log file that a scan is at, in memory.
+
+It is small enough for a processor's caches, where a checksum finds what was just read, and large enough to
+hold many batches, which are looked at together. Measured, that is worth more than reading ahead in a second
+thread, which the interpreter makes wait for the first one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import zlib
+from typing import TYPE_CHECKING
+
+from kcli.protocol.records.batch_header import crc32c
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from kcli.protocol.records.batch_header import Checksum
+
+
+CHUNK_BYTES = 1024 * 1024
+_ZEROS = bytes(CHUNK_BYTES)
+
+
+class SegmentFile:
+    """The file at `path` up to `end` (default: all there is now). Raises `OSError`."""
+
+    __slots__ = ("_seen", "descriptor", "end", "path")
+
+    def __init__(self, path: str, end: int | None = None) -> None:
+        self.path = path
+        # Opening a pipe must not wait for its other end; regular files do not mind.
+        self.descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        status = os.fstat(self.descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            if stat.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            raise OSError(errno.EINVAL, "not a regular file", path)
+        self._seen = status.st_size, status.st_mtime_ns
+        self.end = status.st_size if end is None else min(end, status.st_size)
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self.descriptor, 0, 0, os.POSIX_FADV_SEQUENTIAL)
+
+    def __enter__(self) -> SegmentFile:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self.descriptor)
+
+    def has_changed(self) -> int | None:
+        """Return the size if the file was written since it was opened, or since this was asked last."""
+        status = os.fstat(self.descriptor)
+        seen = status.st_size, status.st_mtime_ns
+        if seen == self._seen:
+            return None
+        self._seen = seen
+        return status.st_size
+
+    @property
+    def changed_at(self) -> float:
+        """When the file was written last, as seen last, in seconds of the wall clock."""
+        return self._seen[1] / 1e9
+
+    def read(self, position: int, count: int, end: int | None = None) -> bytes:
+        """Return up to `count` bytes, never past the end."""
+        limit = self.end if end is None else end
+        return os.pread(self.descriptor, max(min(count, limit - position), 0), position)
+
+    def crc32c(self, start: int, stop: int) -> int | None:
+        """Return the CRC-32C of a stretch of any length, None if it is not all there."""
+        return self._checksum(crc32c, start, stop, 0)
+
+    def crc32(self, start: int, stop: int, value: int = 0) -> int | None:
+        """Return the CRC-32 of a stretch of any length behind `value`, None if it is not all there."""
+        return self._checksum(zlib.crc32, start, stop, value)
+
+    def _checksum(self, function: Checksum, start: int, stop: int, value: int) -> int | None:
+        while start < stop:
+            data = os.pread(self.descriptor, min(CHUNK_BYTES, stop - start), start)
+            if not data:
+                return None
+            value = function(data, value)
+            start += len(data)
+        return value
+
+    def zeros_from(self, position: int) -> int:
+        """Return how many bytes from a position on, up to the end, are zeros without a break."""
+        start = position
+        while position < self.end:
+            data = self.read(position, CHUNK_BYTES)
+            if not data:
+                break
+            if data == _ZEROS[: len(data)]:
+                position += len(data)
+                continue
+            return position - start + len(data) - len(data.lstrip(b"\0"))
+        return position - start
+
+    def zeros_before(self, position: int, low: int) -> int:
+        """Return how many bytes just before a position, down to `low`, are zeros without a break."""
+        stop = position
+        while position > low:
+            start = max(position - CHUNK_BYTES, low)
+            data = self.read(start, position - start, position)
+            if data == _ZEROS[: len(data)] and data:
+                position = start
+                continue
+            return stop - position + len(data) - len(data.rstrip(b"\0"))
+        return stop - position
+
+
+WINDOW_BYTES = 2 * 1024 * 1024
+_SPARE_BYTES = 64
+"""What is read behind a large entry: the header of the next one."""
+
+
+class SegmentWindow:
+    """The first `limit` bytes of `buffer` are those of the file from `origin` on; `find` moves the window."""
+
+    __slots__ = ("_file", "buffer", "limit", "origin", "view")
+
+    def __init__(self, file: SegmentFile) -> None:
+        self._file = file
+        self.buffer = bytearray(min(WINDOW_BYTES, file.end))
+        self.view = memoryview(self.buffer)
+        self.origin = 0
+        self.limit = 0
+
+    def find(self, position: int, count: int) -> int:
+        """Return where in the buffer `count` bytes from a position on are, -1 if the file lacks them.
+
+        Raises `OSError`.
+        """
+        at = position - self.origin
+        if at >= 0 and at + count <= self.limit:
+            return at
+        wanted = WINDOW_BYTES if count <= WINDOW_BYTES else count + _SPARE_BYTES
+        wanted = min(wanted, self._file.end - position)
+        kept = max(self.limit - at, 0) if at >= 0 else 0
+        source = self.view[at : at + kept]
+        if wanted > len(self.buffer):
+            self.buffer = bytearray(wanted)
+            self.view = memoryview(self.buffer)
+        self.view[:kept] = source
+        self.origin, self.limit = position, kept
+        while self.limit < wanted:
+            got = os.preadv(self._file.descriptor, [self.view[self.limit : wanted]], position + self.limit)
+            if not got:
+                break
+            self.limit += got
+        return 0 if self.limit >= count else -1

@@ -1,0 +1,131 @@
+"""Reading a long log for a verification by ranges in several processes.
+
+They check checksums, and records if that is asked for, and pack what the checks of this process need to know.
+Where a range does not fit (see `kcli.forensics.ranges.log_ranges`), or something in it is wrong, this process
+reads the rest of it.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.forensics.ranges.log_ranges import RangeEnd, RangeQueue, RangeReader, RangeStart, stretches
+from kcli.forensics.ranges.worker_pool import Piece
+from kcli.forensics.verification.packed_batches import RunPacker, SoundRun
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+    from kcli.forensics.entries.damage import Damage
+    from kcli.forensics.entries.scanned_entry import ScannedEntry
+    from kcli.forensics.ranges.worker_pool import Send, WorkerPool
+    from kcli.forensics.verification.log_scan import LogItem
+
+LONG_BYTES = 32 * 1024 * 1024
+"""From how many bytes on a log is worth it."""
+RANGE_BYTES = 32 * 1024 * 1024
+DEEP_RANGE_BYTES = 8 * 1024 * 1024
+NO_END = 2**63
+
+
+class LogRange(NamedTuple):
+    """The batches that begin in a stretch of the log of the segment at `base_offset`."""
+
+    path: str
+    base_offset: int
+    deep: bool
+    start: int
+    end: int
+
+
+def scan_range(wanted: LogRange, send: Send) -> None:
+    """Say what is in a range: a `RangeStart`, packed batches, lists of damages inside, and a `RangeEnd`."""
+    reader = RangeReader(wanted.path, wanted.base_offset, start=wanted.start, stop=wanted.end)
+    packer = RunPacker(wanted.base_offset, send)
+    for item in reader.read():
+        if isinstance(item, RangeStart):
+            send(item)
+            continue
+        packer.add(item)
+        if wanted.deep:
+            from kcli.forensics.verification.log_scan import damages_inside
+
+            damages = [*damages_inside(item.entries())]
+            if damages:
+                send(damages)
+    packer.flush()
+    send(RangeEnd(reader.last_offset, reader.position, is_sound=reader.is_done))
+
+
+class LogReader:
+    """Reads logs, the long ones by way of a pool."""
+
+    def __init__(self, pool: WorkerPool) -> None:
+        self._queue = RangeQueue(pool)
+        self._count = pool.count
+
+    def begin(self, path: str, base_offset: int, deep: bool) -> bool:
+        """Let the pool begin with a log, unless it has; False if it is not long enough for that.
+
+        Raises `OSError` and `WorkerGone`.
+        """
+        size = os.stat(path).st_size
+        if size < LONG_BYTES:
+            return False
+        log = path, base_offset, deep
+        parts = stretches(size, DEEP_RANGE_BYTES if deep else RANGE_BYTES, self._count)
+        self._queue.begin(log, (LogRange(*log, *part) for part in parts))
+        return True
+
+    def read(self, path: str, base_offset: int, deep: bool) -> Iterator[LogItem]:
+        """Yield what `read_log` does. Raises `OSError` and `WorkerGone`."""
+        last = RangeEnd(-1, 0)
+        if self.begin(path, base_offset, deep):
+            while (following := self._queue.next()) is not None:
+                wanted = LogRange._make(following)
+                yield from self._take(wanted, last)
+                last = self._queue.end
+                if not last.is_sound:
+                    last = yield from read_on(wanted, last)
+            self._queue.discard()
+        yield from read_on(LogRange(path, base_offset, deep, last.next_position, NO_END), last)
+
+    def _take(self, wanted: LogRange, last: RangeEnd) -> Iterator[LogItem]:
+        """Yield what is in the next range; nothing, if it does not follow on the last."""
+        for message in self._queue.follow(last, wanted.end):
+            match message:
+                case Piece():
+                    yield SoundRun.unpack(message.read(), lambda *place: read_again(wanted, *place))
+                case list():
+                    yield from message
+
+
+def read_on(wanted: LogRange, last: RangeEnd) -> Generator[LogItem, None, RangeEnd]:
+    """Yield what is left of a range, read here, up to a sound batch; return where that ends.
+
+    Raises `OSError`.
+    """
+    from kcli.forensics.entries.damage import Damage
+    from kcli.forensics.verification.log_scan import read_log
+
+    position, last_offset = last.next_position, last.last_offset
+    expected = last_offset + 1 if position else -1
+    items = read_log(
+        wanted.path, wanted.base_offset, wanted.deep, start=position, expected=expected, stop=wanted.end
+    )
+    for item in items:
+        yield item
+        if isinstance(item, Damage):
+            position = max(position, item.position + item.skipped_bytes)
+        else:
+            position = item.end
+            last_offset = item.last_offsets[-1] if isinstance(item, SoundRun) else item.last_offset
+    return RangeEnd(last_offset, position)
+
+
+def read_again(wanted: LogRange, start: int, end: int, offset: int) -> Iterator[ScannedEntry | Damage]:
+    """Yield the batches between two positions of a log one by one; the first has an offset."""
+    from kcli.forensics.entries.segment_scan import scan
+
+    return scan(wanted.path, start=start, end=end, expected=offset, segment_base=wanted.base_offset)

@@ -1,0 +1,170 @@
+"""Which replica directories a verification looks at: what the paths on the command line stand for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.errors import KcliError, UsageError
+from kcli.storage.checkpoints import (
+    CLEANER_OFFSET_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+from kcli.storage.dirs.log_directory import META_PROPERTIES
+from kcli.storage.log_paths import (
+    DELETE_DIRECTORY_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    base_offset_of,
+    parse_replica_directory,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+NODE_PREFIX = "node-"
+"""A data directory of kcli holds a log directory of each node under this name."""
+
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    CLEANER_OFFSET_CHECKPOINT,
+)
+_OF_LOG_DIRECTORY = (META_PROPERTIES, *OFFSET_CHECKPOINTS)
+_OF_REPLICA = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+
+
+class Replica(NamedTuple):
+    """A replica directory to verify; of one segment alone if there is a base offset."""
+
+    directory: str
+    base_offset: int | None = None
+
+    @property
+    def log_directory(self) -> str:
+        """The directory around it, which has the checkpoints."""
+        return os.path.dirname(os.path.abspath(self.directory))
+
+
+class Targets(NamedTuple):
+    """What to verify. `files` are those to tell of, where single ones were given; empty for all.
+
+    `vain` are directories that were given and have no replica.
+    """
+
+    log_directories: Sequence[str]
+    replicas: Sequence[Replica]
+    files: Collection[str]
+    vain: Sequence[str]
+
+
+def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Collection[int]) -> Targets:
+    """Return what the paths stand for. Raises `KcliError`."""
+    log_directories: dict[str, None] = {}
+    replicas: dict[Replica, None] = {}
+    files: set[str] = set()
+    vain: list[str] = []
+    for given in paths:
+        path = given.rstrip("/") or "/"
+        try:
+            if not os.path.isdir(path):
+                replica = _of_file(path)
+                # As findings name it, which put a directory before every name.
+                files.add(f"{os.path.dirname(path) or '.'}/{os.path.basename(path)}")
+                if replica is None:
+                    log_directories[os.path.dirname(path) or "."] = None
+                else:
+                    replicas[replica] = None
+                continue
+            if _has_segments(path):
+                replicas[Replica(path)] = None
+                continue
+            found: list[Replica] = []
+            for directory in _log_directories(path):
+                log_directories[directory] = None
+                found += [Replica(each) for each in _replicas_in(directory, topics, partitions)]
+            replicas.update(dict.fromkeys(found))
+        except OSError as error:
+            raise KcliError(f"cannot read `{error.filename or path}`: {error.strerror}") from error
+        if not found:
+            vain.append(path)
+    if vain and not replicas:
+        raise nothing_in(vain[0], topics=topics, partitions=partitions)
+    # Who asks for a topic does not expect it in every log directory.
+    return Targets([*log_directories], [*replicas], files, [] if topics or partitions else vain)
+
+
+def nothing_in(path: str, *, topics: Collection[str], partitions: Collection[int]) -> UsageError:
+    """Return the error of a directory in which nothing is to be verified."""
+    options = [name for name, given in (("--topic", topics), ("--partition", partitions)) if given]
+    if options:
+        asked = " and ".join(f"`{option}`" for option in options)
+        return UsageError(f"no segments of what {asked} asked for: `{path}`")
+    return UsageError(
+        f"no segments in the directory: `{path}`",
+        hint="give a directory of a partition or of a broker, or one of the files in it",
+    )
+
+
+def _of_file(path: str) -> Replica | None:
+    """Return the replica that a file belongs to, None for one of a log directory."""
+    os.stat(path)
+    directory, name = os.path.split(path)
+    if name in _OF_LOG_DIRECTORY:
+        return None
+    if name in _OF_REPLICA:
+        return Replica(directory or ".")
+    for suffix in (*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX):
+        if name.endswith(suffix):
+            base_offset = base_offset_of(name, suffix)
+            if base_offset is None:
+                raise UsageError(f"the name does not begin with an offset: `{path}`")
+            return Replica(directory or ".", base_offset)
+    raise UsageError(
+        f"not a file of a log directory: `{path}`",
+        hint="give a directory of a partition or of a broker, or one of the files in it",
+    )
+
+
+def _log_directories(path: str) -> list[str]:
+    """Return a log directory itself, or those of the nodes in a data directory of kcli."""
+    nodes = [f"{path}/{name}" for name in sorted(os.listdir(path)) if name.startswith(NODE_PREFIX)]
+    return [node for node in nodes if os.path.exists(f"{node}/{META_PROPERTIES}")] or [path]
+
+
+def _replicas_in(directory: str, topics: Collection[str], partitions: Collection[int]) -> Iterator[str]:
+    """Yield the replicas in a log directory that are wanted, but those deleted.
+
+    In any other directory many a name is like theirs: `dbus-1`. There, one has to have a file of theirs, too.
+    """
+    is_log_directory = not set(_OF_LOG_DIRECTORY).isdisjoint(os.listdir(directory))
+    parsed = [(parse_replica_directory(name), name) for name in os.listdir(directory)]
+    replicas = [(replica, name) for replica, name in parsed if replica is not None]
+    for (topic_partition, suffix), name in sorted(replicas):
+        path = f"{directory}/{name}"
+        if suffix == DELETE_DIRECTORY_SUFFIX or not os.path.isdir(path):
+            continue
+        if not (is_log_directory or _has_files_of_replica(path)):
+            continue
+        if topics and topic_partition.topic not in topics:
+            continue
+        if partitions and topic_partition.partition not in partitions:
+            continue
+        yield os.path.normpath(f"{directory}/{name}")
+
+
+def _has_files_of_replica(path: str) -> bool:
+    return any(
+        name in _OF_REPLICA or name.endswith((*SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX))
+        for name in os.listdir(path)
+    )
+
+
+def _has_segments(path: str) -> bool:
+    return any(base_offset_of(name, LOG_SUFFIX) is not None for name in os.listdir(path))

@@ -1,0 +1,127 @@
+"""LogDirectories: the log directories (`log.dirs`) of one node, those that failed since the start too.
+
+One that fails, at the start or later, is offline for good; the node goes on with the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kcli.errors import KcliError, reason_of
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage.dirs.log_directory import LogDirectory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kcli.storage.log.unified_log import UnifiedLog
+
+
+class LogDirectories:
+    """The directories at `paths`, in their order.
+
+    `on_failure(directory, message)` is called once for each that fails, when it counts as offline already.
+    """
+
+    __slots__ = ("_directories", "_last_failure", "_on_failure")
+
+    def __init__(self, paths: Sequence[str], *, on_failure: Callable[[LogDirectory, str], None]) -> None:
+        self._directories = [LogDirectory(path) for path in paths]
+        self._on_failure = on_failure
+        self._last_failure = "none is configured"
+
+    def __iter__(self) -> Iterator[LogDirectory]:
+        return iter(self._directories)
+
+    def __len__(self) -> int:
+        return len(self._directories)
+
+    @property
+    def online(self) -> list[LogDirectory]:
+        """Those that have not failed."""
+        return [directory for directory in self._directories if directory.is_online]
+
+    @property
+    def offline(self) -> list[LogDirectory]:
+        """Those that failed since the start."""
+        return [directory for directory in self._directories if not directory.is_online]
+
+    @property
+    def loaded(self) -> list[LogDirectory]:
+        """Those online whose logs are all known: their checkpoints and markers may be written."""
+        return [directory for directory in self._directories if directory.is_online and directory.is_loaded]
+
+    def open(self, *, cluster_id: str, node_id: int, now_ms: int, new_id: Callable[[], bytes]) -> None:
+        """Create, lock and identify the directories; one that fails goes offline.
+
+        Raises `KcliError` when a directory is in use or belongs to another node, or when none is left.
+        """
+        try:
+            for directory in self._directories:
+                try:
+                    directory.open(cluster_id=cluster_id, node_id=node_id, now_ms=now_ms, new_id=new_id)
+                except OSError as error:
+                    self.fail(directory, f"cannot use log directory `{directory.path}`: {reason_of(error)}")
+            self.check()
+        except KcliError:
+            self.abandon()
+            raise
+
+    def check(self) -> None:
+        """Raise `KcliError` when none is left, or when one is the copy of another."""
+        online = self.online
+        if not online:
+            raise KcliError(f"no log directory is left: {self._last_failure}")
+        if len({directory.directory_id for directory in online}) != len(online):
+            raise KcliError("two log directories have the same directory.id", hint="one is a copy: delete it")
+
+    def were_closed_in(self, broker_epoch: int) -> bool:
+        """True if each was closed properly by the node of this epoch, as the markers say before a load."""
+        try:
+            return {each.clean_epoch() for each in self.online} == {broker_epoch}
+        except OSError:
+            return False  # Loading will meet that, too.
+
+    def of(self, log: UnifiedLog) -> LogDirectory:
+        """Return the directory that a log is in."""
+        return next(each for each in self._directories if each.path == log.parent_directory)
+
+    def for_new_log(
+        self, logs: Iterable[UnifiedLog], *, directory_id: bytes | None, preferred: str | None
+    ) -> LogDirectory:
+        """Return the directory with that path or id if it is online, else the one with the fewest of `logs`.
+
+        Raises `KafkaError` KAFKA_STORAGE_ERROR when none is online.
+        """
+        online = self.online
+        for directory in online:
+            if directory.path == preferred or directory.directory_id == directory_id:
+                return directory
+        if not online:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "all log directories are offline")
+        counts = Counter(log.parent_directory for log in logs)
+        return min(online, key=lambda directory: counts[directory.path])
+
+    def fail(self, directory: LogDirectory, message: str) -> None:
+        """Take a directory offline for good, if it is not yet."""
+        if directory.is_online:
+            directory.is_online = False
+            self._last_failure = message
+            self._on_failure(directory, message)
+
+    def path_failed(self, path: str, message: str) -> None:
+        """Take the directory offline that a path is in."""
+        for directory in self._directories:
+            if path.startswith(f"{directory.path}/"):
+                self.fail(directory, message)
+
+    def abandon(self) -> None:
+        """Take back `open`, as long as nothing else was done since."""
+        for directory in self._directories:
+            directory.abandon()
+
+    def release(self) -> None:
+        """Give up all locks."""
+        for directory in self._directories:
+            directory.release()

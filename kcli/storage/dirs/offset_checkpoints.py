@@ -1,0 +1,119 @@
+"""OffsetCheckpoints: the offset checkpoints of the log directories, written by any thread, newest state last.
+
+The thread that owns the logs collects the offsets into a `CheckpointPlan`; any thread runs it; then the first
+one commits it. Plans are numbered: one that is overtaken by a later one writes nothing.
+
+A replica that is deleted stays in the files until they are written again, which is harmless as long as
+nothing has its name. A replica of the same name must not inherit the entry: it would start at the other's
+log start and go without recovery up to the other's recovery point. So names whose entries are out of date are
+remembered, and the files are written before such a name is used again.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from kcli.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+    write_offsets,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kcli.protocol.topics import TopicPartition
+    from kcli.storage.log.unified_log import UnifiedLog
+
+
+def _log_start_to_keep(log: UnifiedLog) -> int | None:
+    """Return the log start, None if the name of the first segment tells it."""
+    offset = log.log_start_offset
+    return offset if offset > log.segments.first.base_offset else None
+
+
+CHECKPOINTS: dict[str, Callable[[UnifiedLog], int | None]] = {
+    RECOVERY_POINT_CHECKPOINT: lambda log: log.recovery_point,
+    LOG_START_OFFSET_CHECKPOINT: _log_start_to_keep,
+    REPLICATION_OFFSET_CHECKPOINT: lambda log: log.high_watermark,
+}
+"""The kinds of offset checkpoint, by file name, and what they say of a log."""
+
+
+class CheckpointPlan:
+    """Checkpoint files of one kind to write; `failures` are those that could not be, once it was run."""
+
+    __slots__ = ("_files", "_written", "failures", "name", "number")
+
+    def __init__(
+        self,
+        name: str,
+        number: int,
+        *,
+        files: Sequence[tuple[str, Mapping[TopicPartition, int]]],
+        written: _Written,
+    ) -> None:
+        self.name = name
+        self.number = number
+        self.failures: list[tuple[str, OSError]] = []
+        self._files = files
+        self._written = written
+
+    def run(self) -> None:
+        """Write the files, durably, unless a later plan has; in any thread."""
+        for path, offsets in self._files:
+            try:
+                self._written.write(path, self.number, offsets)
+            except OSError as error:
+                self.failures.append((path, error))
+
+
+class OffsetCheckpoints:
+    """The plans made so far, and the names that may be in a file without counting any more."""
+
+    __slots__ = ("_number", "_stale", "_written")
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._stale: dict[str, dict[TopicPartition, int]] = {name: {} for name in names}
+        self._number = 0
+        self._written = _Written()
+
+    def entries_expired(self, topic_partitions: Iterable[TopicPartition]) -> None:
+        """Take note that entries of these names do not count, wherever they are found."""
+        self._number += 1
+        for topic_partition in topic_partitions:
+            for stale in self._stale.values():
+                stale[topic_partition] = self._number
+
+    def stale_files(self, topic_partition: TopicPartition) -> list[str]:
+        """Return the kinds of checkpoint to be written before a replica of this name is made."""
+        return [name for name, stale in self._stale.items() if topic_partition in stale]
+
+    def plan(self, name: str, files: Sequence[tuple[str, Mapping[TopicPartition, int]]]) -> CheckpointPlan:
+        """Return what writes checkpoints of one kind: paths, and the offsets as of now."""
+        self._number += 1
+        return CheckpointPlan(name, self._number, files=files, written=self._written)
+
+    def commit(self, plan: CheckpointPlan) -> None:
+        """Take note that a plan was run: what had expired before it is in no file any more."""
+        stale = self._stale[plan.name]
+        self._stale[plan.name] = {each: number for each, number in stale.items() if number > plan.number}
+
+
+class _Written:
+    """Which plan wrote a file last; one is written at a time."""
+
+    __slots__ = ("_lock", "_numbers")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers: dict[str, int] = {}
+
+    def write(self, path: str, number: int, offsets: Mapping[TopicPartition, int]) -> None:
+        """Write a file unless a later plan has. Raises `OSError`."""
+        with self._lock:
+            if self._numbers.get(path, 0) < number:
+                write_offsets(path, offsets)
+                self._numbers[path] = number

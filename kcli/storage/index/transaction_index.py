@@ -1,0 +1,128 @@
+"""TransactionIndex: the transactions aborted by a marker in this segment.
+
+The file appears with the first of them. 34 bytes an entry, big-endian:
+
+| at | size | field |
+|---|---|---|
+| 0 | 2 | version, 0 |
+| 2 | 8 | producer id |
+| 10 | 8 | first offset of the transaction |
+| 18 | 8 | last offset: that of the abort marker |
+| 26 | 8 | last stable offset when the marker was written |
+
+Last offsets increase strictly (Kafka classes `TransactionIndex` and `AbortedTxn`).
+"""
+
+from __future__ import annotations
+
+import os
+from struct import Struct
+from typing import NamedTuple
+
+from kcli.storage.index.index_file import CorruptIndex, IndexFile
+
+_ENTRY = Struct(">hqqqq")
+ENTRY_SIZE = _ENTRY.size
+
+VERSION = 0
+
+
+class AbortedTransaction(NamedTuple):
+    """One aborted transaction; consumers that read committed data skip its records."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+def unpack_entry(data: bytes, position: int) -> tuple[int, AbortedTransaction]:
+    """Return version and content of the entry at a position of a file, whatever they are."""
+    version, *fields = _ENTRY.unpack_from(data, position)
+    return version, AbortedTransaction(*fields)
+
+
+class TransactionIndex:
+    """The aborted transactions of the segment at `base_offset`."""
+
+    __slots__ = ("_entries", "_file", "_is_loaded", "base_offset")
+
+    def __init__(self, path: str, base_offset: int) -> None:
+        self.base_offset = base_offset
+        self._file = IndexFile(path, ENTRY_SIZE)
+        self._entries: list[AbortedTransaction] = []
+        self._is_loaded = False
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def path(self) -> str:
+        """The path of the file."""
+        return self._file.path
+
+    def entries(self) -> list[AbortedTransaction]:
+        """Return all entries."""
+        return list(self._entries)
+
+    def load_once(self) -> None:
+        """Read the file if there is one, unless that was done. Raises `CorruptIndex` and `OSError`."""
+        if not self._is_loaded:
+            self.load()
+
+    def load(self) -> None:
+        """Read the file if there is one. Raises `CorruptIndex` and `OSError`."""
+        if not os.path.exists(self.path):
+            self._is_loaded = True
+            return
+        self._entries = []
+        previous = self.base_offset - 1
+        for version, *fields in _ENTRY.iter_unpack(self._file.load()):
+            entry = AbortedTransaction(*fields)
+            if version != VERSION or entry.last_offset <= previous:
+                raise CorruptIndex(f"an entry that cannot be: {entry}: `{self.path}`")
+            previous = entry.last_offset
+            self._entries.append(entry)
+        self._is_loaded = True
+
+    def append(self, entry: AbortedTransaction) -> None:
+        """Add an entry, in the file at once. Raises `OSError`."""
+        if self._entries and entry.last_offset <= self._entries[-1].last_offset:
+            raise ValueError(f"aborted transactions out of order: {entry} after {self._entries[-1]}")
+        self._file.append(_ENTRY.pack(VERSION, *entry))
+        self._entries.append(entry)
+
+    def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTransaction], bool]:
+        """Return the transactions that touch [fetch_offset, upper_bound), and whether that is all of them.
+
+        False means that the next segment may hold markers of more.
+        """
+        found = []
+        for entry in self._entries:
+            if entry.last_offset >= fetch_offset and entry.first_offset < upper_bound:
+                found.append(entry)
+            if entry.last_stable_offset >= upper_bound:
+                return found, True
+        return found, False
+
+    def truncate_to(self, offset: int) -> None:
+        """Drop the transactions whose marker is at or above an offset. Raises `OSError`."""
+        keep = next((slot for slot, e in enumerate(self._entries) if e.last_offset >= offset), None)
+        if keep is not None:
+            del self._entries[keep:]
+            self._file.cut(keep)
+
+    def reset(self) -> None:
+        """Forget all entries, before they are rebuilt. Raises `OSError`."""
+        self._entries.clear()
+        self._is_loaded = True
+        self._file.entries = 0
+        self._file.cut(0)
+
+    def sync(self) -> None:
+        """Make the entries durable. Raises `OSError`."""
+        self._file.sync()
+
+    def renamed(self, path: str) -> None:
+        """Take note that the file has another name now."""
+        self._file.path = path

@@ -1,0 +1,497 @@
+"""LocalLog: the segments of one replica on disk: rolling, finding, flushing, truncating, deleting.
+
+It knows files and positions. What records mean, producers, epochs and who may read how far, is the business
+of the `UnifiedLog` around it, which also turns the `OSError` and `CorruptRecord` raised here into answers
+(Kafka class `LocalLog`).
+
+Everything below the recovery point is on disk for good; a start after a crash trusts it. Segments on their
+way out are renamed to `.deleted` at once and deleted when `file.delete.delay.ms` has passed.
+
+LogSegments: the segments of one log in the order of their base offsets; the last one is active.
+
+FlushPlan: the fsyncs that make a log durable up to an offset.
+
+Planned and committed by the thread that owns the log, run in any: the plan holds on to open files and
+paths only, so the log may be appended to, rolled and truncated meanwhile. What is synced counts as such only
+when the plan is committed: it may fail, or never be run.
+
+Deleting files: a list of what waits for its delay, and the plan that unlinks what is due.
+
+Files and directories are renamed at once, and unlinked when `file.delete.delay.ms` has passed. What is due is
+taken off the list by the thread that owns the logs; unlinking, slow for large files, is for any thread.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_left, bisect_right
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage import disk
+from kcli.storage.log.file_records import EntryPosition
+from kcli.storage.log.log_read import LogOffsetMetadata
+from kcli.storage.log.log_segment import LogSegment
+from kcli.storage.log_paths import PARTITION_METADATA
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kcli.storage.index.transaction_index import AbortedTransaction
+    from kcli.storage.log.file_records import OpenFile
+    from kcli.storage.log.log_config import LogConfig
+    from kcli.storage.log.unified_log import UnifiedLog
+
+
+class LogSegments:
+    """A sorted list, since segments are few and found by offset all the time."""
+
+    __slots__ = ("_base_offsets", "_segments", "active")
+
+    active: LogSegment
+    """The last segment, the only one written. Not set while there is no segment."""
+
+    def __init__(self) -> None:
+        self._base_offsets: list[int] = []
+        self._segments: list[LogSegment] = []
+
+    def __len__(self) -> int:
+        return len(self._segments)
+
+    def __iter__(self) -> Iterator[LogSegment]:
+        return iter(tuple(self._segments))
+
+    def __contains__(self, base_offset: int) -> bool:
+        slot = bisect_left(self._base_offsets, base_offset)
+        return slot < len(self._base_offsets) and self._base_offsets[slot] == base_offset
+
+    @property
+    def first(self) -> LogSegment:
+        """The oldest segment."""
+        return self._segments[0]
+
+    @property
+    def base_offsets(self) -> list[int]:
+        """The base offsets of all segments, ascending."""
+        return list(self._base_offsets)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of records in all segments."""
+        return sum([segment.records.size for segment in self._segments])
+
+    def add(self, segment: LogSegment) -> None:
+        """Add a segment, in the place of one with the same base offset if there is one."""
+        slot = bisect_left(self._base_offsets, segment.base_offset)
+        if segment.base_offset in self:
+            self._segments[slot] = segment
+        else:
+            self._base_offsets.insert(slot, segment.base_offset)
+            self._segments.insert(slot, segment)
+        self.active = self._segments[-1]
+
+    def remove(self, segment: LogSegment) -> None:
+        """Take a segment out."""
+        slot = self._segments.index(segment)
+        del self._segments[slot], self._base_offsets[slot]
+        if self._segments:
+            self.active = self._segments[-1]
+
+    def floor(self, offset: int) -> LogSegment | None:
+        """Return the last segment that begins at or below `offset`."""
+        if self._base_offsets and offset >= self._base_offsets[-1]:
+            return self.active
+        slot = bisect_right(self._base_offsets, offset)
+        return self._segments[slot - 1] if slot else None
+
+    def higher(self, base_offset: int) -> LogSegment | None:
+        """Return the first segment that begins above `base_offset`."""
+        slot = bisect_right(self._base_offsets, base_offset)
+        return self._segments[slot] if slot < len(self._segments) else None
+
+    def between(self, start: int, end: int) -> list[LogSegment]:
+        """Return the segments that may hold offsets of [start, end)."""
+        low = max(bisect_right(self._base_offsets, start) - 1, 0)
+        return self._segments[low : max(bisect_left(self._base_offsets, end), low)]
+
+    def above(self, offset: int) -> list[LogSegment]:
+        """Return the segments that begin above `offset`."""
+        return self._segments[bisect_right(self._base_offsets, offset) :]
+
+
+class FlushPlan:
+    """Everything below `offset` is durable once `run` has returned and the log has committed the plan."""
+
+    __slots__ = ("_directory", "_files", "epoch_changes", "offset", "paths", "snapshots", "truncations")
+
+    def __init__(
+        self, offset: int, *, truncations: int, files: list[OpenFile], paths: list[str], directory: str | None
+    ) -> None:
+        self.offset = offset
+        self.truncations = truncations
+        self.paths = paths
+        self.epoch_changes = 0
+        """Which state of the leader epochs is synced."""
+        self.snapshots: tuple[int, ...] = ()
+        """The producer snapshots that are synced."""
+        self._files = files
+        self._directory = directory
+
+    def run(self) -> None:
+        """Sync the log files, then the small files that exist, then the directory. Raises `OSError`."""
+        for file in self._files:
+            os.fsync(file.descriptor)
+        for path in self.paths:
+            # Never written, or deleted since: a segment's age or a truncation overtook the flush.
+            with suppress(FileNotFoundError):
+                disk.sync_path(path)
+        if self._directory is not None:
+            try:
+                disk.sync_path(self._directory)
+                disk.sync_path(os.path.dirname(self._directory))
+            except FileNotFoundError:
+                # The replica was deleted meanwhile.
+                return
+
+
+def plan_due_flush(log: UnifiedLog, now_ms: int) -> FlushPlan | None:
+    """Return what to sync now: everything if a flush is due, what is rolled after a roll, or nothing.
+
+    Raises `KafkaError` KAFKA_STORAGE_ERROR.
+    """
+    if log.local.is_flush_due(now_ms):
+        return plan_flush(log)
+    if log.local.has_rolled:
+        return plan_flush(log, up_to=log.segments.active.base_offset)
+    return None
+
+
+def plan_flush(log: UnifiedLog, up_to: int | None = None) -> FlushPlan | None:
+    """Bring the index files up to date and return what to sync, None if all is durable.
+
+    Run the plan anywhere, then call `commit_flush`, or the log's `failed` with the `OSError` that it raised.
+    The offset defaults to the log end. Raises `KafkaError` KAFKA_STORAGE_ERROR.
+    """
+    if log.failure is not None:
+        # After an fsync that failed the next one may succeed without having written anything.
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, log.failure)
+    offset = log.log_end_offset if up_to is None else up_to
+    if offset <= log.recovery_point:
+        return None
+    epochs, snapshots = log.leader_epochs, tuple(log.unsynced_snapshots)
+    paths = [log.snapshots.path(snapshot) for snapshot in snapshots]
+    if epochs.changes != epochs.synced_changes:
+        paths.append(epochs.path)
+    if log.local.has_unflushed_files():
+        paths.append(f"{log.directory}/{PARTITION_METADATA}")
+    try:
+        plan = log.local.plan_flush(offset, paths)
+    except OSError as error:
+        raise log.failed("flush", error) from error
+    plan.snapshots, plan.epoch_changes = snapshots, epochs.changes
+    return plan
+
+
+def commit_flush(log: UnifiedLog, plan: FlushPlan, *, now_ms: int) -> None:
+    """Raise the recovery point after a plan was run, unless the log was truncated or failed meanwhile."""
+    if log.failure is not None:
+        return
+    log.leader_epochs.synced_changes = max(log.leader_epochs.synced_changes, plan.epoch_changes)
+    log.unsynced_snapshots = [each for each in log.unsynced_snapshots if each not in plan.snapshots]
+    log.local.commit_flush(plan, now_ms)
+
+
+def flush(log: UnifiedLog, *, now_ms: int) -> None:
+    """Make everything durable, at once. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+    plan = plan_flush(log)
+    if plan is None:
+        return
+    try:
+        plan.run()
+    except OSError as error:
+        raise log.failed("flush", error) from error
+    commit_flush(log, plan, now_ms=now_ms)
+
+
+class PendingDeletions:
+    """Paths that were marked deleted, each with the time of that and the time from which it may go."""
+
+    __slots__ = ("_items",)
+
+    def __init__(self) -> None:
+        self._items: list[tuple[int, int, str]] = []
+
+    def add(self, path: str, *, now_ms: int, delay_ms: int) -> None:
+        """Let a path go when the delay has passed."""
+        self._items.append((now_ms, now_ms + delay_ms, path))
+
+    def take_due(self, now_ms: int) -> list[str]:
+        """Take out the paths that may go now; a clock that was set back since does not hold them up."""
+        if not self._items:
+            return []
+        due = [path for marked_ms, due_ms, path in self._items if due_ms <= now_ms or now_ms < marked_ms]
+        if due:
+            self._items = [item for item in self._items if item[0] <= now_ms < item[1]]
+        return due
+
+    def moved_to(self, directory: str) -> None:
+        """Take note that the directory of all the paths has another name now."""
+        self._items = [
+            (marked_ms, due_ms, f"{directory}/{os.path.basename(path)}")
+            for marked_ms, due_ms, path in self._items
+        ]
+
+
+class DeletionPlan:
+    """Paths to unlink; `failures` are those that could not be, once `run` has returned."""
+
+    __slots__ = ("failures", "paths")
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        self.paths = paths
+        self.failures: list[tuple[str, OSError]] = []
+
+    def run(self) -> None:
+        """Unlink files and whole directories, in any thread; what is gone already is passed over."""
+        # Its own imports are many, and a start deletes nothing.
+        import shutil
+
+        for path in self.paths:
+            try:
+                if os.path.isdir(path):
+                    shutil.rmtree(path)
+                else:
+                    os.unlink(path)
+            except FileNotFoundError:
+                # The file of an offset that was used again had taken the place of one marked before it.
+                continue
+            except OSError as error:
+                self.failures.append((path, error))
+
+
+NO_ENTRY = EntryPosition(0, 0, -1, -1)
+
+
+class LocalLog:
+    """The segments in `directory`; there is always at least one."""
+
+    __slots__ = (
+        "_deletions",
+        "_random_below",
+        "_report",
+        "_truncations",
+        "config",
+        "directory",
+        "end_offset",
+        "last_flushed_ms",
+        "recovery_point",
+        "segments",
+    )
+
+    def __init__(
+        self,
+        *,
+        directory: str,
+        config: LogConfig,
+        segments: LogSegments,
+        end_offset: int,
+        recovery_point: int,
+        now_ms: int,
+        report: Callable[[str], None],
+        random_below: Callable[[int], int],
+    ) -> None:
+        self.directory = directory
+        self.config = config
+        self.segments = segments
+        self.recovery_point = recovery_point
+        self.last_flushed_ms = now_ms
+        self._report = report
+        self._random_below = random_below
+        self._deletions = PendingDeletions()
+        self._truncations = 0
+        self.set_end(end_offset)
+
+    # --- the end
+
+    def set_end(self, offset: int) -> None:
+        """Take note that the next record gets `offset`, behind what the active segment holds now."""
+        self.end_offset = offset
+        if self.recovery_point > offset:
+            self.recovery_point = offset
+
+    def end(self) -> LogOffsetMetadata:
+        """Return the end and where it is."""
+        return LogOffsetMetadata(self.end_offset, self.segments.active.base_offset, self.segments.active.size)
+
+    # --- find
+
+    def locate(self, offset: int) -> LogOffsetMetadata:
+        """Return where an offset within the log is. Raises `CorruptRecord` and `OSError`."""
+        segment = self.segments.floor(offset) if offset < self.end_offset else None
+        while segment is not None:
+            entry = segment.find(offset)
+            if entry is not None:
+                return LogOffsetMetadata(offset, segment.base_offset, entry.position)
+            segment = self.segments.higher(segment.base_offset)
+        return self.end()
+
+    def find_slice(
+        self, offset: int, max_bytes: int, limit: LogOffsetMetadata, min_one: bool
+    ) -> tuple[LogSegment, EntryPosition, int]:
+        """Return segment, first batch and size of the slice from `offset` to the limit; size 0 if empty.
+
+        Raises `CorruptRecord` and `OSError`.
+        """
+        segment = self.segments.floor(offset) if offset < limit.offset else None
+        while segment is not None and segment.base_offset <= limit.segment_base_offset:
+            entry = segment.find(offset)
+            if entry is not None:
+                # Never past the limit in its own segment: what lies behind may still be uncommitted.
+                is_last = segment.base_offset == limit.segment_base_offset
+                size = (limit.position if is_last else segment.size) - entry.position
+                return segment, entry, min(size, max(max_bytes, entry.size) if min_one else max_bytes)
+            # The records up to the next segment were compacted away.
+            segment = self.segments.higher(segment.base_offset)
+        return self.segments.active, NO_ENTRY, 0
+
+    def aborted_in(self, offset: int, segment: LogSegment, end: int) -> list[AbortedTransaction]:
+        """Return the aborted transactions that touch the records from `offset` to file position `end`.
+
+        Raises `CorruptIndex` and `OSError`.
+        """
+        upper = segment.indexes.offsets.upper_bound(end)
+        if upper is None:
+            higher = self.segments.higher(segment.base_offset)
+            upper = self.end_offset if higher is None else higher.base_offset
+        aborted: list[AbortedTransaction] = []
+        current: LogSegment | None = segment
+        while current is not None:
+            found, complete = current.indexes.transactions.collect(offset, upper)
+            aborted += found
+            if complete:
+                break
+            current = self.segments.higher(current.base_offset)
+        return aborted
+
+    # --- roll
+
+    def roll(self, base_offset: int, now_ms: int) -> LogSegment:
+        """Finish the active segment and begin another. Raises `OSError`."""
+        active = self.segments.active
+        if active.base_offset == base_offset and not active.size:
+            # An empty segment with a full index, or rolled for its age: it is made anew.
+            self.remove(active, now_ms)
+        elif base_offset <= active.base_offset:
+            raise ValueError(f"cannot roll `{self.directory}` at offset {base_offset}")
+        else:
+            active.finish()
+        segment = self._create_segment(base_offset, now_ms)
+        self.set_end(self.end_offset)
+        return segment
+
+    def _create_segment(self, base_offset: int, now_ms: int) -> LogSegment:
+        for path in LogSegment.paths(self.directory, base_offset):
+            if os.path.exists(path):
+                self._report(f"deleting a file in the way of a new segment: `{path}`")
+                os.unlink(path)
+        jitter_ms = min(self.config.segment_jitter_ms, self.config.segment_ms)
+        segment = LogSegment.create(
+            self.directory,
+            base_offset,
+            config=self.config,
+            now_ms=now_ms,
+            roll_jitter_ms=self._random_below(jitter_ms) if jitter_ms > 0 else 0,
+            report=self._report,
+        )
+        self.segments.add(segment)
+        return segment
+
+    # --- truncate, delete
+
+    def truncate_to(self, offset: int, now_ms: int) -> list[LogSegment]:
+        """Drop the batches that end at or above `offset`, not below the first segment's base offset.
+
+        Return the segments that went. Raises `CorruptRecord` and `OSError`.
+        """
+        self._truncations += 1
+        removed = self.segments.above(offset)
+        for segment in removed:
+            self.remove(segment, now_ms)
+        self.segments.active.truncate_to(offset, now_ms)
+        self.set_end(offset)
+        return removed
+
+    def start_over_at(self, offset: int, now_ms: int) -> None:
+        """Drop everything; the next record gets `offset`. Raises `OSError`."""
+        self._truncations += 1
+        for segment in self.segments:
+            self.remove(segment, now_ms)
+        self._create_segment(offset, now_ms)
+        self.set_end(offset)
+
+    def remove(self, segment: LogSegment, now_ms: int) -> None:
+        """Take a segment out; its files are marked now and deleted later. Raises `OSError`."""
+        self.segments.remove(segment)
+        for path in segment.mark_deleted():
+            self.delete_later(path, now_ms)
+
+    def delete_later(self, path: str, now_ms: int) -> None:
+        """Delete a file that was marked when the delay has passed."""
+        self._deletions.add(path, now_ms=now_ms, delay_ms=self.config.file_delete_delay_ms)
+
+    def take_due_deletions(self, now_ms: int) -> list[str]:
+        """Return the paths of the files that were marked long enough ago, for the caller to delete."""
+        return self._deletions.take_due(now_ms)
+
+    # --- flush
+
+    def is_flush_due(self, now_ms: int) -> bool:
+        """Whether `flush.messages` or `flush.ms` asks for a flush up to the end."""
+        unflushed = self.end_offset - self.recovery_point
+        waited_ms = now_ms - self.last_flushed_ms
+        # Below 0 the clock was set back; how long it has been is unknown.
+        is_late = waited_ms >= self.config.flush_ms or waited_ms < 0
+        return unflushed > 0 and (unflushed >= self.config.flush_messages or is_late)
+
+    @property
+    def has_rolled(self) -> bool:
+        """Whether a segment that is not on disk for good has another behind it."""
+        return self.recovery_point < self.segments.active.base_offset
+
+    def has_unflushed_files(self) -> bool:
+        """Whether there are segments whose very existence is not on disk for good."""
+        return self.segments.active.base_offset >= self.recovery_point
+
+    def plan_flush(self, offset: int, small_files: list[str]) -> FlushPlan:
+        """Bring the index files up to date, and return what to sync up to `offset`. Raises `OSError`."""
+        segments = self.segments.between(self.recovery_point, offset)
+        for segment in segments:
+            segment.indexes.write()
+        files = [segment.records.handle for segment in segments]
+        paths = [path for segment in segments for path in segment.index_paths()]
+        directory = self.directory if self.has_unflushed_files() else None
+        return FlushPlan(
+            offset, truncations=self._truncations, files=files, paths=paths + small_files, directory=directory
+        )
+
+    def commit_flush(self, plan: FlushPlan, now_ms: int) -> None:
+        """Raise the recovery point after a plan was run, unless the log was truncated meanwhile."""
+        if plan.truncations == self._truncations and plan.offset > self.recovery_point:
+            self.recovery_point = plan.offset
+            self.last_flushed_ms = now_ms
+
+    # --- life
+
+    def rename_directory(self, path: str) -> None:
+        """Move to another directory name. Raises `OSError`."""
+        os.replace(self.directory, path)
+        self._deletions.moved_to(path)
+        self.directory = path
+        for segment in self.segments:
+            segment.moved_to(path)
+
+    def close_handlers(self) -> None:
+        """Let go of the files, writing nothing."""
+        for segment in self.segments:
+            segment.close_handlers()

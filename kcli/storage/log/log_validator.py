@@ -1,0 +1,367 @@
+"""LogValidator: what a leader demands of records before they go into its log, and what it makes of them.
+
+Always checked: the structure of the entries, size against `max.message.bytes`, checksum, and for clients one
+batch from offset 0, with as many offsets as records, no control batch, a sequence with a producer id. The
+records inside are read where a rule needs it: a compacted topic wants keys, a time limit wants the single
+timestamps, another codec or an older format wants the batch rebuilt. A batch of at most `CHECKED_BYTES` is
+read to its last record in any case, so that a client under development learns what is wrong with its batches;
+above that the header and its checksum are trusted, since reading the records would cost several times what
+storing them does.
+
+The producer's bytes are stored as they are wherever possible. They are patched in place for append time and
+a wrong max timestamp; they are rebuilt for a conversion and for offsets that are not 0, 1, 2 … (Kafka classes
+`LogValidator` and `UnifiedLog.analyzeAndValidateRecords`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.record import (
+    BYTES_PER_RECORD,
+    NO_TIMESTAMP,
+    CorruptRecord,
+    TimestampType,
+    TooMuchData,
+)
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch_header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_START,
+    HEADER_SIZE,
+    MAGIC_POSITION,
+    TIMESTAMP_TYPE_BIT,
+    crc32c,
+    set_max_timestamp,
+)
+from kcli.protocol.records.record_walk import walk_records
+from kcli.storage.log.log_config import PRODUCER_COMPRESSION
+from kcli.storage.producers.producer_state import Origin
+
+if TYPE_CHECKING:
+    from kcli.protocol.record import Buffer
+    from kcli.storage.log.log_config import LogConfig
+
+CHECKED_BYTES = 16 * 1024
+"""Batches up to this size are always read to their last record."""
+
+MAX_DECOMPRESSED_BYTES = 64 * 1024 * 1024
+"""What the records of one batch may grow to while they are checked, unless the caller says otherwise."""
+
+MIN_RECORD_BYTES = 7
+
+MAX_RECORD_ERRORS = 1000
+"""How many records are named to a producer that sent bad ones."""
+
+_CODECS = {
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+NO_LIMIT_MS = 2**63 - 1
+_NO_CLIENT_BITS = CONTROL_BIT | TIMESTAMP_TYPE_BIT
+
+
+class InvalidRecords(KafkaError):
+    """A batch refused for some of its records: INVALID_RECORD or INVALID_TIMESTAMP.
+
+    `record_errors` says which, as (index in the batch, why); a Produce response has them from version 8 on.
+    """
+
+    def __init__(self, code: ErrorCode, message: str, record_errors: list[tuple[int, str]]) -> None:
+        super().__init__(code, message)
+        self.record_errors = record_errors
+
+
+class TooMuchToRead(KafkaError):
+    """Records that a rule wants read hold more than the caller's limit: MESSAGE_TOO_LARGE.
+
+    Nothing was changed: the caller may try again with a higher limit.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(ErrorCode.MESSAGE_TOO_LARGE, reason)
+
+
+class ValidatedRecords:
+    """Records fit to be appended: `data` holds the whole `batches` and nothing else.
+
+    `log_append_time` is -1 unless the topic uses append time.
+    """
+
+    __slots__ = ("batches", "data", "log_append_time", "origin")
+
+    def __init__(
+        self, data: bytearray | memoryview, batches: list[RecordBatch], log_append_time: int, origin: Origin
+    ) -> None:
+        self.data = data
+        self.batches = batches
+        self.log_append_time = log_append_time
+        self.origin = origin
+
+
+class LogValidator:
+    """The demands of one topic configuration. Needs nothing of a log, so it may work in any thread."""
+
+    __slots__ = (
+        "_before_max_ms",
+        "_codec",
+        "_config",
+        "_is_compacted",
+        "_max_message_bytes",
+        "_uses_append_time",
+        "after_max_ms",
+        "plain_bytes",
+    )
+
+    def __init__(self, config: LogConfig) -> None:
+        self._config = config
+        self._max_message_bytes = config.max_message_bytes
+        self._uses_append_time = config.uses_append_time
+        self._is_compacted = config.is_compacted
+        self._before_max_ms = config.message_timestamp_before_max_ms
+        self.after_max_ms = config.message_timestamp_after_max_ms
+        # None: what the producer used.
+        self._codec: Codec | None = None
+        if config.compression_type != PRODUCER_COMPRESSION:
+            self._codec = _CODECS[config.compression_type]
+        stores_as_is = self._codec is None and not self._is_compacted and not self._uses_append_time
+        self.plain_bytes = 0
+        """Up to which size the only demands are those of `append_plain`."""
+        if stores_as_is and self._before_max_ms == NO_LIMIT_MS:
+            self.plain_bytes = min(CHECKED_BYTES, self._max_message_bytes)
+
+    def validate(
+        self,
+        records: Buffer,
+        *,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        max_decompressed: int = MAX_DECOMPRESSED_BYTES,
+    ) -> ValidatedRecords:
+        """Check records that a leader is to append, and convert them to what the topic stores.
+
+        A writable buffer is patched in place. An incomplete entry at the end is dropped; what is left may be
+        nothing. `max_decompressed` limits what is read, in bytes, a record counting for `BYTES_PER_RECORD`
+        at least: a batch of eleven kilobytes can hold eighteen million.
+
+        Raises `KafkaError` CORRUPT_MESSAGE, MESSAGE_TOO_LARGE or INVALID_RECORD, `InvalidRecords`, and
+        `TooMuchToRead` beyond the limit.
+        """
+        data: bytearray | memoryview
+        if isinstance(records, bytes) or (isinstance(records, memoryview) and records.readonly):
+            data = bytearray(records)
+        else:
+            data = records
+        try:
+            data, batches = self._take_batches(data, origin, max_decompressed)
+            must_rebuild = False
+            for batch in batches:
+                if self._check(batch, now_ms, origin, max_decompressed):
+                    must_rebuild = True
+            if must_rebuild:
+                data, batches = self._rebuild(batches, max_decompressed)
+            if self._uses_append_time:
+                for batch in batches:
+                    _patch_timestamps(batch, TimestampType.LOG_APPEND_TIME, now_ms)
+                return ValidatedRecords(data, batches, now_ms, origin)
+        except TooMuchData as error:
+            raise TooMuchToRead(error.message) from None
+        except CorruptRecord as error:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, error.message) from error
+        return ValidatedRecords(data, batches, NO_TIMESTAMP, origin)
+
+    def _take_batches(
+        self, data: bytearray | memoryview, origin: Origin, max_decompressed: int
+    ) -> tuple[bytearray | memoryview, list[RecordBatch]]:
+        """Return the whole batches at the start of a buffer, converted up from magic 0 and 1."""
+        size = len(data)
+        if size > HEADER_SIZE and data[MAGIC_POSITION] == 2:
+            batch = RecordBatch(data)
+            if batch.size_in_bytes == size:
+                return data, [batch]
+        batches: list[RecordBatch] = []
+        end = 0
+        for entry in iter_batches(data):
+            if not isinstance(entry, RecordBatch):
+                return self._convert_up(data, max_decompressed)
+            batches.append(entry)
+            end += entry.size_in_bytes
+        if len(batches) > 1 and origin is Origin.CLIENT:
+            raise KafkaError(ErrorCode.INVALID_RECORD, f"{len(batches)} record batches instead of one")
+        return memoryview(data)[:end], batches
+
+    def _convert_up(
+        self, data: bytearray | memoryview, max_decompressed: int
+    ) -> tuple[bytearray, list[RecordBatch]]:
+        # Imported here: only producers before 0.11 send the older formats.
+        from kcli.protocol.records.conversion import up_convert
+
+        for number, entry in enumerate(iter_batches(data)):
+            if number * BYTES_PER_RECORD > max_decompressed:
+                raise TooMuchData(f"a message set of more than {number} entries")
+            if entry.size_in_bytes > self._max_message_bytes:
+                raise self._too_large(entry.size_in_bytes)
+        converted = up_convert(data, codec=self._codec, max_bytes=max_decompressed)
+        return converted, [RecordBatch(converted)] if converted else []
+
+    def _check(self, batch: RecordBatch, now_ms: int, origin: Origin, max_decompressed: int) -> bool:
+        """Check one batch and settle its max timestamp; return whether it must be built anew."""
+        size = batch.size_in_bytes
+        if size > self._max_message_bytes:
+            raise self._too_large(size)
+        start = batch.position
+        if crc32c(memoryview(batch.buffer)[start + CRC_START : start + size]) != batch.crc:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the checksum of the record batch is wrong")
+        attributes = batch.attributes
+        count = batch.count
+        if origin is Origin.CLIENT and (
+            batch.base_offset
+            or count <= 0
+            or count != batch.last_offset_delta + 1
+            or attributes & _NO_CLIENT_BITS
+            or (batch.producer_id >= 0 and batch.base_sequence < 0)
+            or attributes & CODEC_MASK > Codec.ZSTD
+        ):
+            raise _client_error(batch)
+        if attributes & CONTROL_BIT or not count:
+            return False
+        codec = attributes & CODEC_MASK
+        must_rebuild = self._codec is not None and codec != self._codec
+        if must_rebuild or size <= CHECKED_BYTES or self._needs_records(batch, now_ms):
+            return self._check_records(batch, now_ms, max_decompressed) or must_rebuild
+        return False
+
+    def _needs_records(self, batch: RecordBatch, now_ms: int) -> bool:
+        if self._is_compacted:
+            return True
+        if self._uses_append_time:
+            return False
+        # The largest timestamp is in the header, the smallest one is not.
+        return batch.max_timestamp - now_ms > self.after_max_ms or self._before_max_ms < now_ms
+
+    def _check_records(self, batch: RecordBatch, now_ms: int, max_decompressed: int) -> bool:
+        """Read a batch to its last record; return whether its offsets have to be counted anew."""
+        position = batch.position
+        try:
+            if batch.attributes & CODEC_MASK:
+                data: Buffer = batch.record_data(max_decompressed)
+                start = 0
+            else:
+                # What stands in the batch's own buffer need not be copied out of it.
+                data, start = batch.buffer, position + HEADER_SIZE
+                if len(data) != position + batch.size_in_bytes:
+                    data = memoryview(data)[: position + batch.size_in_bytes]
+            if batch.count * BYTES_PER_RECORD > max_decompressed:
+                if batch.count > (len(data) - start) // MIN_RECORD_BYTES:
+                    raise CorruptRecord("a record batch holds fewer records than it declares")
+                raise TooMuchData(f"a record batch of {batch.count} records")
+            min_delta, max_delta, is_dense, is_keyed = walk_records(data, start, batch.count)
+        except TooMuchData:
+            raise
+        except CorruptRecord as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from error
+        if self._is_compacted and not is_keyed:
+            self._check_each(batch, now_ms, max_decompressed)
+        if not self._uses_append_time:
+            # A missing timestamp, -1, looks like a very old one: the records tell.
+            age_ms = now_ms - batch.base_timestamp
+            if age_ms - min_delta > self._before_max_ms or max_delta - age_ms > self.after_max_ms:
+                self._check_each(batch, now_ms, max_decompressed)
+            largest = max(batch.base_timestamp + max_delta, NO_TIMESTAMP)
+            if largest != batch.max_timestamp:
+                _patch_timestamps(batch, TimestampType.CREATE_TIME, largest)
+        return not is_dense
+
+    def _check_each(self, batch: RecordBatch, now_ms: int, max_decompressed: int) -> None:
+        """Find the records that break a rule. Raises `InvalidRecords` naming the first of them."""
+        errors: list[tuple[int, str]] = []
+        code = ErrorCode.INVALID_RECORD
+        try:
+            for index, record in enumerate(batch.records(max_decompressed)):
+                if self._is_compacted and record.key is None:
+                    errors.append((index, "a record of a compacted topic needs a key"))
+                elif not self._uses_append_time and self._is_out_of_time(record.timestamp, now_ms):
+                    code = ErrorCode.INVALID_TIMESTAMP
+                    errors.append((index, f"timestamp {record.timestamp} is too far from {now_ms}"))
+                if len(errors) == MAX_RECORD_ERRORS:
+                    break
+        except CorruptRecord as error:
+            raise KafkaError(ErrorCode.INVALID_RECORD, error.message) from error
+        if errors:
+            or_more = " or more" if len(errors) == MAX_RECORD_ERRORS else ""
+            message = f"{len(errors)}{or_more} of {batch.count} records refused, the first: {errors[0][1]}"
+            raise InvalidRecords(code, message, errors)
+
+    def _is_out_of_time(self, timestamp: int, now_ms: int) -> bool:
+        if timestamp == NO_TIMESTAMP:
+            return False
+        return now_ms - timestamp > self._before_max_ms or timestamp - now_ms > self.after_max_ms
+
+    def _rebuild(
+        self, batches: list[RecordBatch], max_decompressed: int
+    ) -> tuple[bytearray, list[RecordBatch]]:
+        """Build all batches anew, offsets counted from 0, with the topic's codec."""
+        rebuilt = bytearray()
+        for batch in batches:
+            codec = batch.codec if self._codec is None or batch.is_control else self._codec
+            builder = RecordBatchBuilder(
+                codec=codec,
+                level=self._config.compression_level(codec.name.lower()),
+                timestamp_type=batch.timestamp_type,
+                producer_id=batch.producer_id,
+                producer_epoch=batch.producer_epoch,
+                base_sequence=batch.base_sequence,
+                is_transactional=batch.is_transactional,
+                is_control=batch.is_control,
+                leader_epoch=batch.partition_leader_epoch,
+            )
+            for record in batch.records(max_decompressed):
+                if record.timestamp < NO_TIMESTAMP:
+                    reason = f"negative timestamp: {record.timestamp}"
+                    raise InvalidRecords(ErrorCode.INVALID_TIMESTAMP, reason, [(builder.count, reason)])
+                builder.append(record.timestamp, record.key, record.value, record.headers)
+            rebuilt += builder.build()
+        result = [entry for entry in iter_batches(rebuilt) if isinstance(entry, RecordBatch)]
+        for entry in result:
+            if entry.size_in_bytes > self._max_message_bytes:
+                raise self._too_large(entry.size_in_bytes)
+        return rebuilt, result
+
+    def _too_large(self, size: int) -> KafkaError:
+        return KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a record batch of {size} bytes is larger than max.message.bytes: {self._max_message_bytes}",
+        )
+
+
+def _client_error(batch: RecordBatch) -> KafkaError:
+    """Return what is wrong with the header of a client's batch."""
+    if batch.base_offset:
+        reason = f"a base offset of {batch.base_offset}, not 0"
+    elif batch.count <= 0 or batch.last_offset_delta + 1 != batch.count:
+        reason = f"{batch.count} records up to offset {batch.last_offset_delta}"
+    elif batch.is_control:
+        reason = "the mark of a control batch, which clients must not write"
+    elif batch.attributes & TIMESTAMP_TYPE_BIT:
+        errors = [(0, "only the broker may set the timestamp type to append time")]
+        return InvalidRecords(ErrorCode.INVALID_TIMESTAMP, errors[0][1], errors)
+    elif batch.attributes & CODEC_MASK > Codec.ZSTD:
+        reason = f"an unknown codec, {batch.attributes & CODEC_MASK}"
+    else:
+        reason = f"no sequence for producer {batch.producer_id}"
+    return KafkaError(ErrorCode.INVALID_RECORD, f"the record batch has {reason}")
+
+
+def _patch_timestamps(batch: RecordBatch, timestamp_type: TimestampType, max_timestamp: int) -> None:
+    """Write type and max timestamp into a batch, with a new checksum."""
+    assert not isinstance(batch.buffer, bytes)
+    set_max_timestamp(batch.buffer, batch.position, timestamp_type, max_timestamp)
+    patched = RecordBatch(batch.buffer, batch.position)
+    batch.attributes, batch.max_timestamp, batch.crc = patched.attributes, max_timestamp, patched.crc

@@ -1,0 +1,294 @@
+"""Producer snapshots: `<offset>.snapshot`, the producer state made by everything below that offset.
+
+Written when a segment rolls (the name is the new segment's base offset) and when the log closes, so that a
+start replays only what came after the newest one. Big-endian:
+
+| at | size | field |
+|---|---|---|
+| 0 | 2 | version, 1 |
+| 2 | 4 | CRC-32C over bytes 6 to the end |
+| 6 | 4 | number of rows |
+| 10 | 46 each | the rows |
+
+| at | size | field of a row |
+|---|---|---|
+| 0 | 8 | producer id |
+| 8 | 2 | producer epoch |
+| 10 | 4 | last sequence (-1 none) |
+| 14 | 8 | last offset (-1 none) |
+| 22 | 4 | offset delta: last offset less first offset of the batch |
+| 26 | 8 | last timestamp, ms |
+| 34 | 4 | coordinator epoch (-1 none) |
+| 38 | 8 | first offset of the open transaction (-1 none) |
+
+Rows are in ascending order of producer ids. Kafka writes one per producer, for its last batch, and so forgets
+at a restart what it needs to recognise the other four that may be in flight: their repetition is refused as
+out of order, or written twice by a producer that then takes a new epoch. Here each of the batches retained
+has its row, newest last. Kafka reads that as its own, because a later row of a producer replaces the one
+before (Kafka class `ProducerStateManager`).
+
+Building the producer state of a log from its snapshots and segments.
+
+The newest valid snapshot is loaded and the batches behind it are replayed.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.errors import KcliError
+from kcli.protocol.record import NO_SEQUENCE, NO_TIMESTAMP
+from kcli.protocol.records.batch_header import crc32c
+from kcli.storage import disk
+from kcli.storage.log_paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of, segment_path
+from kcli.storage.producers.producer_state import (
+    NO_OFFSET,
+    BatchMetadata,
+    Origin,
+    ProducerAppends,
+    ProducerStateEntry,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from kcli.protocol.records.batch import RecordBatch
+    from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.storage.log.local_log import LogSegments
+    from kcli.storage.log.log_segment import LogSegment
+    from kcli.storage.producers.producer_state import ProducerStateManager
+
+
+_VERSION = 1
+_HEADER = Struct(">hIi")
+_CRC_START = 6
+_ROW = Struct(">qhiqiqiq")
+_NO_BATCH = BatchMetadata(NO_SEQUENCE, NO_OFFSET, 0, NO_TIMESTAMP)
+
+
+class CorruptSnapshot(KcliError):
+    """A snapshot file whose version, size or checksum is wrong."""
+
+
+def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
+    """Return the bytes of a snapshot file."""
+    rows = [
+        row for entry in sorted(entries, key=lambda entry: entry.producer_id) for row in _encode_rows(entry)
+    ]
+    data = bytearray(_HEADER.pack(_VERSION, 0, len(rows)) + b"".join(rows))
+    _HEADER.pack_into(data, 0, _VERSION, crc32c(memoryview(data)[_CRC_START:]), len(rows))
+    return bytes(data)
+
+
+def _encode_rows(entry: ProducerStateEntry) -> Iterator[bytes]:
+    *earlier, last = entry.batches or (_NO_BATCH,)
+    for batch in (*earlier, last._replace(timestamp=entry.last_timestamp)):
+        yield _ROW.pack(
+            entry.producer_id,
+            entry.producer_epoch,
+            batch.last_sequence,
+            batch.last_offset,
+            batch.offset_delta,
+            batch.timestamp,
+            entry.coordinator_epoch,
+            entry.current_txn_first_offset,
+        )
+
+
+def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
+    """Return the producers of a snapshot file. Raises `CorruptSnapshot`."""
+    entries: dict[int, ProducerStateEntry] = {}
+    for row in decode_rows(data):
+        earlier = entries.get(row.producer_id)
+        if earlier is not None and row.continues(earlier):
+            earlier.batches.extend(row.batches)
+            row.batches = earlier.batches
+        entries[row.producer_id] = row
+    return list(entries.values())
+
+
+def decode_rows(data: bytes) -> list[ProducerStateEntry]:
+    """Return what each row of a snapshot file says by itself. Raises `CorruptSnapshot`."""
+    if len(data) < _HEADER.size:
+        raise CorruptSnapshot(f"a producer snapshot of {len(data)} bytes")
+    version, crc, count = _HEADER.unpack_from(data)
+    if version != _VERSION:
+        raise CorruptSnapshot(f"a producer snapshot of version {version}")
+    if crc != crc32c(memoryview(data)[_CRC_START:]):
+        raise CorruptSnapshot("a producer snapshot with a wrong checksum")
+    if count != (len(data) - _HEADER.size) / _ROW.size:
+        raise CorruptSnapshot(f"a producer snapshot of {count} rows in {len(data)} bytes")
+    rows = []
+    for fields in _ROW.iter_unpack(memoryview(data)[_HEADER.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_offset = fields
+        row = ProducerStateEntry(producer_id, epoch, coordinator_epoch, timestamp, txn_offset)
+        if offset >= 0:
+            row.batches.append(BatchMetadata(sequence, offset, delta, timestamp))
+        rows.append(row)
+    return rows
+
+
+MAX_BYTES = 48 * 1024 * 1024
+"""What the rows of a million batches take."""
+
+
+class ProducerSnapshots:
+    """The snapshot files of one replica directory."""
+
+    __slots__ = ("directory", "offsets")
+
+    def __init__(self, directory: str) -> None:
+        self.directory = directory
+        self.offsets: set[int] = set()
+
+    def find(self) -> None:
+        """Take note of the files there are. Raises `OSError`."""
+        offsets = [base_offset_of(name, SNAPSHOT_SUFFIX) for name in os.listdir(self.directory)]
+        self.offsets = {offset for offset in offsets if offset is not None}
+
+    @property
+    def latest(self) -> int | None:
+        """The highest offset with a snapshot, None without one."""
+        return max(self.offsets, default=None)
+
+    def path(self, offset: int) -> str:
+        """Return the path of the snapshot at an offset."""
+        return segment_path(self.directory, offset, SNAPSHOT_SUFFIX)
+
+    def write(self, offset: int, entries: Iterable[ProducerStateEntry], *, sync: bool = False) -> None:
+        """Write the snapshot at an offset unless there is one. Raises `OSError`."""
+        if offset in self.offsets:
+            return
+        descriptor = os.open(self.path(offset), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+        try:
+            disk.write_fully(descriptor, encode_snapshot(entries))
+            if sync:
+                os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        self.offsets.add(offset)
+
+    def read(self, offset: int) -> list[ProducerStateEntry]:
+        """Return the producers of the snapshot at an offset. Raises `CorruptSnapshot` and `OSError`."""
+        with open(self.path(offset), "rb") as file:
+            return decode_snapshot(file.read())
+
+    def remove(self, offset: int) -> None:
+        """Delete the snapshot at an offset if there is one. Raises `OSError`."""
+        if offset in self.offsets:
+            self.offsets.discard(offset)
+            _unlink_if_exists(self.path(offset))
+
+    def remove_if(self, *, below: int | None = None, above: int | None = None) -> None:
+        """Delete the snapshots at offsets smaller than `below` and larger than `above`. Raises `OSError`."""
+        for offset in sorted(self.offsets):
+            if (below is not None and offset < below) or (above is not None and offset > above):
+                self.remove(offset)
+
+    def remove_strays(self, base_offsets: Iterable[int]) -> None:
+        """Delete the snapshots that belong to no segment, but not one beyond all: that of a clean stop."""
+        bases = set(base_offsets)
+        newest = max(bases, default=None)
+        strays = sorted(self.offsets - bases)
+        for offset in strays:
+            if offset != strays[-1] or (newest is not None and offset < newest):
+                self.remove(offset)
+
+    def mark_deleted(self, offset: int) -> str | None:
+        """Rename the snapshot at an offset to `.deleted`; return its new path, None if there was none."""
+        if offset not in self.offsets:
+            return None
+        self.offsets.discard(offset)
+        path = self.path(offset)
+        try:
+            os.replace(path, path + DELETED_SUFFIX)
+        except FileNotFoundError:
+            return None
+        return path + DELETED_SUFFIX
+
+    def sync(self, offset: int) -> None:
+        """Make the snapshot at an offset durable, if it is still there. Raises `OSError`."""
+        with suppress(FileNotFoundError):
+            disk.sync_path(self.path(offset))
+
+
+def _unlink_if_exists(path: str) -> None:
+    try:
+        os.unlink(path)
+    except FileNotFoundError:
+        return
+
+
+def rebuild_producer_state(
+    state: ProducerStateManager,
+    snapshots: ProducerSnapshots,
+    segments: LogSegments,
+    *,
+    log_start_offset: int,
+    end_offset: int,
+    now_ms: int,
+    report: Callable[[str], None],
+) -> None:
+    """Make the state that of everything below `end_offset`, and write its snapshot.
+
+    Snapshots at and below the log start or above the end are deleted: they are of no use any more. Raises
+    `CorruptRecord` and `OSError`.
+    """
+    snapshots.remove_if(below=log_start_offset + 1, above=end_offset)
+    load_newest_snapshot(state, snapshots, log_start_offset=log_start_offset, now_ms=now_ms, report=report)
+    for segment in segments.between(state.map_end_offset, end_offset):
+        start = max(segment.base_offset, state.map_end_offset, log_start_offset)
+        entry = segment.find(start)
+        if entry is None:
+            continue
+        for _, batch in segment.batches(entry.position):
+            if batch.last_offset >= end_offset:
+                break
+            if batch.last_offset >= start:
+                replay(state, batch)
+    state.map_end_offset = end_offset
+    take_snapshot(state, snapshots)
+
+
+def load_newest_snapshot(
+    state: ProducerStateManager,
+    snapshots: ProducerSnapshots,
+    *,
+    log_start_offset: int,
+    now_ms: int,
+    report: Callable[[str], None],
+) -> None:
+    """Load the newest snapshot that is valid, deleting newer ones that are not. Raises `OSError`."""
+    while (offset := snapshots.latest) is not None:
+        try:
+            state.load(snapshots.read(offset), end_offset=offset, now_ms=now_ms)
+            return
+        except CorruptSnapshot as error:
+            report(f"deleting a damaged producer snapshot: {error}: `{snapshots.path(offset)}`")
+            snapshots.remove(offset)
+    state.clear(log_start_offset)
+
+
+def take_snapshot(state: ProducerStateManager, snapshots: ProducerSnapshots) -> int | None:
+    """Write the snapshot at the state's end, unless there is one as new; return its offset."""
+    if state.map_end_offset <= (snapshots.latest or 0):
+        return None
+    snapshots.write(state.map_end_offset, state.producers.values())
+    return state.map_end_offset
+
+
+def replay(
+    state: ProducerStateManager, batch: RecordBatch | LegacyEntry, segment: LogSegment | None = None
+) -> None:
+    """Take over one batch of the log; with its segment, aborted transactions enter that segment's index.
+
+    Raises `CorruptRecord` and `OSError`.
+    """
+    if batch.producer_id >= 0:
+        appends = ProducerAppends(state)
+        appends.check((batch,), Origin.REPLICATION)
+        appends.publish(segment)
+    state.map_end_offset = batch.last_offset + 1

@@ -1,0 +1,505 @@
+"""ProducerStateManager: what each idempotent or transactional producer wrote last to one partition.
+
+Per producer id: its epoch, its last five batches (sequences, last offset, timestamp), the first offset of
+its open transaction. From this follows whether a batch continues the producer's sequence, repeats a batch
+that was written before, or comes from a producer that has been replaced (KIP-98, KIP-360).
+
+A `producer_append.ProducerAppend` checks the batches of one append against that state and collects what they
+change; only `update`, after the write, changes the state. `producer_snapshot` keeps it on disk.
+
+The first unstable offset, below which everything is decided, is the start of the oldest transaction that is
+open, or closed by a marker that the high watermark has not passed (Kafka classes `ProducerStateManager`
+and `ProducerStateEntry`).
+
+ProducerAppends: the batches of producers in one append, checked against what each producer wrote before.
+
+Clients must continue the sequence of their epoch, or start at 0 with a new epoch; a producer the
+partition does not know may start anywhere. An older epoch is refused. Replicated batches are taken as
+they are: the leader has checked them (Kafka class `ProducerAppendInfo`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import Enum
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.record import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key, parse_end_txn_marker
+from kcli.storage.index.transaction_index import AbortedTransaction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.protocol.topics import TopicPartition
+    from kcli.storage.log.log_segment import LogSegment
+
+
+BATCHES_TO_RETAIN = 5
+NO_OFFSET = -1
+NO_COORDINATOR_EPOCH = -1
+
+MAX_SEQUENCE = 2**31 - 1
+
+
+class BatchMetadata(NamedTuple):
+    """A batch of a producer as it was written."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        """The offset of the first record."""
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        """The sequence of the first record; after the highest one comes 0."""
+        sequence = self.last_sequence - self.offset_delta
+        return sequence if sequence >= 0 else sequence + MAX_SEQUENCE + 1
+
+
+class ProducerStateEntry:
+    """One producer: its epoch and its last batches, newest last."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "current_txn_first_offset",
+        "last_timestamp",
+        "producer_epoch",
+        "producer_id",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        last_timestamp: int = NO_TIMESTAMP,
+        current_txn_first_offset: int = NO_OFFSET,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.current_txn_first_offset = current_txn_first_offset
+        self.batches: deque[BatchMetadata] = deque(maxlen=BATCHES_TO_RETAIN)
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record, -1 if no batch is known."""
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record, -1 if no batch is known."""
+        return self.batches[-1].last_offset if self.batches else NO_OFFSET
+
+    def find_duplicate(
+        self, producer_epoch: int, base_sequence: int, last_sequence: int
+    ) -> BatchMetadata | None:
+        """Return the retained batch with exactly these sequences, None if there is none."""
+        if producer_epoch == self.producer_epoch:
+            for batch in self.batches:
+                if batch.last_sequence == last_sequence and batch.first_sequence == base_sequence:
+                    return batch
+        return None
+
+    def is_continued_by(self, producer_epoch: int, base_sequence: int) -> bool:
+        """Whether a batch that belongs to no transaction simply continues the sequence, outside of any."""
+        return (
+            producer_epoch == self.producer_epoch
+            and self.current_txn_first_offset < 0
+            and bool(self.batches)
+            and (self.batches[-1].last_sequence + 1) & MAX_SEQUENCE == base_sequence
+        )
+
+    def continues(self, earlier: ProducerStateEntry) -> bool:
+        """Whether this is the same producer in the same epoch, with later batches."""
+        return (
+            self.producer_id == earlier.producer_id
+            and self.producer_epoch == earlier.producer_epoch
+            and self.last_offset > earlier.last_offset
+        )
+
+    def add(self, last_sequence: int, first_offset: int, last_offset: int, timestamp: int) -> None:
+        """Take note of a batch that was written."""
+        self.batches.append(BatchMetadata(last_sequence, last_offset, last_offset - first_offset, timestamp))
+        self.last_timestamp = timestamp
+
+    def set_epoch(self, producer_epoch: int) -> None:
+        """Take over an epoch; batches of another one no longer count."""
+        if producer_epoch != self.producer_epoch:
+            self.producer_epoch = producer_epoch
+            self.batches.clear()
+
+    def __repr__(self) -> str:
+        return (
+            f"ProducerStateEntry(producer_id={self.producer_id}, producer_epoch={self.producer_epoch}, "
+            f"coordinator_epoch={self.coordinator_epoch}, last_timestamp={self.last_timestamp}, "
+            f"current_txn_first_offset={self.current_txn_first_offset}, batches={list(self.batches)})"
+        )
+
+
+class ProducerStateManager:
+    """The producers of one partition, up to `map_end_offset`."""
+
+    __slots__ = (
+        "_ongoing",
+        "_unreplicated",
+        "map_end_offset",
+        "producer_id_expiration_ms",
+        "producers",
+        "topic_partition",
+    )
+
+    def __init__(self, topic_partition: TopicPartition, *, producer_id_expiration_ms: int) -> None:
+        self.topic_partition = topic_partition
+        self.producer_id_expiration_ms = producer_id_expiration_ms
+        self.producers: dict[int, ProducerStateEntry] = {}
+        self.map_end_offset = 0
+        # First offset of each transaction, in the order they began: of its producer, of its marker.
+        self._ongoing: dict[int, int] = {}
+        self._unreplicated: dict[int, int] = {}
+
+    def update(self, append: ProducerAppend) -> None:
+        """Take over the batches of an append that was written."""
+        new = append.entry
+        current = self.producers.get(new.producer_id)
+        if current is None:
+            self.producers[new.producer_id] = new
+        else:
+            current.set_epoch(new.producer_epoch)
+            current.batches.extend(new.batches)
+            current.coordinator_epoch = new.coordinator_epoch
+            current.current_txn_first_offset = new.current_txn_first_offset
+            current.last_timestamp = new.last_timestamp
+        for first_offset in append.started_transactions:
+            self._ongoing[first_offset] = new.producer_id
+
+    def complete(self, transaction: CompletedTransaction) -> None:
+        """Note that a transaction ended; it stays unstable until the high watermark passes its marker."""
+        del self._ongoing[transaction.first_offset]
+        self._unreplicated[transaction.first_offset] = transaction.last_offset
+
+    def last_stable_offset(self, transaction: CompletedTransaction) -> int:
+        """Return the last stable offset that holds once `transaction` has ended."""
+        others = [
+            first_offset
+            for first_offset, producer_id in self._ongoing.items()
+            if producer_id != transaction.producer_id
+        ]
+        return min(others, default=transaction.last_offset + 1)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """The first offset not yet decided, or decided by a marker above the high watermark."""
+        if not self._ongoing and not self._unreplicated:
+            return None
+        return min([*self._ongoing, *self._unreplicated])
+
+    def high_watermark_moved(self, high_watermark: int) -> None:
+        """Forget the transactions whose markers are below the high watermark now."""
+        if self._unreplicated:
+            self._unreplicated = {
+                first: last for first, last in self._unreplicated.items() if last >= high_watermark
+            }
+
+    def log_start_moved(self, log_start_offset: int) -> None:
+        """Follow the log's start: what lies below it is of no interest any more."""
+        self.high_watermark_moved(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+
+    def is_expired(self, entry: ProducerStateEntry, now_ms: int) -> bool:
+        """Whether a producer has been silent too long, and leaves no transaction open."""
+        idle_ms = now_ms - entry.last_timestamp
+        return entry.current_txn_first_offset < 0 and idle_ms >= self.producer_id_expiration_ms
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Forget the producers that have been silent too long; return how many."""
+        expired = [
+            producer_id for producer_id, entry in self.producers.items() if self.is_expired(entry, now_ms)
+        ]
+        for producer_id in expired:
+            del self.producers[producer_id]
+        return len(expired)
+
+    def load(self, entries: list[ProducerStateEntry], *, end_offset: int, now_ms: int) -> None:
+        """Start over from the entries of a snapshot, without those that have expired since."""
+        self.clear(end_offset)
+        for entry in entries:
+            if not self.is_expired(entry, now_ms):
+                self.producers[entry.producer_id] = entry
+                if entry.current_txn_first_offset >= 0:
+                    self._ongoing[entry.current_txn_first_offset] = entry.producer_id
+
+    def clear(self, end_offset: int) -> None:
+        """Forget everything; the state is that of an empty log ending at `end_offset`."""
+        self.producers.clear()
+        self._ongoing.clear()
+        self._unreplicated.clear()
+        self.map_end_offset = end_offset
+
+
+_SPECIAL_BITS = TRANSACTIONAL_BIT | CONTROL_BIT
+
+
+class Origin(Enum):
+    """Where an append comes from, which decides what is checked (Kafka class `AppendOrigin`)."""
+
+    CLIENT = "client"
+    COORDINATOR = "coordinator"
+    REPLICATION = "replication"
+
+
+class CompletedTransaction(NamedTuple):
+    """A transaction that a marker has just ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+
+
+class ProducerAppend:
+    """The batches of one producer in one append: checked in order, kept until they are written."""
+
+    __slots__ = ("_current", "_origin", "_topic_partition", "entry", "started_transactions")
+
+    def __init__(
+        self,
+        topic_partition: TopicPartition,
+        producer_id: int,
+        current: ProducerStateEntry | None,
+        origin: Origin,
+    ) -> None:
+        self._topic_partition = topic_partition
+        self._current = current
+        self._origin = origin
+        self.started_transactions: list[int] = []
+        if current is None:
+            self.entry = ProducerStateEntry(producer_id)
+        else:
+            self.entry = ProducerStateEntry(
+                producer_id,
+                current.producer_epoch,
+                current.coordinator_epoch,
+                current.last_timestamp,
+                current.current_txn_first_offset,
+            )
+
+    def add_batch(
+        self,
+        producer_epoch: int,
+        base_sequence: int,
+        last_sequence: int,
+        first_offset: int,
+        last_offset: int,
+        timestamp: int,
+        is_transactional: bool,
+    ) -> None:
+        """Check a data batch and take note of it.
+
+        Raises `KafkaError` INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER or INVALID_TXN_STATE.
+        """
+        entry = self.entry
+        self._check_epoch(producer_epoch, first_offset)
+        if self._origin is Origin.CLIENT:
+            self._check_sequence(producer_epoch, base_sequence, first_offset)
+        if entry.current_txn_first_offset >= 0 and not is_transactional:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"producer {entry.producer_id} wrote outside its open transaction: {self._topic_partition}",
+            )
+        entry.set_epoch(producer_epoch)
+        entry.add(last_sequence, first_offset, last_offset, timestamp)
+        if is_transactional and entry.current_txn_first_offset < 0:
+            entry.current_txn_first_offset = first_offset
+            self.started_transactions.append(first_offset)
+
+    def add_marker(
+        self, *, producer_epoch: int, coordinator_epoch: int, is_abort: bool, offset: int, timestamp: int
+    ) -> CompletedTransaction | None:
+        """Check a transaction marker and take note of it; return the transaction it ended, if one was open.
+
+        Raises `KafkaError` INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED.
+        """
+        entry = self.entry
+        self._check_epoch(producer_epoch, offset)
+        if self._origin is not Origin.REPLICATION and coordinator_epoch < entry.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"coordinator epoch {coordinator_epoch} of producer {entry.producer_id} is older than "
+                f"{entry.coordinator_epoch}: {self._topic_partition}",
+            )
+        completed = None
+        if entry.current_txn_first_offset >= 0:
+            completed = CompletedTransaction(
+                entry.producer_id, entry.current_txn_first_offset, offset, is_abort
+            )
+        entry.set_epoch(producer_epoch)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.current_txn_first_offset = NO_OFFSET
+        entry.last_timestamp = timestamp
+        return completed
+
+    def _check_epoch(self, producer_epoch: int, offset: int) -> None:
+        if producer_epoch < self.entry.producer_epoch and self._origin is not Origin.REPLICATION:
+            raise KafkaError(
+                ErrorCode.INVALID_PRODUCER_EPOCH,
+                f"epoch {producer_epoch} of producer {self.entry.producer_id} is older than "
+                f"{self.entry.producer_epoch}: {self._topic_partition} at offset {offset}",
+            )
+
+    def _check_sequence(self, producer_epoch: int, base_sequence: int, offset: int) -> None:
+        entry, current = self.entry, self._current
+        if producer_epoch != entry.producer_epoch:
+            in_order = base_sequence == 0 or entry.producer_epoch == NO_PRODUCER_EPOCH
+            expected = 0
+        else:
+            if entry.batches:
+                last_sequence = entry.batches[-1].last_sequence
+            elif current is not None and producer_epoch == current.producer_epoch:
+                last_sequence = current.last_sequence
+            else:
+                last_sequence = NO_SEQUENCE
+            expected = 0 if last_sequence == MAX_SEQUENCE else last_sequence + 1
+            # Without a known epoch, as after retention took all the producer's records, any start will do.
+            unknown = not entry.batches and (current is None or current.producer_epoch == NO_PRODUCER_EPOCH)
+            in_order = unknown or base_sequence == expected
+        if not in_order:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"sequence {base_sequence} of producer {entry.producer_id} epoch {producer_epoch}, expected "
+                f"{expected}: {self._topic_partition} at offset {offset}",
+            )
+
+
+class Continuation:
+    """A batch that simply continues its producer's sequence, as nearly every one does."""
+
+    __slots__ = ("_batch", "_entry")
+
+    def __init__(self, entry: ProducerStateEntry, batch: RecordBatch) -> None:
+        self._entry = entry
+        self._batch = batch
+
+    def publish(self, _segment: LogSegment | None) -> None:
+        """Take the batch over, after it was written."""
+        batch = self._batch
+        self._entry.add(batch.last_sequence, batch.base_offset, batch.last_offset, batch.max_timestamp)
+
+
+class ProducerAppends:
+    """What the batches of one append do to the producers that wrote them: checked first, published last."""
+
+    __slots__ = ("_appends", "_completed", "_state")
+
+    def __init__(self, state: ProducerStateManager) -> None:
+        self._state = state
+        self._appends: dict[int, ProducerAppend] = {}
+        self._completed: list[CompletedTransaction] = []
+
+    def check(self, batches: Iterable[RecordBatch | LegacyEntry], origin: Origin) -> BatchMetadata | None:
+        """Check the batches that have a producer; return the one that was written before, if one was.
+
+        Raises `KafkaError` as `ProducerAppend` does, and `CorruptRecord` for a control batch that makes no
+        sense.
+        """
+        for batch in batches:
+            producer_id = batch.producer_id
+            if producer_id < 0 or not isinstance(batch, RecordBatch):
+                continue
+            known = self._state.producers.get(producer_id)
+            if origin is Origin.CLIENT and known is not None:
+                duplicate = known.find_duplicate(
+                    batch.producer_epoch, batch.base_sequence, batch.last_sequence
+                )
+                if duplicate is not None:
+                    return duplicate
+            append = self._appends.get(producer_id)
+            if append is None:
+                append = ProducerAppend(self._state.topic_partition, producer_id, known, origin)
+                self._appends[producer_id] = append
+            if batch.is_control:
+                self._add_marker(append, batch)
+            else:
+                append.add_batch(
+                    batch.producer_epoch,
+                    batch.base_sequence,
+                    batch.last_sequence,
+                    batch.base_offset,
+                    batch.last_offset,
+                    batch.max_timestamp,
+                    batch.is_transactional,
+                )
+        return None
+
+    def _add_marker(self, append: ProducerAppend, batch: RecordBatch) -> None:
+        # Compaction may leave a control batch without its record: the transaction is gone altogether.
+        record = next(iter(batch.records()), None)
+        if record is None:
+            return
+        if parse_control_key(record.key) in (ControlRecordType.ABORT, ControlRecordType.COMMIT):
+            marker = parse_end_txn_marker(record)
+            transaction = append.add_marker(
+                producer_epoch=batch.producer_epoch,
+                coordinator_epoch=marker.coordinator_epoch,
+                is_abort=marker.control_type is ControlRecordType.ABORT,
+                offset=batch.base_offset,
+                timestamp=record.timestamp,
+            )
+            if transaction is not None:
+                self._completed.append(transaction)
+
+    def publish(self, segment: LogSegment | None) -> None:
+        """Take the batches over, after they were written to `segment`, whose index lists what was aborted.
+
+        Without a segment that index is left alone. Raises `OSError`.
+        """
+        for append in self._appends.values():
+            self._state.update(append)
+        for transaction in self._completed:
+            if segment is not None and transaction.is_aborted:
+                segment.indexes.transactions.append(
+                    AbortedTransaction(
+                        transaction.producer_id,
+                        transaction.first_offset,
+                        transaction.last_offset,
+                        self._state.last_stable_offset(transaction),
+                    )
+                )
+            self._state.complete(transaction)
+
+
+def check_producers(
+    state: ProducerStateManager, batches: Sequence[RecordBatch | LegacyEntry], origin: Origin
+) -> Continuation | ProducerAppends | BatchMetadata | None:
+    """Return what is to be published once the batches are written, or the one that was written before.
+
+    None if no producer has an id. Raises as `ProducerAppends.check` does.
+    """
+    if len(batches) == 1:
+        batch = batches[0]
+        if batch.producer_id < 0:
+            return None
+        entry = state.producers.get(batch.producer_id)
+        if (
+            entry is not None
+            and isinstance(batch, RecordBatch)
+            and not batch.attributes & _SPECIAL_BITS
+            and entry.is_continued_by(batch.producer_epoch, batch.base_sequence)
+        ):
+            return Continuation(entry, batch)
+    elif all(batch.producer_id < 0 for batch in batches):
+        return None
+    appends = ProducerAppends(state)
+    return appends.check(batches, origin) or appends

@@ -1,0 +1,253 @@
+"""Sequences, epochs, duplicates and transactions of producers."""
+
+from __future__ import annotations
+
+import pytest
+
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topics import TopicPartition
+from kcli.storage.producers.producer_state import (
+    BatchMetadata,
+    CompletedTransaction,
+    Origin,
+    ProducerAppend,
+    ProducerStateEntry,
+    ProducerStateManager,
+)
+
+MAX = 2**31 - 1
+PRODUCER = 7
+
+
+class Partition:
+    """A producer state that batches of one producer are written to."""
+
+    def __init__(self) -> None:
+        self.state = ProducerStateManager(TopicPartition("orders", 0), producer_id_expiration_ms=1000)
+        self.end = 0
+
+    def prepare(self, origin: Origin = Origin.CLIENT) -> ProducerAppend:
+        current = self.state.producers.get(PRODUCER)
+        return ProducerAppend(self.state.topic_partition, PRODUCER, current, origin)
+
+    def add(
+        self,
+        append: ProducerAppend,
+        sequence: int,
+        count: int = 1,
+        *,
+        epoch: int = 0,
+        transactional: bool = False,
+    ) -> None:
+        append.add_batch(
+            producer_epoch=epoch,
+            base_sequence=sequence,
+            last_sequence=(sequence + count - 1) & MAX,
+            first_offset=self.end,
+            last_offset=self.end + count - 1,
+            timestamp=100 + self.end,
+            is_transactional=transactional,
+        )
+        self.end += count
+
+    def write(
+        self,
+        sequence: int,
+        count: int = 1,
+        *,
+        epoch: int = 0,
+        origin: Origin = Origin.CLIENT,
+        transactional: bool = False,
+    ) -> None:
+        append = self.prepare(origin)
+        self.add(append, sequence, count, epoch=epoch, transactional=transactional)
+        self.state.update(append)
+
+    def mark(self, *, abort: bool, epoch: int = 0, coordinator_epoch: int = 0) -> CompletedTransaction | None:
+        append = self.prepare(Origin.COORDINATOR)
+        completed = append.add_marker(
+            producer_epoch=epoch,
+            coordinator_epoch=coordinator_epoch,
+            is_abort=abort,
+            offset=self.end,
+            timestamp=100 + self.end,
+        )
+        self.end += 1
+        self.state.update(append)
+        if completed is not None:
+            self.state.complete(completed)
+        return completed
+
+    @property
+    def entry(self) -> ProducerStateEntry:
+        return self.state.producers[PRODUCER]
+
+
+@pytest.fixture
+def partition() -> Partition:
+    return Partition()
+
+
+def code_of(error: pytest.ExceptionInfo[KafkaError]) -> ErrorCode:
+    return error.value.code
+
+
+@pytest.mark.parametrize("first", [0, 5, MAX])
+def test_an_unknown_producer_may_start_anywhere(partition: Partition, first: int) -> None:
+    partition.write(first)
+    assert partition.entry.last_sequence == first
+
+
+@pytest.mark.parametrize(
+    ("first", "count", "following"), [(0, 1, 1), (0, 10, 10), (MAX, 1, 0), (MAX - 1, 3, 1), (MAX - 1, 2, 0)]
+)
+def test_a_sequence_goes_on_and_wraps(partition: Partition, first: int, count: int, following: int) -> None:
+    partition.write(first, count)
+    for wrong in {following - 1, following + 1, following + 100} - {-1}:
+        with pytest.raises(KafkaError) as refused:
+            partition.write(wrong)
+        assert code_of(refused) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    partition.write(following)
+
+
+def test_a_new_epoch_starts_at_zero(partition: Partition) -> None:
+    partition.write(0, 5)
+    with pytest.raises(KafkaError) as refused:
+        partition.write(5, epoch=1)
+    assert code_of(refused) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    partition.write(0, epoch=1)
+    assert list(partition.entry.batches) == [BatchMetadata(0, 5, 0, 105)]
+
+
+def test_an_older_epoch_is_fenced(partition: Partition) -> None:
+    partition.write(0, epoch=3)
+    with pytest.raises(KafkaError) as refused:
+        partition.write(1, epoch=2)
+    assert code_of(refused) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_what_is_replicated_is_not_questioned(partition: Partition) -> None:
+    partition.write(0, epoch=3)
+    partition.write(77, epoch=3, origin=Origin.REPLICATION)
+    partition.write(5, epoch=2, origin=Origin.REPLICATION)
+    assert partition.entry.producer_epoch == 2
+    assert partition.entry.last_sequence == 5
+
+
+def test_coordinators_have_epochs_but_no_sequences(partition: Partition) -> None:
+    partition.write(-1, epoch=3, origin=Origin.COORDINATOR)
+    partition.write(-1, epoch=3, origin=Origin.COORDINATOR)
+    with pytest.raises(KafkaError) as refused:
+        partition.write(-1, epoch=2, origin=Origin.COORDINATOR)
+    assert code_of(refused) is ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_the_last_five_batches_are_recognised(partition: Partition) -> None:
+    for number in range(7):
+        partition.write(number * 10, 10)
+    entry = partition.entry
+    for number in range(7):
+        found = entry.find_duplicate(0, number * 10, number * 10 + 9)
+        if number < 2:
+            assert found is None
+        else:
+            assert found is not None
+            assert (found.first_offset, found.last_offset) == (number * 10, number * 10 + 9)
+    assert entry.find_duplicate(0, 60, 68) is None
+    assert entry.find_duplicate(0, 61, 69) is None
+    assert entry.find_duplicate(1, 60, 69) is None
+
+
+def test_a_duplicate_across_the_wrap_is_recognised(partition: Partition) -> None:
+    partition.write(MAX - 1, 4)
+    found = partition.entry.find_duplicate(0, MAX - 1, 1)
+    assert found is not None
+    assert found.first_sequence == MAX - 1
+
+
+def test_batches_of_one_append_follow_each_other(partition: Partition) -> None:
+    append = partition.prepare()
+    partition.add(append, 0, 3)
+    partition.add(append, 3, 2)
+    with pytest.raises(KafkaError):
+        partition.add(append, 6)
+    partition.state.update(append)
+    assert [batch.last_sequence for batch in partition.entry.batches] == [2, 4]
+
+
+def test_a_refused_append_changes_nothing(partition: Partition) -> None:
+    partition.write(0)
+    before = repr(partition.entry)
+    with pytest.raises(KafkaError):
+        partition.write(9)
+    assert repr(partition.entry) == before
+
+
+def test_an_open_transaction_holds_the_first_unstable_offset(partition: Partition) -> None:
+    partition.write(0, 2)
+    assert partition.state.first_unstable_offset is None
+    partition.write(2, 3, transactional=True)
+    partition.write(5, 1, transactional=True)
+    assert partition.state.first_unstable_offset == 2
+    assert partition.mark(abort=True) == CompletedTransaction(PRODUCER, 2, 6, True)
+    assert partition.state.first_unstable_offset == 2
+    partition.state.high_watermark_moved(6)
+    assert partition.state.first_unstable_offset == 2
+    partition.state.high_watermark_moved(7)
+    assert partition.state.first_unstable_offset is None
+
+
+def test_writes_outside_an_open_transaction_are_refused(partition: Partition) -> None:
+    partition.write(0, transactional=True)
+    with pytest.raises(KafkaError) as refused:
+        partition.write(1)
+    assert code_of(refused) is ErrorCode.INVALID_TXN_STATE
+
+
+def test_a_marker_without_a_transaction_completes_none(partition: Partition) -> None:
+    partition.write(0)
+    assert partition.mark(abort=True) is None
+    partition.write(1)
+
+
+def test_an_older_coordinator_is_fenced(partition: Partition) -> None:
+    partition.write(0, transactional=True)
+    partition.mark(abort=False, coordinator_epoch=4)
+    partition.write(1, transactional=True)
+    with pytest.raises(KafkaError) as refused:
+        partition.mark(abort=False, coordinator_epoch=3)
+    assert code_of(refused) is ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+def test_a_marker_of_a_newer_epoch_starts_the_sequence_anew(partition: Partition) -> None:
+    partition.write(0, 5, transactional=True)
+    partition.mark(abort=True, epoch=1)
+    assert not partition.entry.batches
+    partition.write(0, epoch=1)
+
+
+def test_silent_producers_expire_unless_a_transaction_is_open(partition: Partition) -> None:
+    partition.write(0)
+    assert partition.state.remove_expired(1099) == 0
+    assert partition.state.remove_expired(1100) == 1
+    assert not partition.state.producers
+    partition.write(8, transactional=True)
+    assert partition.state.remove_expired(10**9) == 0
+
+
+def test_the_last_stable_offset_is_that_of_the_oldest_other_transaction(partition: Partition) -> None:
+    state = partition.state
+    partition.write(0, transactional=True)
+    other = ProducerAppend(state.topic_partition, 8, None, Origin.CLIENT)
+    other.add_batch(
+        producer_epoch=0,
+        base_sequence=0,
+        last_sequence=0,
+        first_offset=5,
+        last_offset=5,
+        timestamp=1,
+        is_transactional=True,
+    )
+    state.update(other)
+    assert state.last_stable_offset(CompletedTransaction(PRODUCER, 0, 9, True)) == 5
+    assert state.last_stable_offset(CompletedTransaction(8, 5, 9, True)) == 0
