@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from kcli.broker.process import stopping_on_signal
+from kcli.broker.process.broker_process import stopping_on_signal
 from kcli.commands.interrupts import interruptible
 from kcli.stop_signals import REPEAT_SECONDS, STOP_SIGNALS, heard_signals, obey
 

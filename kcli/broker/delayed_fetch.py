@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker import partition_reading
 from kcli.broker.purgatory import DelayedOperation
+from kcli.broker.replication import partition as partition_reading
 from kcli.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from kcli.broker.fetch_data import FetchedPartition, FetchPartition
     from kcli.broker.handlers.fetch import Fetched
-    from kcli.broker.partition import Partition
-    from kcli.broker.replica_manager import ReplicaManager
-    from kcli.broker.replica_reading import Reader
+    from kcli.broker.replication.partition import Partition
+    from kcli.broker.replication.replica_manager import Reader, ReplicaManager
 
 
 class _Watched:

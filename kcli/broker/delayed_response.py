@@ -14,8 +14,8 @@ from kcli.broker.purgatory import DelayedOperation
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from kcli.broker.partition import PartitionId
-    from kcli.broker.replica_manager import ReplicaManager
+    from kcli.broker.replication.partition import PartitionId
+    from kcli.broker.replication.replica_manager import ReplicaManager
 
 R = TypeVar("R")
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.metadata_image import TopicImage
+from kcli.broker.metadata.metadata_image import TopicImage
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Hashable

@@ -11,18 +11,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, TypeAlias
 
+from kcli.broker.config.group_definitions import group_config, group_topic_configs
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.coordinator.runtime import CoordinatorRuntime, CoordinatorSettings
-from kcli.broker.group_settings import group_config, group_topic_configs
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import decode_record
 from kcli.protocol.topics import GROUP_METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from kcli.broker.broker import Broker
     from kcli.broker.coordinator.group_coordinator import GroupCoordinator
-    from kcli.broker.metadata_image import TopicImage
+    from kcli.broker.metadata.metadata_image import TopicImage
+    from kcli.broker.node.broker import Broker
 
 _log = logging.getLogger(__name__)
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kcli.broker.api import Api
-    from kcli.broker.broker import Broker
     from kcli.broker.connection_quotas import ConnectionQuotas
+    from kcli.broker.node.broker import Broker
     from kcli.broker.reactor import Reactor
     from kcli.broker.receive_buffers import ReceiveBuffers
     from kcli.broker.request_engine import Engine

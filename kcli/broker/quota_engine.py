@@ -23,9 +23,9 @@ from kcli.protocol.frames import decode_response, encode_response
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kcli.broker.broker_configs import BrokerSettings
+    from kcli.broker.config.broker_definitions import BrokerSettings
     from kcli.broker.engine_layers import EngineLayers
-    from kcli.broker.metadata_image import QuotaEntity
+    from kcli.broker.metadata.metadata_image import QuotaEntity
     from kcli.broker.request_context import RequestContext
     from kcli.broker.request_engine import Answer, Engine
 

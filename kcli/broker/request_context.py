@@ -12,7 +12,7 @@ from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from kcli.broker.api import Api
-    from kcli.broker.broker import Broker
+    from kcli.broker.node.broker import Broker
     from kcli.broker.quotas import Allowance
 
 

@@ -181,7 +181,7 @@ async def stop(*, data_dir: DataDir = DEFAULT_DATA_DIR, timeout_seconds: Timeout
     """
     import trio
 
-    from kcli.broker.pid_file import PidFile
+    from kcli.broker.process.pid_file import PidFile
 
     pid_file = PidFile(data_dir.absolute())
     running = pid_file.read()
@@ -215,7 +215,7 @@ def status(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> BrokerStatus:
     The addresses are those of the nodes that run. Where none does, which is exit 3 too, they are those of
     all.
     """
-    from kcli.broker.pid_file import PidFile
+    from kcli.broker.process.pid_file import PidFile
 
     directory = str(data_dir.absolute())
     running = PidFile(data_dir.absolute()).read()

@@ -52,8 +52,8 @@ def start_broker(options: StartOptions) -> Awaitable[None] | None:
         start_daemon(options.data_dir)
         return None
     check_ports(options)
-    from kcli.broker.cluster import ClusterOptions
-    from kcli.broker.process import serve
+    from kcli.broker.process.broker_process import serve
+    from kcli.broker.process.cluster import ClusterOptions
 
     properties = {**read_properties(options.config), **parse_properties(options.override, "--override")}
     check_listeners(options, properties)

@@ -16,8 +16,8 @@ from struct import Struct
 import trio
 
 from kcli.broker.api import APIS
-from kcli.broker.cluster import Cluster, ClusterOptions
-from kcli.broker.process import prepare_interpreter, settle_garbage_collector
+from kcli.broker.process.broker_process import prepare_interpreter, settle_garbage_collector
+from kcli.broker.process.cluster import Cluster, ClusterOptions
 from kcli.broker.request_context import RequestContext
 from kcli.broker.request_engine import RequestEngine
 

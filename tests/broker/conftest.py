@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio.testing
 
-from tests.broker.node import Node
+from tests.broker.single_node import Node
 from tests.support.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:

@@ -9,19 +9,19 @@ import trio
 import trio.testing
 
 from kcli.broker.controller.client_quota_control import QuotaAlteration
-from kcli.broker.registrations import PartitionRegistration
+from kcli.broker.metadata.registrations import PartitionRegistration
 from kcli.protocol.frames import RequestHeader, encode_request
 from kcli.protocol.messages.metadata import MetadataRequest
 from kcli.protocol.schema.declaration import message_info
-from tests.broker.node import NODE_ID, running_node
 from tests.broker.records import batch, produce_request
+from tests.broker.single_node import NODE_ID, running_node
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from kcli.broker.partition import Partition
-    from tests.broker.node import Client, Node
+    from kcli.broker.replication.partition import Partition
+    from tests.broker.single_node import Client, Node
 
 LIMIT = 1000
 """Bytes a second: ten thousand at once are allowed."""

@@ -8,12 +8,12 @@ from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopi
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kcli.protocol.records.batch import iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
-from tests.broker.node import START_MS
+from tests.broker.single_node import START_MS
 
 if TYPE_CHECKING:
     from kcli.protocol.messages.fetch import FetchResponse, PartitionData
     from kcli.protocol.messages.produce import PartitionProduceResponse, ProduceResponse
-    from tests.broker.node import Client
+    from tests.broker.single_node import Client
 
 
 def batch(*values: bytes, timestamp: int = START_MS, key: bytes | None = b"k", **options: Any) -> bytes:

@@ -15,8 +15,8 @@ from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.produce import ProduceRequest
 from tests.broker.frames import all_metadata, frame
 from tests.broker.handlers.test_produce import with_follower
-from tests.broker.node import connected, running_node
 from tests.broker.records import batch, fetch_request, produce_request, produced
+from tests.broker.single_node import connected, running_node
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

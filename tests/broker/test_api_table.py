@@ -53,8 +53,8 @@ from kcli.protocol.messages import (
     update_features,
 )
 from kcli.protocol.schema.declaration import message_info
-from tests.broker.node import connected, running_node
 from tests.broker.records import batch
+from tests.broker.single_node import connected, running_node
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,8 +13,8 @@ import trio.testing
 
 from kcli.broker import listener
 from tests.broker.frames import all_metadata, frame
-from tests.broker.node import Client, connected, running_node
 from tests.broker.records import batch, fetch_request, fetched, fill, produce_request, produced, values
+from tests.broker.single_node import Client, connected, running_node
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from kcli.broker.connection import Connection
-    from tests.broker.node import Node
+    from tests.broker.single_node import Node
 
 METADATA, FETCH, PRODUCE = 3, 1, 0
 SMALL_BUFFERS = {"socket.send.buffer.bytes": "20000"}

@@ -24,8 +24,8 @@ from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffset
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from kcli.protocol.schema.declaration import message_info
 from tests.broker.frames import all_metadata, frame
-from tests.broker.node import Client, connected, running_node
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
+from tests.broker.single_node import Client, connected, running_node
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

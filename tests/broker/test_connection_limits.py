@@ -10,8 +10,8 @@ import pytest
 import trio
 
 from tests.broker.frames import all_metadata, frame
-from tests.broker.node import Client, connected, running_node
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
+from tests.broker.single_node import Client, connected, running_node
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

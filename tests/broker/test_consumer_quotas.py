@@ -10,13 +10,13 @@ import trio.testing
 
 from kcli.protocol.messages.fetch import FetchRequest
 from tests.broker.limited_node import LIMIT, has_no_answer, held, limited_node, pause_of, set_quotas
-from tests.broker.node import connected, running_node
 from tests.broker.records import batch, fetch_request, produce_request
+from tests.broker.single_node import connected, running_node
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.broker.node import Client, Node
+    from tests.broker.single_node import Client, Node
 
 FETCH_KEY = 1
 MOST_PAUSES = 3

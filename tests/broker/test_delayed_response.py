@@ -12,8 +12,8 @@ from kcli.broker.purgatory import Purgatory
 from kcli.broker.timer import Timer
 
 if TYPE_CHECKING:
-    from kcli.broker.partition import PartitionId
-    from kcli.broker.replica_manager import ReplicaManager
+    from kcli.broker.replication.partition import PartitionId
+    from kcli.broker.replication.replica_manager import ReplicaManager
 
 
 class FakeManager:

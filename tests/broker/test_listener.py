@@ -12,7 +12,7 @@ import trio
 from kcli.broker.listener import open_listening_sockets
 from kcli.errors import KcliError
 from kcli.protocol.messages.metadata import MetadataRequest
-from tests.broker.node import LISTENER, connected, running_node
+from tests.broker.single_node import LISTENER, connected, running_node
 
 if TYPE_CHECKING:
     from pathlib import Path

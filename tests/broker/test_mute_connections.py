@@ -27,8 +27,8 @@ from tests.broker.limited_node import (
     set_quotas,
     until,
 )
-from tests.broker.node import connected, running_node
 from tests.broker.records import batch, produce_request, produced
+from tests.broker.single_node import connected, running_node
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,8 +26,8 @@ from tests.broker.limited_node import (
     size_of,
     until,
 )
-from tests.broker.node import connected
 from tests.broker.records import batch, produce_request, produced
+from tests.broker.single_node import connected
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.metadata_image import quota_entity
+from kcli.broker.metadata.metadata_image import quota_entity
 from kcli.broker.quotas import ByteRate, ClientQuotas, throttle_time_ms
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kcli.broker.metadata_image import QuotaEntity
+    from kcli.broker.metadata.metadata_image import QuotaEntity
 
 
 def rate(samples: int = 11, sample_ms: int = 1000) -> ByteRate:

@@ -11,8 +11,8 @@ import trio
 from kcli.broker.reactor import Reactor
 from kcli.protocol.messages.metadata import MetadataRequest
 from tests.broker.frames import frame
-from tests.broker.node import connected, running_node
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
+from tests.broker.single_node import connected, running_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

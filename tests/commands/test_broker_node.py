@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kcli.broker.pid_file import PidFile, RunningBroker
+from kcli.broker.process.pid_file import PidFile, RunningBroker
 from kcli.commands import broker_node
 from kcli.errors import KcliError
 from tests.support.kcli_broker import KcliBroker

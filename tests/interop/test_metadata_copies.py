@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.broker.metadata_log import MetadataLog
-from kcli.broker.metadata_replay import replay
+from kcli.broker.metadata.metadata_log import MetadataLog
+from kcli.broker.metadata.metadata_replay import replay
 from kcli.control_socket import ask
 from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.uuids import uuid_to_text
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from kcli.broker.metadata_image import MetadataImage, PartitionRegistration
+    from kcli.broker.metadata.metadata_image import MetadataImage, PartitionRegistration
     from tests.support.apache_kafka import KafkaTools
     from tests.support.kcli_broker import KcliBroker
 

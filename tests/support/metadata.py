@@ -7,8 +7,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.controller import Controller
-from kcli.broker.metadata_image import EMPTY_IMAGE, BrokerRegistration, Endpoint, MetadataImage
-from kcli.broker.metadata_replay import apply
+from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, BrokerRegistration, Endpoint, MetadataImage
+from kcli.broker.metadata.metadata_replay import apply
 from kcli.protocol.internal.metadata_records import PartitionRecord, TopicRecord
 
 if TYPE_CHECKING:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from kcli.broker import running_cluster as room
+from kcli.broker.process import running_cluster as room
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from kcli.broker.cluster import Cluster
+    from kcli.broker.process.cluster import Cluster
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.result import ControllerResult, check_batch_size
-from kcli.broker.metadata_image import NOTHING, quota_entity
+from kcli.broker.metadata.metadata_image import NOTHING, quota_entity
 from kcli.broker.quotas import BYTE_RATES, CLIENT_ID, IP, USER
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import ClientQuotaRecord, EntityData
@@ -19,7 +19,7 @@ from kcli.protocol.internal.metadata_records import ClientQuotaRecord, EntityDat
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
 
 NOT_KEPT_TO = ("request_percentage", "controller_mutation_rate")

@@ -25,12 +25,8 @@ from kcli.protocol.internal.metadata_records import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from kcli.broker.controller.partition_decisions import PartitionDecisions, Place
-    from kcli.broker.metadata_image import (
-        BrokerRegistration,
-        Endpoint,
-        MetadataImage,
-    )
+    from kcli.broker.controller.partition_change import PartitionDecisions, Place
+    from kcli.broker.metadata.metadata_image import BrokerRegistration, Endpoint, MetadataImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
 
 

@@ -10,16 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kcli.broker.broker_configs import BROKER_CONFIGS, broker_config
-from kcli.broker.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
-from kcli.broker.controller.eligible_leader_control import check_min_isr, forgetting
-from kcli.broker.controller.feature_control import ELIGIBLE_LEADER_REPLICAS_VERSION
+from kcli.broker.config.broker_definitions import BROKER_CONFIGS, broker_config
+from kcli.broker.config.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
+from kcli.broker.config.group_definitions import GROUP_CONFIGS, GroupConfig, check_group_configs
+from kcli.broker.config.topic_definitions import TOPIC_CONFIGS, check_topic_configs
+from kcli.broker.controller.feature_control import ELIGIBLE_LEADER_REPLICAS_VERSION, check_min_isr, forgetting
 from kcli.broker.controller.result import ControllerResult
 from kcli.broker.controller.topic_names import check_topic_name
-from kcli.broker.coordinator.group_config import GroupConfig
-from kcli.broker.group_configs import GROUP_CONFIGS, check_group_configs
-from kcli.broker.topic_configs import TOPIC_CONFIGS
-from kcli.broker.topic_overrides import check_topic_configs
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import ConfigRecord
@@ -27,7 +24,7 @@ from kcli.protocol.internal.metadata_records import ConfigRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from kcli.broker.metadata_image import ConfigResource, MetadataImage
+    from kcli.broker.metadata.metadata_image import ConfigResource, MetadataImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
 
 C = TypeVar("C")

@@ -3,13 +3,22 @@
 Every method is one event and runs to its end without a pause, so nothing comes between reading the image and
 writing what was decided on it. What a method returns is on the disk and in the image, and every subscriber
 has seen it. An append that fails leaves the image as it was.
+
+Journal: what the controller needs of the metadata log.
+
+The start of a process that hosts all nodes: they went down in one moment, and come up in one.
+
+Were each of them to register as if it alone had died, the first would be out of every in-sync set before the
+second had a chance. What all of them had in sync when the process ended they still have, so nobody leaves:
+every partition loses its leader, and gets its preferred one back when all are there, in a higher epoch.
 """
 
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from kcli.broker.config.broker_definitions import ControllerSettings
 from kcli.broker.controller import (
     cluster_control,
     configuration_control,
@@ -18,39 +27,45 @@ from kcli.broker.controller import (
     feature_control,
     heartbeat_control,
     isr_control,
-    producer_id_control,
     replication_control,
 )
-from kcli.broker.controller.audience import Audience
-from kcli.broker.controller.controller_settings import ControllerSettings
-from kcli.broker.controller.eligible_leader_control import MIN_ISR
+from kcli.broker.controller import (
+    producer_ids as producer_id_control,
+)
+from kcli.broker.controller.cluster_control import current_broker, leave_partitions
+from kcli.broker.controller.election_control import Upkeep
+from kcli.broker.controller.feature_control import MIN_ISR
 from kcli.broker.controller.heartbeat_control import Heartbeat, HeartbeatAnswer, Sessions
-from kcli.broker.controller.partition_decisions import PartitionDecisions
-from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION
-from kcli.broker.controller.upkeep import Upkeep
-from kcli.broker.metadata_replay import apply
+from kcli.broker.controller.partition_change import PartitionDecisions
+from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
+from kcli.broker.metadata.metadata_publisher import Audience
+from kcli.broker.metadata.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal.metadata_records import (
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    PartitionChangeRecord,
+)
 from kcli.protocol.uuids import random_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from random import Random
 
-    from kcli.broker.controller.audience import Subscriber
     from kcli.broker.controller.client_quota_control import QuotaAlteration
     from kcli.broker.controller.configuration_control import ConfigChange
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.controller.election_control import ElectionType
     from kcli.broker.controller.feature_control import FeatureUpdate
-    from kcli.broker.controller.journal import Journal
-    from kcli.broker.controller.producer_id_control import ProducerIdBlock
+    from kcli.broker.controller.producer_ids import ProducerIdBlock
     from kcli.broker.controller.quorum_view import QuorumView
     from kcli.broker.controller.reassignment_control import Reassignment
     from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
-    from kcli.broker.controller.result import ControllerResult
-    from kcli.broker.metadata_image import ConfigResource, Endpoint, MetadataImage, TopicImage
+    from kcli.broker.metadata.metadata_image import ConfigResource, Endpoint, MetadataImage, TopicImage
+    from kcli.broker.metadata.metadata_publisher import Subscriber
     from kcli.protocol.internal.metadata_records import MetadataRecord
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
 
 R = TypeVar("R")
 
@@ -388,3 +403,88 @@ class Controller:
 
     def _commit_unless(self, validate_only: bool, result: ControllerResult[R]) -> R:
         return result.response if validate_only else self.commit(result)
+
+
+class Journal(Protocol):
+    """A log of decisions, in terms."""
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the newest batch."""
+        ...
+
+    @property
+    def end_offset(self) -> int:
+        """The next offset."""
+        ...
+
+    def copy_ends(self) -> Mapping[int, int]:
+        """Return the next offset of each copy of the log that is reached, by node."""
+        ...
+
+    def compact(self, image: MetadataImage) -> None:
+        """Make room, if there is need: `image` is all that the log says."""
+        ...
+
+    def begin_term(self) -> int:
+        """Begin the next epoch."""
+        ...
+
+    def append(self, records: Sequence[MetadataRecord]) -> int:
+        """Write one batch durably; return the offset of its last record."""
+        ...
+
+
+_NO_DEFAULTS = MappingProxyType[str, Any]({})
+
+
+def nodes_went_down(controller: Controller, *, returning: Collection[int]) -> None:
+    """Note that every node went down, and that only those `returning` come up with this start.
+
+    The others leave what they are in sync with. Raises `KafkaError`.
+    """
+    controller.commit(all_went_down(PartitionDecisions(controller.image)))
+    for node_id in controller.image.brokers.keys() - set(returning):
+        leaving = leave_partitions(PartitionDecisions(controller.image), node_id)
+        controller.commit(ControllerResult(tuple(leaving), None))
+
+
+def nodes_came_up(
+    controller: Controller, epochs: Mapping[int, int], defaults: Mapping[str, Any] = _NO_DEFAULTS
+) -> None:
+    """Let the nodes of a start lead, given with their epochs. Raises `KafkaError`.
+
+    `defaults` are the typed configurations of topics.
+    """
+    controller.commit(all_came_up(PartitionDecisions(controller.image, defaults), epochs=epochs))
+
+
+def all_went_down(decisions: PartitionDecisions) -> ControllerResult[None]:
+    """Fence every broker; what they are in sync with they stay in sync with."""
+    image = decisions.image
+    records: list[MetadataRecord] = [
+        PartitionChangeRecord(partition_id=place.index, topic_id=place.topic.topic_id, leader=NO_LEADER)
+        for place in decisions.partitions()
+        if place.partition.leader != NO_LEADER
+    ]
+    records.extend(
+        BrokerRegistrationChangeRecord(broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=1)
+        for broker in image.brokers.values()
+        if not broker.fenced
+    )
+    return ControllerResult(tuple(records), None)
+
+
+def all_came_up(decisions: PartitionDecisions, *, epochs: Mapping[int, int]) -> ControllerResult[None]:
+    """Unfence brokers, given with their epochs, and elect leaders among all of them."""
+    records: list[MetadataRecord] = [
+        BrokerRegistrationChangeRecord(broker_id=node_id, broker_epoch=epoch, fenced=-1)
+        for node_id, epoch in epochs.items()
+        if current_broker(decisions.image, node_id, epoch).fenced
+    ]
+    with_them = decisions.with_coming(*epochs)
+    for place in decisions.partitions():
+        if place.partition.leader == NO_LEADER:
+            change = with_them.change(place.topic, place.index)
+            records.extend([] if change is None else [change])
+    return ControllerResult(tuple(records), None)

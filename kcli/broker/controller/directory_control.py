@@ -12,8 +12,8 @@ from kcli.protocol.internal.metadata_records import BrokerRegistrationChangeReco
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from kcli.broker.controller.partition_decisions import PartitionDecisions
-    from kcli.broker.metadata_image import PartitionRegistration
+    from kcli.broker.controller.partition_change import PartitionDecisions
+    from kcli.broker.metadata.metadata_image import PartitionRegistration
     from kcli.protocol.internal.metadata_records import MetadataRecord
 
 

@@ -23,8 +23,8 @@ from kcli.broker.controller.cluster_control import (
 from kcli.broker.controller.result import ControllerResult
 
 if TYPE_CHECKING:
-    from kcli.broker.controller.partition_decisions import PartitionDecisions
-    from kcli.broker.metadata_image import BrokerRegistration, MetadataImage
+    from kcli.broker.controller.partition_change import PartitionDecisions
+    from kcli.broker.metadata.metadata_image import BrokerRegistration, MetadataImage
 
 _EVERYTHING = 2**63 - 1
 

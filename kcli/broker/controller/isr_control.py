@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.result import ControllerResult
-from kcli.broker.registrations import LeaderRecoveryState
+from kcli.broker.metadata.registrations import LeaderRecoveryState
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.metadata_records import LEADER_UNCHANGED
 from kcli.protocol.messages.alter_partition import (
@@ -20,8 +20,8 @@ from kcli.protocol.messages.alter_partition import (
 )
 
 if TYPE_CHECKING:
-    from kcli.broker.controller.partition_decisions import PartitionDecisions
-    from kcli.broker.metadata_image import MetadataImage, PartitionRegistration, TopicImage
+    from kcli.broker.controller.partition_change import PartitionDecisions
+    from kcli.broker.metadata.metadata_image import MetadataImage, PartitionRegistration, TopicImage
     from kcli.protocol.internal.metadata_records import PartitionChangeRecord
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, PartitionData
 

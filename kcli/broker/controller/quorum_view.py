@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kcli.broker.controller.heartbeat_control import Sessions
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
 
 UNKNOWN_DIRECTORY = bytes(16)
 

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.partition_change import Assignment, Election
+from kcli.broker.controller.replication_control import check_brokers
 from kcli.broker.controller.result import MAX_RECORDS_PER_OPERATION, ControllerResult
-from kcli.broker.controller.topic_placement import check_brokers
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.broker.controller.partition_decisions import PartitionDecisions
-    from kcli.broker.metadata_image import PartitionRegistration, TopicImage
+    from kcli.broker.controller.partition_change import PartitionDecisions
+    from kcli.broker.metadata.metadata_image import PartitionRegistration, TopicImage
     from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 
 

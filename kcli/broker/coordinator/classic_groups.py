@@ -26,9 +26,9 @@ from kcli.protocol.messages.describe_groups import DescribedGroup, DescribedGrou
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.effects import Effect, Now
     from kcli.broker.coordinator.group import Group
-    from kcli.broker.coordinator.group_config import GroupConfig
     from kcli.broker.coordinator.join_attempt import JoinAttempt
     from kcli.protocol.internal.coordinator_records import GroupMetadataKey, GroupMetadataValue
 

@@ -13,9 +13,9 @@ from kcli.protocol.messages.leave_group import MemberIdentity, MemberResponse
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.classic_group import ClassicGroup
     from kcli.broker.coordinator.effects import Effect, Now
-    from kcli.broker.coordinator.group_config import GroupConfig
     from kcli.protocol.messages.heartbeat import HeartbeatRequest
 
 

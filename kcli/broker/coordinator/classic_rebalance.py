@@ -25,10 +25,10 @@ from kcli.protocol.error_codes import ErrorCode
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.classic_group import ClassicGroup
     from kcli.broker.coordinator.classic_member import ClassicMember
     from kcli.broker.coordinator.effects import Now
-    from kcli.broker.coordinator.group_config import GroupConfig
 
 
 def join_key(group_id: str) -> Hashable:

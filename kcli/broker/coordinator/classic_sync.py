@@ -17,10 +17,10 @@ from kcli.broker.coordinator.group_records import group_record
 from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.classic_group import ClassicGroup
     from kcli.broker.coordinator.classic_member import ClassicMember
     from kcli.broker.coordinator.effects import Now, Token
-    from kcli.broker.coordinator.group_config import GroupConfig
     from kcli.protocol.error_codes import KafkaError
     from kcli.protocol.messages.sync_group import SyncGroupRequest
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.coordinator.consumer_group import ConsumerGroup
     from kcli.broker.coordinator.consumer_member import ConsumerMember
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
 

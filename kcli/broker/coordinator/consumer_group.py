@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from kcli.assignors.server_assignors import Partitions
     from kcli.broker.coordinator.effects import CoordinatorRecord
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.protocol.internal.coordinator_records import OffsetCommitValue
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from kcli.broker.coordinator.effects import Now, Token
     from kcli.broker.coordinator.group_keeper import GroupKeeper
     from kcli.broker.coordinator.group_update import GroupUpdate
-    from kcli.broker.metadata_image import MetadataDelta
-    from kcli.broker.registrations import TopicImage
+    from kcli.broker.metadata.metadata_image import MetadataDelta
+    from kcli.broker.metadata.registrations import TopicImage
     from kcli.protocol.messages.consumer_group_describe import DescribedGroup
     from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 

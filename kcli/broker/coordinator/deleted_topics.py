@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from kcli.broker.coordinator.offset_store import OffsetStore
-    from kcli.broker.registrations import TopicImage
+    from kcli.broker.metadata.registrations import TopicImage
 
 GROUPS_PER_STEP = 5000
 TOMBSTONES_PER_STEP = 200

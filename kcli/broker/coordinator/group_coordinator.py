@@ -35,11 +35,11 @@ from kcli.protocol.messages.leave_group import LeaveGroupResponse, MemberIdentit
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
+    from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.client_info import ClientInfo
     from kcli.broker.coordinator.effects import Now, Token
     from kcli.broker.coordinator.group import Group
-    from kcli.broker.coordinator.group_config import GroupConfig
-    from kcli.broker.metadata_image import MetadataDelta, MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage
     from kcli.protocol.error_codes import KafkaError
     from kcli.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
     from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

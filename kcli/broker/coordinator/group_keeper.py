@@ -9,12 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kcli.broker.config.group_definitions import of_group
 from kcli.broker.coordinator.classic_group import ClassicGroup
 from kcli.broker.coordinator.classic_rebalance import dissolve
 from kcli.broker.coordinator.classic_states import ClassicGroupState
 from kcli.broker.coordinator.consumer_group import ConsumerGroup
 from kcli.broker.coordinator.effects import Append, Effect, Reply
-from kcli.broker.coordinator.group_config import of_group
 from kcli.broker.coordinator.group_migration import (
     begin_classic,
     check_upgrade,
@@ -32,11 +32,11 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.consumer_member import ConsumerMember
     from kcli.broker.coordinator.effects import CoordinatorRecord, Now
     from kcli.broker.coordinator.group import Group
-    from kcli.broker.coordinator.group_config import GroupConfig
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
 
 
 @dataclass(frozen=True, slots=True)

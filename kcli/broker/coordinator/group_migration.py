@@ -40,11 +40,11 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from kcli.assignors.server_assignors import Partitions
+    from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.consumer_group import ConsumerGroup
     from kcli.broker.coordinator.effects import CoordinatorRecord, Effect, Now
-    from kcli.broker.coordinator.group_config import GroupConfig
     from kcli.broker.coordinator.topic_hash import TopicHashes
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
 
 UPGRADES = frozenset({"bidirectional", "upgrade"})
 DOWNGRADES = frozenset({"bidirectional", "downgrade"})

@@ -32,9 +32,9 @@ from kcli.protocol.messages.offset_fetch import (
 from kcli.protocol.uuids import ZERO_UUID
 
 if TYPE_CHECKING:
+    from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.effects import Now, Token
     from kcli.broker.coordinator.group import Group
-    from kcli.broker.coordinator.group_config import GroupConfig
     from kcli.protocol.error_codes import KafkaError
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
     from kcli.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic

@@ -30,12 +30,12 @@ from kcli.protocol.re2 import InvalidExpression
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
+    from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.consumer_group import ConsumerGroup
     from kcli.broker.coordinator.consumer_member import ConsumerMember
     from kcli.broker.coordinator.effects import CoordinatorRecord, Now
-    from kcli.broker.coordinator.group_config import GroupConfig
     from kcli.broker.coordinator.topic_hash import TopicHashes
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
 
 
 class GroupUpdate:

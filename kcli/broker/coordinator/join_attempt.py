@@ -10,9 +10,9 @@ from kcli.broker.coordinator.classic_answers import refuse_join
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.client_info import ClientInfo
     from kcli.broker.coordinator.effects import Effect, Now, Token
-    from kcli.broker.coordinator.group_config import GroupConfig
     from kcli.protocol.error_codes import ErrorCode
     from kcli.protocol.messages.join_group import JoinGroupRequest
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from kcli.broker.coordinator.effects import Now
     from kcli.broker.coordinator.topic_expression import Effort, TopicExpression
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
 
 
 class ResolvedRegex(NamedTuple):

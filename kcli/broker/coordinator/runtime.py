@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from kcli.broker.coordinator.effects import Effect
     from kcli.broker.coordinator.log_replay import Decode
-    from kcli.broker.metadata_image import MetadataDelta, MetadataImage
-    from kcli.broker.partition import Partition
-    from kcli.broker.replica_manager import ReplicaManager
+    from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage
+    from kcli.broker.replication.partition import Partition
+    from kcli.broker.replication.replica_manager import ReplicaManager
 
 S = TypeVar("S", bound=Shard)
 

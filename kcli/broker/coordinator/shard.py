@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from kcli.broker.coordinator.effects import Effect, Now
-    from kcli.broker.metadata_image import MetadataDelta
+    from kcli.broker.metadata.metadata_image import MetadataDelta
 
 
 class Shard(Protocol):

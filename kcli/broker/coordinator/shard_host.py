@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule
 from kcli.broker.coordinator.shard import Shard
 from kcli.broker.coordinator.waiting import Answer, PendingAppend, ShardTimer
-from kcli.broker.partition import ACKS_ALL
+from kcli.broker.replication.partition import ACKS_ALL
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import encode_key, encode_value
 from kcli.protocol.records.batch import RecordBatchBuilder
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Iterable
 
     from kcli.broker.coordinator.effects import CoordinatorRecord, Effect, Now
-    from kcli.broker.metadata_image import MetadataDelta
-    from kcli.broker.partition import Partition
+    from kcli.broker.metadata.metadata_image import MetadataDelta
     from kcli.broker.purgatory import Purgatory
+    from kcli.broker.replication.partition import Partition
     from kcli.protocol.compression.codecs import Codec
 
 S = TypeVar("S", bound=Shard)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kcli.assignors.server_assignors import Partitions, ServerAssignor
     from kcli.broker.coordinator.consumer_member import ConsumerMember
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
 
 ASSIGNORS: Mapping[str, ServerAssignor] = {
     "uniform": server_uniform.assign_uniform,

@@ -16,8 +16,8 @@ from kcli.broker.coordinator.xxh3 import xxh3_64
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kcli.broker.metadata_image import MetadataImage
-    from kcli.broker.registrations import TopicImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
+    from kcli.broker.metadata.registrations import TopicImage
 
 NO_TOPICS = 0
 """The hash of a group that reads no topic there is."""

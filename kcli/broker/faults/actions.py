@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kcli.broker.config.option_values import text, whole
 from kcli.broker.faults.moves import move_coordinator, move_leader
-from kcli.broker.node_operations import NODE_OPERATIONS
-from kcli.broker.option_values import text, whole
+from kcli.broker.process.node_operations import NODE_OPERATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kcli.broker.cluster import Cluster
+    from kcli.broker.process.cluster import Cluster
 
 
 async def perform(cluster: Cluster, action: str, options: Mapping[str, Any]) -> None:

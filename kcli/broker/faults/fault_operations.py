@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kcli.broker.config.option_values import text, whole
 from kcli.broker.faults.actions import perform
 from kcli.broker.faults.fault import RequestFault
-from kcli.broker.option_values import text, whole
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from kcli.broker.cluster import Cluster
     from kcli.broker.faults.active_fault import ActiveFault
+    from kcli.broker.process.cluster import Cluster
 
     Operation = Callable[[Cluster, Mapping[str, Any]], Awaitable[object]]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.api import APIS
+from kcli.broker.config.option_values import flag, text, whole
 from kcli.broker.faults.fault import LINK_KINDS, REQUEST_KINDS, Fault, LinkFault, NodeFault, RequestFault
-from kcli.broker.option_values import flag, text, whole
 from kcli.errors import UsageError, nearest_hint
 from kcli.protocol.error_codes import ErrorCode
 

@@ -29,9 +29,9 @@ from kcli.storage import disk
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from kcli.broker.broker import Broker
     from kcli.broker.faults.fault import Fault
-    from kcli.broker.peer_link import PeerLinks
+    from kcli.broker.node.broker import Broker
+    from kcli.broker.replication.leader_endpoint import PeerLinks
 
 _log = logging.getLogger(__name__)
 

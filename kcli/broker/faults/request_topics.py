@@ -12,7 +12,7 @@ from kcli.protocol.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.broker.broker import Broker
+    from kcli.broker.node.broker import Broker
 
 _ANYWHERE = frozenset({"topic", "topic_name"})
 _NAMES = _ANYWHERE | {"name"}

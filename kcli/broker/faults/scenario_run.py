@@ -15,8 +15,8 @@ from kcli.broker.faults.fault_options import KINDS
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
-    from kcli.broker.cluster import Cluster
     from kcli.broker.faults.scenario import Scenario, Step
+    from kcli.broker.process.cluster import Cluster
 
 _log = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kcli.broker.api import Api
-    from kcli.broker.broker import Broker
+    from kcli.broker.node.broker import Broker
     from kcli.protocol.messages.fetch import FetchResponse
 
 _LISTS: Mapping[str, tuple[tuple[str, ...], str]] = {

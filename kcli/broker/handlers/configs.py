@@ -20,18 +20,18 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kcli.broker.config_entries import (
+from kcli.broker.config.broker_config import check_reconfiguration
+from kcli.broker.config.config_entries import (
     broker_entries,
     default_broker_entries,
     group_entries,
     logger_entries,
     topic_entries,
 )
+from kcli.broker.config.loggers import alter_loggers, logger_levels
 from kcli.broker.controller.configuration_control import ConfigChange, values_after
 from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.topics import topic_defaults
-from kcli.broker.loggers import alter_loggers, logger_levels
-from kcli.broker.reconfiguration import check_reconfiguration
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
@@ -47,8 +47,8 @@ from kcli.protocol.messages.list_config_resources import ConfigResource, ListCon
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from kcli.broker.broker import Broker
-    from kcli.broker.config_entries import ConfigEntry
+    from kcli.broker.config.config_entries import ConfigEntry
+    from kcli.broker.node.broker import Broker
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from kcli.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource

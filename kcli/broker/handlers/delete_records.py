@@ -21,8 +21,8 @@ from kcli.protocol.topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from kcli.broker.delayed_response import DelayedResponse
-    from kcli.broker.partition import PartitionId
-    from kcli.broker.replica_manager import ReplicaManager
+    from kcli.broker.replication.partition import PartitionId
+    from kcli.broker.replication.replica_manager import ReplicaManager
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 

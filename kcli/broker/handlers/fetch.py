@@ -28,7 +28,7 @@ from kcli.broker.handlers.fetch_conversion import (
     convert_rows,
 )
 from kcli.broker.handlers.fetch_wire import UNKNOWN, encode_rows, is_plain
-from kcli.broker.replica_reading import Reader, read_replicas
+from kcli.broker.replication.replica_manager import Reader, read_replicas
 from kcli.broker.timer import monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import (

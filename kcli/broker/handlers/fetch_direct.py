@@ -21,8 +21,8 @@ from kcli.storage.log.log_read import Isolation
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.broker.partition import Partition
-    from kcli.broker.replica_manager import ReplicaManager
+    from kcli.broker.replication.partition import Partition
+    from kcli.broker.replication.replica_manager import ReplicaManager
     from kcli.broker.request_context import RequestContext
     from kcli.storage.log.log_read import LogRead
 

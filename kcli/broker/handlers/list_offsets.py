@@ -35,7 +35,7 @@ from kcli.storage.log.unified_log import offset_for_timestamp, offset_of_max_tim
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterable, Iterator
 
-    from kcli.broker.partition import Partition
+    from kcli.broker.replication.partition import Partition
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
 

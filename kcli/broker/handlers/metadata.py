@@ -38,7 +38,7 @@ from kcli.protocol.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Collection, Coroutine, Sequence
 
-    from kcli.broker.metadata_image import TopicImage
+    from kcli.broker.metadata.metadata_image import TopicImage
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 

@@ -22,7 +22,7 @@ from kcli.protocol.schema.declaration import codec
 from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
 
 if TYPE_CHECKING:
-    from kcli.broker.metadata_image import MetadataImage, PartitionRegistration, TopicImage
+    from kcli.broker.metadata.metadata_image import MetadataImage, PartitionRegistration, TopicImage
 
 FLEXIBLE_FROM = 9
 

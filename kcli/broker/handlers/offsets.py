@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.coordinator.group_coordinator import GroupCoordinator
     from kcli.broker.coordinator.waiting import Answer
-    from kcli.broker.metadata_image import MetadataImage, TopicImage
+    from kcli.broker.metadata.metadata_image import MetadataImage, TopicImage
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
     from kcli.protocol.messages.offset_delete import OffsetDeleteRequest

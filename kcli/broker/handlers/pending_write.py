@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from kcli.broker.partition import PartitionId
-    from kcli.broker.replica_manager import ReplicaManager
+    from kcli.broker.replication.partition import PartitionId
+    from kcli.broker.replication.replica_manager import ReplicaManager
     from kcli.protocol.messages.produce import PartitionProduceResponse
 
 

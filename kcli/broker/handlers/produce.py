@@ -23,7 +23,7 @@ from kcli.broker.handlers.pending_write import PendingWrite
 from kcli.broker.handlers.produce_reading import LOOP_DECOMPRESSED_BYTES, LongReading
 from kcli.broker.handlers.produce_wire import TOPIC_IDS_FROM, encode_rows
 from kcli.broker.handlers.produce_writing import WRITTEN_ON_LOOP_BYTES, LongWriting, OtherWriting
-from kcli.broker.partition import ACKS_ALL
+from kcli.broker.replication.partition import ACKS_ALL
 from kcli.broker.request_context import CloseConnection
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Generator, Iterator
 
     from kcli.broker.handlers.produce_wire import ProduceData, Row
-    from kcli.broker.partition import Partition
+    from kcli.broker.replication.partition import Partition
     from kcli.broker.request_context import RequestContext
     from kcli.storage.log.log_appender import AppendInfo
 

@@ -20,7 +20,7 @@ from kcli.storage.log.log_appender import NOT_PLAIN
 from kcli.storage.log.log_validator import TooMuchToRead
 
 if TYPE_CHECKING:
-    from kcli.broker.partition import Partition
+    from kcli.broker.replication.partition import Partition
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.produce import ProduceResponse
 

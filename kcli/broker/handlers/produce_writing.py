@@ -14,7 +14,7 @@ import trio
 from kcli.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:
-    from kcli.broker.partition import Partition
+    from kcli.broker.replication.partition import Partition
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.log_appender import AppendInfo
     from kcli.storage.log.log_validator import ValidatedRecords

@@ -24,7 +24,7 @@ from kcli.protocol.messages.list_partition_reassignments import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kcli.broker.metadata_image import TopicImage
+    from kcli.broker.metadata.metadata_image import TopicImage
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.error_codes import KafkaError
     from kcli.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest

@@ -25,7 +25,7 @@ from kcli.protocol.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kcli.broker.metadata_image import MetadataImage, PartitionRegistration, TopicImage
+    from kcli.broker.metadata.metadata_image import MetadataImage, PartitionRegistration, TopicImage
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsRequest
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
-from kcli.broker.config_entries import new_topic_entries
+from kcli.broker.config.config_entries import new_topic_entries
+from kcli.broker.config.group_definitions import group_config
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
-from kcli.broker.group_settings import group_config
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.create_partitions import CreatePartitionsResponse, CreatePartitionsTopicResult
 from kcli.protocol.messages.create_topics import (
@@ -29,8 +29,8 @@ from kcli.protocol.uuids import ZERO_UUID
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kcli.broker.config import BrokerConfig
-    from kcli.broker.metadata_image import MetadataImage, TopicImage
+    from kcli.broker.config.broker_config import BrokerConfig
+    from kcli.broker.metadata.metadata_image import MetadataImage, TopicImage
     from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
     from kcli.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest

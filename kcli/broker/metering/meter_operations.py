@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from kcli.broker.control_server import Lasting
-from kcli.broker.option_values import whole
+from kcli.broker.config.option_values import whole
+from kcli.broker.process.control_server import Lasting
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
 
-    from kcli.broker.cluster import Cluster
     from kcli.broker.metering.meters import Meter
     from kcli.broker.metering.request_times import ApiTimes
     from kcli.broker.metering.time_histogram import TimeHistogram
+    from kcli.broker.process.cluster import Cluster
 
     Operation = Callable[[Cluster, Mapping[str, Any]], Awaitable[object]]
 

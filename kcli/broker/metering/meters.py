@@ -22,7 +22,7 @@ from kcli.broker.metering.timing_engine import TimingEngine
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kcli.broker.broker import Broker
+    from kcli.broker.node.broker import Broker
 
 
 class Nodes(Protocol):

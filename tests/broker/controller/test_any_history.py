@@ -8,14 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kcli.broker.controller.election_control import ElectionType
-from kcli.broker.controller.partition_state import PartitionState, partition_state
-from kcli.broker.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, delta_between
-from kcli.broker.metadata_replay import MetadataBatch, apply, replay
-from kcli.broker.registrations import LeaderRecoveryState
+from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, MetadataDelta, MetadataImage, delta_between
+from kcli.broker.metadata.metadata_replay import MetadataBatch, apply, replay
+from kcli.broker.metadata.registrations import LeaderRecoveryState, PartitionState, partition_state
 from tests.broker.controller.world import World
 
 if TYPE_CHECKING:
-    from kcli.broker.metadata_image import PartitionRegistration
+    from kcli.broker.metadata.metadata_image import PartitionRegistration
 
 NODES = st.integers(1, 4)
 NAMES = st.sampled_from("ab")

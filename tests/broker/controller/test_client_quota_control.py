@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.broker.controller.client_quota_control import QuotaAlteration, alter_client_quotas
-from kcli.broker.metadata_image import EMPTY_IMAGE
-from kcli.broker.metadata_replay import apply
+from kcli.broker.metadata.metadata_image import EMPTY_IMAGE
+from kcli.broker.metadata.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import ClientQuotaRecord, EntityData
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
 
 ME = (("client-id", "me"),)
 RATES = [("producer_byte_rate", 1000.0), ("consumer_byte_rate", 2000.0)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kcli.broker.controller.cluster_control import fence_broker, register_broker, unfence_broker
-from kcli.broker.controller.partition_decisions import PartitionDecisions
+from kcli.broker.controller.partition_change import PartitionDecisions
 from kcli.broker.controller.result import ControllerResult
-from kcli.broker.metadata_image import Endpoint, MetadataImage
-from kcli.broker.metadata_replay import apply
+from kcli.broker.metadata.metadata_image import Endpoint, MetadataImage
+from kcli.broker.metadata.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import (
     BrokerEndpoint,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from kcli.broker.controller.cluster_restart import nodes_came_up, nodes_went_down
-from kcli.broker.controller.controller import Controller
+from kcli.broker.controller.controller import Controller, nodes_came_up, nodes_went_down
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.metadata_image import EMPTY_IMAGE, Endpoint
-from tests.broker.node import MemoryJournal
+from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint
+from tests.broker.single_node import MemoryJournal
 
 
 def registered(controller: Controller, node_id: int, start: int) -> int:

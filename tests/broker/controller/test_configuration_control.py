@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from kcli.broker.config import BrokerConfig
+from kcli.broker.config.broker_config import BrokerConfig
+from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.controller.configuration_control import (
     ConfigChange,
     alter_configs,
     incremental_alter_configs,
 )
-from kcli.broker.coordinator.group_config import GroupConfig
-from kcli.broker.metadata_image import ConfigResource, MetadataImage
-from kcli.broker.metadata_replay import apply
+from kcli.broker.metadata.metadata_image import ConfigResource, MetadataImage
+from kcli.broker.metadata.metadata_replay import apply
 from kcli.protocol.configs import ConfigOperation
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import ConfigRecord

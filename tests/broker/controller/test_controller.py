@@ -12,8 +12,8 @@ from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
-from kcli.broker.metadata_image import MetadataDelta, MetadataImage, TopicImage
-from kcli.broker.metadata_replay import MetadataBatch, replay
+from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage, TopicImage
+from kcli.broker.metadata.metadata_replay import MetadataBatch, replay
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_partition import AlterPartitionRequest, PartitionData, TopicData
 from tests.support.metadata import MemoryJournal, broker, running_controller, topic_id

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from kcli.broker.controller.election_control import ElectionType, elect_leaders, elect_unclean, rebalance
-from kcli.broker.controller.partition_decisions import PartitionDecisions
-from kcli.broker.metadata_image import MetadataImage
-from kcli.broker.metadata_replay import apply
+from kcli.broker.controller.partition_change import PartitionDecisions
+from kcli.broker.metadata.metadata_image import MetadataImage
+from kcli.broker.metadata.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 from tests.support.metadata import broker, image_of, topic_id, with_topic

@@ -11,7 +11,7 @@ from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
 from kcli.broker.controller.partition_change import Election, EligibleLeaders, next_state
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.metadata_image import LeaderRecoveryState, PartitionRegistration
+from kcli.broker.metadata.metadata_image import LeaderRecoveryState, PartitionRegistration
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 from tests.support.metadata import broker, running_controller

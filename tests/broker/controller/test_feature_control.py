@@ -6,17 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from kcli.broker.controller.eligible_leader_control import MIN_ISR
 from kcli.broker.controller.feature_control import (
+    MIN_ISR,
     SUPPORTED_FEATURES,
     FeatureUpdate,
     UpgradeType,
     finalize_features,
     update_features,
 )
-from kcli.broker.metadata_image import EMPTY_IMAGE, MetadataImage
-from kcli.broker.metadata_replay import apply
-from kcli.broker.metadata_snapshot import image_records
+from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, MetadataImage
+from kcli.broker.metadata.metadata_replay import apply
+from kcli.broker.metadata.metadata_snapshot import image_records
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import ConfigRecord, FeatureLevelRecord
 from tests.support.metadata import broker, image_of

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kcli.broker.controller.isr_control import alter_partition
-from kcli.broker.controller.partition_decisions import PartitionDecisions
-from kcli.broker.metadata_image import MetadataImage
-from kcli.broker.metadata_replay import apply
+from kcli.broker.controller.partition_change import PartitionDecisions
+from kcli.broker.metadata.metadata_image import MetadataImage
+from kcli.broker.metadata.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 from kcli.protocol.messages.alter_partition import (

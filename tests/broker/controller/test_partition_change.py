@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.broker.controller.partition_change import Election, next_state
-from kcli.broker.metadata_image import LeaderRecoveryState, PartitionRegistration
+from kcli.broker.metadata.metadata_image import LeaderRecoveryState, PartitionRegistration
 from kcli.protocol.internal.metadata_records import PartitionChangeRecord
 
 TOPIC = b"the topic's id.."

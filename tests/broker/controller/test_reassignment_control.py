@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from kcli.broker.controller.partition_decisions import PartitionDecisions
+from kcli.broker.controller.partition_change import PartitionDecisions
 from kcli.broker.controller.reassignment_control import Reassignment, alter_reassignments
-from kcli.broker.metadata_image import MetadataImage, PartitionRegistration
-from kcli.broker.metadata_replay import apply
+from kcli.broker.metadata.metadata_image import MetadataImage, PartitionRegistration
+from kcli.broker.metadata.metadata_replay import apply
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.metadata_records import ConfigRecord, PartitionChangeRecord
 from tests.support.metadata import broker, directory_of, image_of, topic_id, with_topic

@@ -19,9 +19,9 @@ from kcli.broker.controller.replication_control import (
     delete_topics,
 )
 from kcli.broker.controller.result import ControllerResult
-from kcli.broker.metadata_image import BrokerRegistration, MetadataImage, TopicImage
-from kcli.broker.metadata_replay import apply
-from kcli.broker.registrations import UNASSIGNED_DIRECTORY
+from kcli.broker.metadata.metadata_image import BrokerRegistration, MetadataImage, TopicImage
+from kcli.broker.metadata.metadata_replay import apply
+from kcli.broker.metadata.registrations import UNASSIGNED_DIRECTORY
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import (
     ConfigRecord,

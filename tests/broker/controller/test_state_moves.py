@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kcli.broker.controller.election_control import ElectionType
-from kcli.broker.controller.partition_state import partition_state
+from kcli.broker.metadata.registrations import partition_state
 from tests.broker.controller.world import World
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kcli.broker.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataImage
 
 TOPIC = "a"
 NON_EXISTENT, NEW, ONLINE, OFFLINE = "NonExistent", "New", "Online", "Offline"

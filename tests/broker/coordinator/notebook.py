@@ -19,18 +19,18 @@ from kcli.broker.coordinator.effects import (
 )
 from kcli.broker.coordinator.runtime import CoordinatorRuntime, CoordinatorSettings
 from kcli.broker.coordinator.waiting import Answer
-from kcli.broker.metadata_image import Endpoint
+from kcli.broker.metadata.metadata_image import Endpoint
 from kcli.protocol.internal.coordinator_records import OffsetCommitKey, OffsetCommitValue, decode_record
 from kcli.protocol.records.batch import iter_batches
 from kcli.storage.log.log_read import Isolation
-from tests.broker.node import LISTENER, Node
+from tests.broker.single_node import LISTENER, Node
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Hashable
     from pathlib import Path
 
     from kcli.broker.controller.replication_control import TopicDefaults
-    from kcli.broker.metadata_image import MetadataDelta, MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage
     from kcli.protocol.error_codes import KafkaError
 
 TOPIC = "__notebook"

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from kcli.broker.coordinator.classic_states import ClassicGroupState
 from kcli.broker.coordinator.effects import Schedule
-from kcli.broker.metadata_image import MetadataDelta, TopicImage
+from kcli.broker.metadata.metadata_image import MetadataDelta, TopicImage
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.coordinator_records import GroupMetadataKey, decode_record
 from kcli.protocol.uuids import ZERO_UUID

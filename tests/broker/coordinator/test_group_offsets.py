@@ -8,7 +8,7 @@ import pytest
 
 from kcli.broker.coordinator.deleted_topics import DELETED_TOPICS_KEY, TOMBSTONES_PER_STEP
 from kcli.broker.coordinator.effects import Append, Cancel
-from kcli.broker.metadata_image import MetadataDelta, TopicImage
+from kcli.broker.metadata.metadata_image import MetadataDelta, TopicImage
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.coordinator_records import decode_record
 from kcli.protocol.messages.offset_commit import (

@@ -8,8 +8,8 @@ import pytest
 
 from kcli.broker.coordinator.topic_hash import TopicHashes, topic_hash
 from kcli.broker.coordinator.xxh3 import xxh3_64
-from kcli.broker.metadata_image import BrokerRegistration, MetadataImage
-from kcli.broker.registrations import PartitionRegistration, TopicImage
+from kcli.broker.metadata.metadata_image import BrokerRegistration, MetadataImage
+from kcli.broker.metadata.registrations import PartitionRegistration, TopicImage
 from tests.conftest import GOLDEN
 
 VECTORS = json.loads((GOLDEN / "topic_hashes.json").read_text(encoding="utf-8"))

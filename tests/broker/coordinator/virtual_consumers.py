@@ -7,8 +7,8 @@ from typing import Any
 
 from kcli.broker.coordinator.client_info import ClientInfo
 from kcli.broker.coordinator.consumer_group import ConsumerGroup
-from kcli.broker.metadata_image import MetadataImage, delta_between
-from kcli.broker.registrations import PartitionRegistration, TopicImage
+from kcli.broker.metadata.metadata_image import MetadataImage, delta_between
+from kcli.broker.metadata.registrations import PartitionRegistration, TopicImage
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tests.broker.coordinator.virtual_coordinator import Call, VirtualCoordinator

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from kcli.broker.faults.actions import perform
-from kcli.broker.running_cluster import running_cluster as running_cluster_for_anybody
+from kcli.broker.process.running_cluster import running_cluster as running_cluster_for_anybody
 from kcli.errors import KcliError
 from kcli.storage import disk
 from tests.broker.replication.clusters import append, create, leader_of, replicas_of
@@ -19,7 +19,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kcli.broker.cluster import Cluster
+    from kcli.broker.process.cluster import Cluster
 
 
 def cut_links(cluster: Cluster) -> set[tuple[int, int]]:

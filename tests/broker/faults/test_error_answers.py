@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from kcli.broker.api import APIS, Api
 from kcli.broker.faults.error_answers import error_answer
 from kcli.broker.faults.request_topics import topics_of
-from kcli.broker.metadata_image import MetadataImage
+from kcli.broker.metadata.metadata_image import MetadataImage
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -41,7 +41,7 @@ from tests.support.metadata import broker, image_of, topic_id, with_topic
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.broker.broker import Broker
+    from kcli.broker.node.broker import Broker
 
 VERSIONS = [(api, version) for api in APIS for version in (api.min_version, api.max_version)]
 IMAGE = with_topic(image_of(broker(1)), "orders", 1, [1])

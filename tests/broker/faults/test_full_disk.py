@@ -16,7 +16,7 @@ from tests.support.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kcli.broker.cluster import Cluster
+    from kcli.broker.process.cluster import Cluster
 
 QUICK = {"broker_heartbeat_interval_ms": "100"}
 CHECKPOINTS_OFTEN = {**QUICK, "replica_high_watermark_checkpoint_interval_ms": "100"}

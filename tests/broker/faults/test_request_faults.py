@@ -25,8 +25,8 @@ from kcli.protocol.messages.heartbeat import HeartbeatRequest
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.uuids import ZERO_UUID
-from tests.broker.node import Client
 from tests.broker.records import batch, produce_request
+from tests.broker.single_node import Client
 from tests.support.running_cluster import running_cluster
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from kcli.broker.cluster import Cluster
+    from kcli.broker.process.cluster import Cluster
     from kcli.protocol.messages.produce import ProduceRequest
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.broker.handlers import group_requests as ask
 from tests.broker.handlers.group_requests import GROUP
-from tests.broker.node import Client, Node, connected, running_node
+from tests.broker.single_node import Client, Node, connected, running_node
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -13,15 +13,15 @@ from kcli.protocol.messages.describe_client_quotas import (
     DescribeClientQuotasRequest,
     QuotaMatch,
 )
-from tests.broker.node import connected, running_node
+from tests.broker.single_node import connected, running_node
 from tests.support.running_cluster import running_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from kcli.broker.metadata_image import MetadataImage
-    from tests.broker.node import Client
+    from kcli.broker.metadata.metadata_image import MetadataImage
+    from tests.broker.single_node import Client
 
 EXACT, DEFAULT, ANY = QuotaMatch.EXACT, QuotaMatch.DEFAULT, QuotaMatch.ANY
 ENTITIES: dict[str, dict[str, str | None]] = {

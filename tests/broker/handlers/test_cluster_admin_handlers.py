@@ -21,13 +21,13 @@ from kcli.protocol.messages.list_partition_reassignments import (
 )
 from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from kcli.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
-from tests.broker.node import connected, running_node
+from tests.broker.single_node import connected, running_node
 from tests.support.metadata import broker
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tests.broker.node import Node
+    from tests.broker.single_node import Node
 
 OTHERS = (2, 3)
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kcli.broker.config import BrokerConfig
+from kcli.broker.config.broker_config import BrokerConfig
+from kcli.broker.config.group_definitions import GroupConfig, of_group
+from kcli.broker.config.loggers import logger_levels
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.coordinator.group_config import GroupConfig, of_group
 from kcli.broker.handlers.configs import (
     alter_configs,
     describe_configs,
@@ -18,7 +19,6 @@ from kcli.broker.handlers.configs import (
     incremental_alter_configs,
     list_config_resources,
 )
-from kcli.broker.loggers import logger_levels
 from kcli.broker.request_context import RequestContext
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
@@ -226,7 +226,7 @@ def test_what_groups_may_have_without_effect_is_shown_as_in_kafka(
 @pytest.fixture
 def levels() -> Iterator[None]:
     """Loggers as they were, afterwards."""
-    loggers = [logging.getLogger(name) for name in (None, "kcli.broker.broker")]
+    loggers = [logging.getLogger(name) for name in (None, "kcli.broker.node.broker")]
     before = [logger.level for logger in loggers]
     yield
     for logger, level in zip(loggers, before, strict=True):
@@ -235,7 +235,7 @@ def levels() -> Iterator[None]:
 
 @pytest.mark.usefixtures("levels")
 def test_loggers_have_levels() -> None:
-    node, name = Node(), "kcli.broker.broker"
+    node, name = Node(), "kcli.broker.node.broker"
     assert node.alter(LOGGER, "1", ("root", SET, "WARN")) == 0
     assert node.alter(LOGGER, "1", (name, SET, "TRACE")) == 0
     (told,) = node.describe(LOGGER, "1", name, include_synonyms=True).configs
@@ -261,7 +261,7 @@ def test_loggers_have_levels() -> None:
 )
 def test_levels_that_cannot_be(change: tuple[str, int, str | None], code: ErrorCode) -> None:
     node, before = Node(), logger_levels()
-    assert node.alter(LOGGER, "1", change, ("kcli.broker.broker", SET, "TRACE")) == code
+    assert node.alter(LOGGER, "1", change, ("kcli.broker.node.broker", SET, "TRACE")) == code
     assert logger_levels() == before
     assert node.replace(LOGGER, "1") == ErrorCode.INVALID_REQUEST
 

@@ -12,7 +12,7 @@ from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribe
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from tests.broker.handlers import group_requests as ask
 from tests.broker.handlers.group_requests import GROUP
-from tests.broker.node import Client, Node, connected, running_node
+from tests.broker.single_node import Client, Node, connected, running_node
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

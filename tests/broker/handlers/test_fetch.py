@@ -11,7 +11,6 @@ import trio.testing
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
 from tests.broker.handlers.test_produce import with_follower
-from tests.broker.node import START_MS, Client, Node, connected, running_node
 from tests.broker.records import (
     batch,
     fetch_request,
@@ -21,6 +20,7 @@ from tests.broker.records import (
     produce_request,
     values,
 )
+from tests.broker.single_node import START_MS, Client, Node, connected, running_node
 from tests.support.waiting import PATIENCE_SECONDS
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ async def test_a_diverging_epoch_comes_instead_of_records(tmp_path: Path) -> Non
 
 
 def partition_in_epoch(epoch: int) -> Any:
-    from kcli.broker.metadata_image import PartitionRegistration
+    from kcli.broker.metadata.metadata_image import PartitionRegistration
 
     return PartitionRegistration(
         replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=epoch, partition_epoch=epoch

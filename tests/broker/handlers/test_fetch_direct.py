@@ -33,8 +33,8 @@ from kcli.protocol.schema.declaration import DecodeError, codec
 from kcli.protocol.uuids import ZERO_UUID
 from kcli.storage.log.file_records import FileSlice
 from kcli.storage.producers.producer_state import Origin
-from tests.broker.node import LISTENER, START_MS, Node, connected, running_node
 from tests.broker.records import batch, fill
+from tests.broker.single_node import LISTENER, START_MS, Node, connected, running_node
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,8 +15,8 @@ from kcli.protocol.messages.fetch import FetchPartition
 from kcli.protocol.records.batch import iter_batches
 from kcli.protocol.records.message_set import LegacyEntry
 from kcli.storage.log.file_records import FileRecords, FileSlice
-from tests.broker.node import connected, running_node
 from tests.broker.records import fetch_request, fetched, fill, offsets
+from tests.broker.single_node import connected, running_node
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from kcli.broker.coordinator.runtime import CoordinatorRuntime
 from kcli.protocol.error_codes import ErrorCode
 from tests.broker.handlers import group_requests as ask
 from tests.broker.handlers.group_requests import GROUP, codes
-from tests.broker.node import connected, running_node
+from tests.broker.single_node import connected, running_node
 
 if TYPE_CHECKING:
     from pathlib import Path

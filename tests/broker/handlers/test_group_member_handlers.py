@@ -11,7 +11,7 @@ import trio.testing
 from kcli.protocol.error_codes import ErrorCode
 from tests.broker.handlers import group_requests as ask
 from tests.broker.handlers.group_requests import GROUP
-from tests.broker.node import connected
+from tests.broker.single_node import connected
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,12 +10,12 @@ import trio.testing
 
 from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
-from kcli.broker.group_commit import GroupCommit
+from kcli.broker.replication.group_commit import GroupCommit
 from kcli.protocol.configs import ConfigOperation
 from kcli.protocol.error_codes import ErrorCode
 from tests.broker.handlers import group_requests as ask
 from tests.broker.handlers.group_requests import GROUP, codes
-from tests.broker.node import connected
+from tests.broker.single_node import connected
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -15,7 +15,7 @@ from kcli.broker.request_engine import RequestEngine
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.frames import decode_response
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from tests.broker.node import LISTENER, Node, connected, running_node
+from tests.broker.single_node import LISTENER, Node, connected, running_node
 from tests.support.raw_client import request_frame
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kcli.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED_FOR, TOPIC_OPERATIONS
-from kcli.broker.metadata_image import BrokerRegistration, Endpoint
+from kcli.broker.metadata.metadata_image import BrokerRegistration, Endpoint
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from kcli.protocol.uuids import ZERO_UUID
-from tests.broker.node import LISTENER, Node, connected, running_node
+from tests.broker.single_node import LISTENER, Node, connected, running_node
 
 if TYPE_CHECKING:
     from pathlib import Path

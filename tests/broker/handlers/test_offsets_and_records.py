@@ -23,8 +23,8 @@ from kcli.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from tests.broker.handlers.test_produce import with_follower
-from tests.broker.node import START_MS, Client, connected, running_node
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
+from tests.broker.single_node import START_MS, Client, connected, running_node
 
 if TYPE_CHECKING:
     from pathlib import Path

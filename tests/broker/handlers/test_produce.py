@@ -8,14 +8,14 @@ import pytest
 import trio
 import trio.testing
 
-from kcli.broker.metadata_image import PartitionRegistration
+from kcli.broker.metadata.metadata_image import PartitionRegistration
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kcli.protocol.records.batch import iter_batches
 from kcli.protocol.records.message_set import MessageSetBuilder
-from tests.broker.node import NODE_ID, START_MS, connected, running_node
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
+from tests.broker.single_node import NODE_ID, START_MS, connected, running_node
 
 if TYPE_CHECKING:
     from pathlib import Path

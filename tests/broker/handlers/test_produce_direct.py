@@ -17,8 +17,8 @@ from kcli.broker.handlers.produce_wire import FLEXIBLE_FROM, decoder
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from kcli.protocol.schema.declaration import DecodeError, codec
-from tests.broker.node import START_MS, Node, connected, running_node
 from tests.broker.records import batch, produce_request
+from tests.broker.single_node import START_MS, Node, connected, running_node
 
 VERSIONS = range(FIRST_VERSION, 13)
 BEFORE = b"\x00" * 7

@@ -14,8 +14,8 @@ from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.records.batch import iter_batches
 from kcli.storage.log.file_records import WriteAhead
 from kcli.storage.log.log_read import Isolation
-from tests.broker.node import START_MS, Client, Node, connected, running_node
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
+from tests.broker.single_node import START_MS, Client, Node, connected, running_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

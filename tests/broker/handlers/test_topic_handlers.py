@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kcli.broker.config import BrokerConfig
+from kcli.broker.config.broker_config import BrokerConfig
 from kcli.broker.controller.controller import Controller
 from kcli.broker.handlers.topic_partitions import describe_topic_partitions
 from kcli.broker.handlers.topics import (

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kcli.broker.control_server import ControlServer, Lasting
 from kcli.broker.metering.meter_operations import MOST_SECONDS, measure_requests
 from kcli.broker.metering.timing_engine import TimingEngine
+from kcli.broker.process.control_server import ControlServer, Lasting
 from kcli.control_socket import SOCKET_NAME
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kcli.protocol.messages.metadata import MetadataRequest
-from tests.broker.node import Client
-from tests.broker.operated_nodes import created, do
+from tests.broker.process.operated_nodes import created, do
 from tests.broker.records import batch, produce_request
+from tests.broker.single_node import Client
 from tests.support import waiting
 from tests.support.running_cluster import running_cluster
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from pathlib import Path
 
-    from kcli.broker.cluster import Cluster
+    from kcli.broker.process.cluster import Cluster
 
 HOUR = 3600
 

@@ -14,7 +14,7 @@ from kcli.broker.metering.timing_engine import TimingEngine
 from kcli.broker.request_context import RequestContext
 
 if TYPE_CHECKING:
-    from kcli.broker.broker import Broker
+    from kcli.broker.node.broker import Broker
     from kcli.broker.request_engine import Engine
 
 FRAME = memoryview(bytearray(b"\x00\x0c\x00\x04"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kcli.broker.broker import Broker
-from kcli.broker.cluster import Cluster
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.partition import Partition
+from kcli.broker.node.broker import Broker
+from kcli.broker.process.cluster import Cluster
+from kcli.broker.replication.partition import Partition
 from tests.broker.records import batch
 
 NOW_MS = 1_700_000_000_000

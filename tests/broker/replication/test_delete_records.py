@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kcli.broker.housekeeping import Housekeeping
+from kcli.broker.node.housekeeping import Housekeeping
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.broker.node import Client
 from tests.broker.replication.clusters import append, create, cut, fence, leader_of, node, replicas_of
 from tests.broker.replication.test_nearest_replica import connected
+from tests.broker.single_node import Client
 from tests.support.running_cluster import running_cluster
 from tests.support.waiting import until
 

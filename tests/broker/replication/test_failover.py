@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kcli.broker.cluster import Cluster
-from kcli.broker.partition import Partition
+from kcli.broker.process.cluster import Cluster
+from kcli.broker.replication.partition import Partition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.log.log_read import Isolation
 from tests.broker.replication.clusters import append, create, cut, fence, files_of, leader_of, replicas_of

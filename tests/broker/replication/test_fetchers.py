@@ -10,7 +10,7 @@ import trio
 from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.fetch_data import FetchedPartition
-from kcli.broker.fetcher_manager import fetcher_number
+from kcli.broker.replication.replica_fetcher import fetcher_number
 from kcli.broker.timer import TimerTask, monotonic_ms
 from kcli.protocol.configs import ConfigOperation
 from tests.broker.replication.clusters import append, create, leader_of, node, replicas_of
@@ -69,7 +69,7 @@ async def test_a_corrupt_partition_stops_no_other(tmp_path: Path) -> None:
 async def test_a_log_says_that_it_is_cut_only_where_it_is(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO", "kcli.broker.replica_fetcher")
+    caplog.set_level("INFO", "kcli.broker.replication.replica_fetcher")
     async with running_cluster(tmp_path, nodes=2) as cluster:
         create(cluster, "t", on=(1, 2))
         follower = replicas_of(cluster)[2]
@@ -81,7 +81,11 @@ async def test_a_log_says_that_it_is_cut_only_where_it_is(
             row = FetchedPartition(state.row)
             row.diverging = diverging
             fetcher._write(state, row)
-        said = [record.message for record in caplog.records if record.name == "kcli.broker.replica_fetcher"]
+        said = [
+            record.message
+            for record in caplog.records
+            if record.name == "kcli.broker.replication.replica_fetcher"
+        ]
         assert said == [f"t-0: cut from {end} to 0"]
 
 

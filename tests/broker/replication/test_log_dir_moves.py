@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from kcli.broker.broker import Broker
-from kcli.broker.cluster import Cluster
-from kcli.broker.partition import Partition
+from kcli.broker.node.broker import Broker
+from kcli.broker.process.cluster import Cluster
+from kcli.broker.replication.partition import Partition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -19,9 +19,9 @@ from kcli.protocol.messages.alter_replica_log_dirs import (
 from kcli.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from kcli.storage.dirs.log_manager import create_future_log
 from kcli.storage.log.log_read import Isolation
-from tests.broker.node import Client
 from tests.broker.replication.clusters import NOW_MS, append, create, files_of
 from tests.broker.replication.test_nearest_replica import connected
+from tests.broker.single_node import Client
 from tests.support.running_cluster import running_cluster
 from tests.support.waiting import until
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import trio
 
-from kcli.broker.cluster import Cluster
-from kcli.broker.replication_settings import RACK_AWARE_SELECTOR
+from kcli.broker.config.broker_definitions import RACK_AWARE_SELECTOR
+from kcli.broker.process.cluster import Cluster
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from tests.broker.node import Client
 from tests.broker.replication.clusters import append, create, fence, leader_of, node
+from tests.broker.single_node import Client
 from tests.support.running_cluster import running_cluster
 from tests.support.waiting import until
 

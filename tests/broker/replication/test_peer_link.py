@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from kcli.broker.pause_gate import PauseGate
-from kcli.broker.peer_link import PeerLinks, PeerUnreachable
+from kcli.broker.replication.leader_endpoint import PeerLinks, PeerUnreachable
 from kcli.protocol.error_codes import KafkaError
 
 

@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 
 from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
-from kcli.broker.replication_throttle import EVERY_PARTITION, ReplicationThrottle, throttled_partitions
+from kcli.broker.replication.replication_throttle import (
+    EVERY_PARTITION,
+    ReplicationThrottle,
+    throttled_partitions,
+)
 from kcli.protocol.configs import ConfigOperation
 from tests.broker.replication.clusters import append, create, cut, fence, leader_of, node, replicas_of
 from tests.support.running_cluster import running_cluster

@@ -8,7 +8,7 @@ import confluent_kafka
 import pytest
 import trio
 
-from kcli.broker.peer_link import PeerUnreachable
+from kcli.broker.replication.leader_endpoint import PeerUnreachable
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.broker.replication.clusters import append, create, files_of, leader_of, node, replicas_of
 from tests.support.running_cluster import running_cluster

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trio
 import trio.testing
 
-from kcli.broker import cluster as cluster_module
+from kcli.broker.process import cluster as cluster_module
 from tests.broker.schedules.clients import Violation
 from tests.broker.schedules.life import Run
 

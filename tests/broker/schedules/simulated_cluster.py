@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kcli.broker.api import APIS
-from kcli.broker.cluster import Cluster, ClusterOptions
-from kcli.broker.node_state import NodeState
+from kcli.broker.node.broker_lifecycle import NodeState
+from kcli.broker.process.cluster import Cluster, ClusterOptions
 from kcli.broker.purgatory import DelayedOperation
 from kcli.broker.request_context import CloseConnection, RequestContext
 from kcli.protocol.frames import RequestHeader, decode_response, encode_request
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
     from pathlib import Path
 
-    from kcli.broker.broker import Broker
     from kcli.broker.controller.controller import Controller
+    from kcli.broker.node.broker import Broker
 
 _REACHABLE = (NodeState.RUNNING, NodeState.PAUSED, NodeState.STOPPING)
 START_MS = 1_700_000_000_000

@@ -1,0 +1,1 @@
+"""What may be configured, per scope, and the effective values. It knows no node and no image."""

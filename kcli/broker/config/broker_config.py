@@ -1,0 +1,347 @@
+"""BrokerConfig: a broker's effective configuration, layer over layer.
+
+A value comes from the first of: the broker's own dynamic configuration, the cluster's dynamic default, the
+static properties the broker was started with, the built-in default (KIP-226). An instance never changes;
+a dynamic change makes a new one with `with_dynamic`. Settings read as attributes named as the
+configurations with underscores; a topic's configuration comes from `log_config`.
+
+Constraints between broker configurations: what Kafka refuses together although each may be set.
+
+The relations are those of Kafka 4.3 (classes `KafkaConfig` and `GroupCoordinatorConfig`) among the
+configurations that act in kcli. They hold at the start, and for what a change would make of the effective
+values.
+
+What a node checks before a dynamic configuration is stored that would be in effect on it (KIP-226).
+
+The controller looks at single values. Whether they go together with everything else that the node was given,
+only the node itself can tell (classes `DynamicBrokerConfig` and `DynamicThreadPool`): the one that is asked
+looks at its own configuration, and at the default of all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.config.broker_definitions import BROKER_CONFIGS, SETTINGS, BrokerSettings
+from kcli.broker.config.config_definition import InvalidConfig, UpdateMode
+from kcli.broker.config.inert_configs import INERT_CONFIGS, is_inert, warning
+from kcli.broker.config.listener_config import (
+    ListenerConfig,
+    check_distinct_ports,
+    check_routable,
+    parse_listeners,
+    parse_protocol_map,
+)
+from kcli.broker.config.topic_definitions import TOPIC_CONFIGS, check_topic_configs, parse_topic_configs
+from kcli.errors import UsageError, nearest_hint
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage.log.log_config import LogConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kcli.broker.config.topic_definitions import TopicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class _Order:
+    """One number must not be above another; if `is_strict`, it must be below."""
+
+    lower: str
+    higher: str
+    is_strict: bool = False
+
+    def check(self, config: BrokerConfig) -> None:
+        """Raise `InvalidConfig`, which names both and their values."""
+        low, high = config.value(self.lower), config.value(self.higher)
+        if low > high or (self.is_strict and low == high):
+            must = "must be below" if self.is_strict else "must not be above"
+            raise InvalidConfig(f"`{self.lower}` ({low}) {must} `{self.higher}` ({high})")
+
+
+_GROUP = "group.consumer"
+_ORDERS = (
+    # A fetch that waits for so long would look like a node that does not answer, or like one that lags.
+    _Order("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    _Order("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    _Order(f"{_GROUP}.min.heartbeat.interval.ms", f"{_GROUP}.max.heartbeat.interval.ms"),
+    _Order(f"{_GROUP}.min.heartbeat.interval.ms", f"{_GROUP}.heartbeat.interval.ms"),
+    _Order(f"{_GROUP}.heartbeat.interval.ms", f"{_GROUP}.max.heartbeat.interval.ms"),
+    _Order(f"{_GROUP}.min.session.timeout.ms", f"{_GROUP}.max.session.timeout.ms"),
+    _Order(f"{_GROUP}.min.session.timeout.ms", f"{_GROUP}.session.timeout.ms"),
+    _Order(f"{_GROUP}.session.timeout.ms", f"{_GROUP}.max.session.timeout.ms"),
+    _Order(f"{_GROUP}.heartbeat.interval.ms", f"{_GROUP}.session.timeout.ms", is_strict=True),
+    _Order(f"{_GROUP}.min.assignment.interval.ms", f"{_GROUP}.max.assignment.interval.ms"),
+    _Order(f"{_GROUP}.min.assignment.interval.ms", f"{_GROUP}.assignment.interval.ms"),
+    _Order(f"{_GROUP}.assignment.interval.ms", f"{_GROUP}.max.assignment.interval.ms"),
+)
+
+
+def check_constraints(config: BrokerConfig) -> None:
+    """Raise `InvalidConfig` for effective values that are impossible together."""
+    for order in _ORDERS:
+        order.check(config)
+    _check_retention(config)
+    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides.strip():
+        raise InvalidConfig(
+            "`max.connections.per.ip` (0) lets nobody connect without `max.connections.per.ip.overrides`"
+        )
+
+
+def doubts(config: BrokerConfig) -> tuple[str, ...]:
+    """Return a line for each pair of values that is possible and hardly meant, as Kafka logs them."""
+    interval, session = config.broker_heartbeat_interval_ms, config.broker_session_timeout_ms
+    if 2 * interval <= session:
+        return ()
+    return (
+        f"`broker.heartbeat.interval.ms` ({interval}) is more than half of `broker.session.timeout.ms` "
+        f"({session}): a node may be taken for dead that is not",
+    )
+
+
+def _check_retention(config: BrokerConfig) -> None:
+    """Raise `InvalidConfig` if topics' records would be too old at once; a topic of its own may say so."""
+    if config.topic_defaults["retention.ms"] != 0:
+        return
+    names = [synonym.name for synonym in TOPIC_CONFIGS["retention.ms"].synonyms]
+    name = next(name for name in names if config.value(name) is not None)
+    raise InvalidConfig(f"`{name}` (0) must be at least 1, or -1 to keep records for ever")
+
+
+_EMPTY: Mapping[str, str] = MappingProxyType({})
+_LOG_CONFIG_FIELDS = frozenset(LogConfig.__dataclass_fields__)
+
+
+class BrokerConfig(BrokerSettings):
+    """An immutable set of effective values. Make one with `from_properties`.
+
+    `static`, `dynamic_default` and `dynamic_broker` are the layers as text, by configuration name;
+    `warnings` has one line for each property that was accepted and has no effect.
+    """
+
+    static: Mapping[str, str]
+    dynamic_default: Mapping[str, str]
+    dynamic_broker: Mapping[str, str]
+    warnings: tuple[str, ...]
+    _values: Mapping[str, Any]
+
+    def __init__(
+        self,
+        *,
+        static: Mapping[str, str],
+        dynamic_default: Mapping[str, str] = _EMPTY,
+        dynamic_broker: Mapping[str, str] = _EMPTY,
+        warnings: tuple[str, ...] = (),
+    ) -> None:
+        values = {name: row.default for name, row in BROKER_CONFIGS.items()}
+        for layer in (static, dynamic_default, dynamic_broker):
+            values.update({name: BROKER_CONFIGS[name].parse(text) for name, text in layer.items()})
+        values["broker.id"] = values["node.id"]
+        fields = vars(self)
+        fields.update(static=static, dynamic_default=dynamic_default, dynamic_broker=dynamic_broker)
+        fields.update(warnings=warnings, _values=MappingProxyType(values))
+        fields.update({row.field: values[name] for name, row in SETTINGS.items()})
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a BrokerConfig does not change: {name}")
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """Check and type a broker's static properties.
+
+        Raises `UsageError` for a name Kafka does not have, with the nearest known one as a hint, and for
+        a value that cannot be. What Kafka knows and kcli does not act on becomes a warning.
+        """
+        static: dict[str, str] = {}
+        warnings = []
+        for name, text in properties.items():
+            if name in BROKER_CONFIGS:
+                static[name] = text
+            elif not is_inert(name):
+                raise _unknown_name(name)
+            if line := warning(name, text):
+                warnings.append(line)
+        _unify_node_id(static)
+        try:
+            config = cls(static=MappingProxyType(static), warnings=tuple(warnings))
+            config._check()
+            if more := doubts(config):
+                config = cls(static=config.static, warnings=(*warnings, *more))
+        except InvalidConfig as error:
+            raise UsageError(error.message, hint=error.hint) from error
+        return config
+
+    def with_dynamic(self, *, broker: Mapping[str, str], default: Mapping[str, str]) -> BrokerConfig:
+        """Return this configuration under other dynamic layers.
+
+        What is stored but not known, or no longer valid, is left out: an old record must not stop a broker.
+        """
+        return BrokerConfig(
+            static=self.static,
+            dynamic_default=_usable(default),
+            dynamic_broker=_usable(broker),
+            warnings=self.warnings,
+        )
+
+    def value(self, name: str) -> Any:  # noqa: ANN401  # the row says which type
+        """Return the effective value of any configuration in the table, None where there is none."""
+        return self._values[name]
+
+    @cached_property
+    def topic_defaults(self) -> Mapping[str, Any]:
+        """The typed configuration of a topic that overrides nothing, by topic configuration name."""
+        return MappingProxyType({name: self._topic_default(row) for name, row in TOPIC_CONFIGS.items()})
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """Return what a log acts on: the topic's overrides over this broker's defaults.
+
+        Overrides that are stored but not known, or no longer valid, are left out.
+        """
+        values = dict(self.topic_defaults)
+        for name, text in overrides.items():
+            try:
+                values |= parse_topic_configs({name: text})
+            except InvalidConfig:
+                continue
+        if values["internal.segment.bytes"] is not None:
+            values["segment.bytes"] = values["internal.segment.bytes"]
+        fields = {name.replace(".", "_"): value for name, value in values.items()}
+        fields["cleanup_policy"] = frozenset(values["cleanup.policy"])
+        return LogConfig(**{name: value for name, value in fields.items() if name in _LOG_CONFIG_FIELDS})
+
+    @cached_property
+    def log_directories(self) -> tuple[str, ...]:
+        """The configured log directories, empty if neither `log.dirs` nor `log.dir` is given."""
+        return self.log_dirs or self.log_dir or ()
+
+    @cached_property
+    def listener_configs(self) -> tuple[ListenerConfig, ...]:
+        """The listeners to open: all but those that are for controllers only."""
+        return self._without_controllers(self._parse_listeners(self.listeners, "listeners"))
+
+    @cached_property
+    def advertised_listener_configs(self) -> tuple[ListenerConfig, ...]:
+        """What clients are told, in the order of `listeners`; a listener not advertised is left out."""
+        if self.advertised_listeners is None:
+            return self.listener_configs
+        advertised = self._parse_listeners(self.advertised_listeners, "advertised.listeners")
+        by_name = {listener.name: listener for listener in self._without_controllers(advertised)}
+        return tuple(by_name[listener.name] for listener in self.listener_configs if listener.name in by_name)
+
+    def _parse_listeners(self, entries: tuple[str, ...], property_name: str) -> tuple[ListenerConfig, ...]:
+        protocols = parse_protocol_map(self.listener_security_protocol_map)
+        return parse_listeners(entries, protocols, property_name=property_name)
+
+    def _without_controllers(self, listeners: tuple[ListenerConfig, ...]) -> tuple[ListenerConfig, ...]:
+        controllers = {name.upper() for name in self.controller_listener_names}
+        return tuple(listener for listener in listeners if listener.name not in controllers)
+
+    def _topic_default(self, row: TopicConfig) -> object:
+        for synonym in row.synonyms:
+            value = self._values[synonym.name]
+            if value is not None and row.name == "retention.ms":
+                # Any negative time means for ever, in each unit (`KafkaConfig.logRetentionTimeMillis`).
+                return max(value * synonym.factor, -1)
+            if value is not None:
+                return value if synonym.factor == 1 else value * synonym.factor
+        return row.definition.default
+
+    def _check(self) -> None:
+        """Raise `InvalidConfig` for values that are impossible together."""
+        check_topic_configs({}, self.topic_defaults)
+        check_constraints(self)
+        if not self.listener_configs:
+            raise InvalidConfig("`listeners` has no listener for clients")
+        check_distinct_ports(self._parse_listeners(self.listeners, "listeners"))
+        names = {listener.name for listener in self.listener_configs}
+        for listener in self.listener_configs:
+            if listener.security_protocol != "PLAINTEXT":
+                raise InvalidConfig(
+                    f"listener `{listener.name}` is {listener.security_protocol}, only PLAINTEXT is available"
+                )
+        advertised = self._parse_listeners(self.advertised_listeners or (), "advertised.listeners")
+        for listener in self._without_controllers(advertised):
+            if listener.name not in names:
+                raise InvalidConfig(f"`advertised.listeners` has `{listener.name}`, `listeners` has not")
+        check_routable(self.advertised_listener_configs)
+
+
+def _usable(layer: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the entries of a dynamic layer that the table knows and accepts."""
+    usable = {}
+    for name, text in layer.items():
+        try:
+            if name in BROKER_CONFIGS:
+                BROKER_CONFIGS[name].parse(text)
+                usable[name] = text
+        except InvalidConfig:
+            continue
+    return MappingProxyType(usable)
+
+
+def _unify_node_id(static: dict[str, str]) -> None:
+    """Give `node.id` and its older name `broker.id` the same value; the newer name wins."""
+    if static.get("broker.id", "").strip() == "-1":
+        del static["broker.id"]  # What older releases generate an id for.
+    given = [name for name in ("node.id", "broker.id") if name in static]
+    if given:
+        static["node.id"] = static["broker.id"] = static[given[0]]
+
+
+def _unknown_name(name: str) -> UsageError:
+    hint = nearest_hint(name, [*BROKER_CONFIGS, *INERT_CONFIGS])
+    return UsageError(f"unknown broker config name: {name}", hint=hint)
+
+
+_POOLS = ("num.recovery.threads.per.data.dir", "num.replica.fetchers")
+_WITHOUT_LIMIT = -1
+_AS_LONG_AS_ALL = -2
+
+
+def check_reconfiguration(config: BrokerConfig, values: Mapping[str, str], *, is_default: bool) -> None:
+    """Check what a node would go by after a change of its own configuration, or of the default of all.
+
+    `config` is what it goes by now, `values` the whole of what is to be stored. Raises `KafkaError`
+    INVALID_REQUEST, as Kafka does. Names and values that cannot be stored at all are left to the controller.
+    """
+    dynamic = {
+        name: text
+        for name, text in values.items()
+        if name in BROKER_CONFIGS and BROKER_CONFIGS[name].mode is not UpdateMode.READ_ONLY
+    }
+    if is_default:
+        after = config.with_dynamic(broker=config.dynamic_broker, default=dynamic)
+    else:
+        after = config.with_dynamic(broker=dynamic, default=config.dynamic_default)
+    try:
+        check_constraints(after)
+        _check_pools(config, after)
+        _check_local_retention(after)
+    except InvalidConfig as error:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
+
+
+def _check_pools(before: BrokerConfig, after: BrokerConfig) -> None:
+    """Raise `InvalidConfig` for a number of tasks that is changed by more than half or double."""
+    for name in _POOLS:
+        old, new = before.value(name), after.value(name)
+        if not old // 2 <= new <= old * 2:
+            raise InvalidConfig(
+                f"`{name}` ({new}) must be between half and double of what it is, which is {old}"
+            )
+
+
+def _check_local_retention(config: BrokerConfig) -> None:
+    """Raise `InvalidConfig` if copies on the local disk were to be kept for longer than the records."""
+    for unit in ("ms", "bytes"):
+        total = config.topic_defaults[f"retention.{unit}"]
+        local = config.topic_defaults[f"local.retention.{unit}"]
+        if total == _WITHOUT_LIMIT or local == _AS_LONG_AS_ALL:
+            continue
+        if local == _WITHOUT_LIMIT or local > total:
+            raise InvalidConfig(
+                f"`log.local.retention.{unit}` ({local}) must not be above `log.retention.{unit}` ({total})"
+            )

@@ -1,0 +1,105 @@
+"""Listeners as configured: `listeners`, `advertised.listeners` and `listener.security.protocol.map`.
+
+An entry is `NAME://host:port`; an IPv6 host stands in brackets, an empty host means every address. The
+name picks the security protocol from the map, where a protocol's own name stands for itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kcli.broker.config.config_definition import InvalidConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+SECURITY_PROTOCOLS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+"""Numbered as in broker registrations (class `SecurityProtocol`)."""
+
+_EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})
+"""What a socket that listens on all addresses has for one; Kafka refuses the first (`KafkaConfig`)."""
+
+_ENTRY = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:/]*)):(-?\d+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerConfig:
+    """An address to listen on or to tell clients: an empty `host` is every address, `port` 0 any free one."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: str = "PLAINTEXT"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.name}://{host}:{self.port}"
+
+
+def parse_protocol_map(text: str) -> dict[str, str]:
+    """Return listener name to security protocol; raise `InvalidConfig` for a malformed map."""
+    protocols: dict[str, str] = {}
+    for pair in filter(None, (word.strip() for word in text.split(","))):
+        name, colon, protocol = pair.partition(":")
+        if not colon or protocol.strip() not in SECURITY_PROTOCOLS:
+            raise InvalidConfig(f"invalid entry `{pair}` in `listener.security.protocol.map`")
+        protocols[name.strip().upper()] = protocol.strip()
+    return protocols
+
+
+def parse_listeners(
+    entries: Iterable[str], protocols: Mapping[str, str], *, property_name: str
+) -> tuple[ListenerConfig, ...]:
+    """Return the listeners of a list; raise `InvalidConfig` if one is malformed or a name comes twice."""
+    found: dict[str, ListenerConfig] = {}
+    for entry in entries:
+        match = _ENTRY.fullmatch(entry)
+        if match is None or not 0 <= int(match[4]) <= 65_535:
+            raise InvalidConfig(
+                f"invalid entry `{entry}` in `{property_name}`", hint="write it as `NAME://host:port`"
+            )
+        name = match[1].upper()
+        if name in found:
+            raise InvalidConfig(f"listener `{name}` comes twice in `{property_name}`")
+        if name not in protocols:
+            raise InvalidConfig(
+                f"no security protocol for listener `{name}` in `listener.security.protocol.map`"
+            )
+        found[name] = ListenerConfig(name, match[2] or match[3], int(match[4]), protocols[name])
+    return tuple(found.values())
+
+
+def check_distinct_ports(listeners: Iterable[ListenerConfig]) -> None:
+    """Raise `InvalidConfig` if listeners share a port that is not 0: only IPv4 and IPv6 of one may."""
+    by_port: dict[int, list[ListenerConfig]] = {}
+    for listener in listeners:
+        if listener.port:
+            by_port.setdefault(listener.port, []).append(listener)
+    for port, sharing in by_port.items():
+        families = [":" in listener.host for listener in sharing if _is_address(listener.host)]
+        if len(sharing) > 1 and sorted(families) != [False, True]:
+            names = " and ".join(f"`{listener.name}`" for listener in sharing)
+            raise InvalidConfig(
+                f"{names} have the same port {port} in `listeners`",
+                hint="only an IPv4 and an IPv6 address may share one",
+            )
+
+
+def check_routable(advertised: Iterable[ListenerConfig]) -> None:
+    """Raise `InvalidConfig` if clients would be told an address that only a listener can have."""
+    listeners = list(advertised)
+    for listener in listeners:
+        if listener.host in _EVERY_ADDRESS:
+            named = (
+                replace(each, host="localhost") if each.host in _EVERY_ADDRESS else each for each in listeners
+            )
+            raise InvalidConfig(
+                f"clients would be told to connect to `{listener}`: `{listener.host}` is no host's address",
+                hint=f"`--override advertised.listeners={','.join(map(str, named))}` says how they reach it",
+            )
+
+
+def _is_address(host: str) -> bool:
+    return ":" in host or all(part.isdecimal() for part in host.split("."))

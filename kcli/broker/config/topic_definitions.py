@@ -1,0 +1,472 @@
+"""TOPIC_CONFIGS: every topic configuration, and the broker configurations that are their defaults.
+
+One row per topic configuration of Kafka 4.3 (class `LogConfig`); `LOG_BROKER_CONFIGS` is derived from them.
+
+TopicConfig: one topic configuration, and the broker configurations that give a topic its default.
+
+The synonyms come most specific first; those that only differ in unit (`log.retention.hours`) carry a factor
+(Kafka class `ServerTopicConfigSynonyms`).
+
+What a topic sets for itself, as text: parsing it and checking it against the table of configurations.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.config.config_definition import (
+    INT_MAX,
+    LONG_MAX,
+    Check,
+    ConfigDefinition,
+    InvalidConfig,
+    UpdateMode,
+    at_least,
+    between,
+    between_or,
+    one_of,
+)
+from kcli.protocol.configs import ConfigType
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+@dataclass(frozen=True, slots=True)
+class Synonym:
+    """A broker configuration that gives a topic configuration its default.
+
+    `factor` converts its unit to the topic's. `definition` is the broker's own row.
+    """
+
+    definition: ConfigDefinition[Any]
+    factor: int = 1
+
+    @property
+    def name(self) -> str:
+        """The name of the broker configuration."""
+        return self.definition.name
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """A topic configuration and its broker synonyms, in order of precedence."""
+
+    definition: ConfigDefinition[Any]
+    synonyms: tuple[Synonym, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name of the topic configuration."""
+        return self.definition.name
+
+
+def topic_row(
+    name: str,
+    type: ConfigType,
+    default: object,
+    doc: str,
+    *,
+    broker: str | None = None,
+    check: Check | None = None,
+    others: tuple[Synonym, ...] = (),
+    has_broker_default: bool = True,
+    negative_is_for_ever: bool = False,
+) -> TopicConfig:
+    """Build a row. `broker` is the name of the main synonym, which has the same type and check.
+
+    When `others` give the value in another unit, the main synonym has no default of its own. With
+    `negative_is_for_ever` it may be any number, and each below zero stands for -1.
+    """
+    definition = ConfigDefinition(name, type, default, doc, check=check)
+    if broker is None:
+        return TopicConfig(definition, others)
+    main: ConfigDefinition[Any] = ConfigDefinition(
+        broker,
+        type,
+        default if has_broker_default and not others else None,
+        f"The default of the topic configuration `{name}`: {doc[0].lower()}{doc[1:]}",
+        check=None if negative_is_for_ever else check,
+        mode=UpdateMode.CLUSTER_WIDE,
+    )
+    return TopicConfig(definition, (Synonym(main), *others))
+
+
+def other_unit(name: str, default: int | None, factor: int, doc: str, check: Check | None = None) -> Synonym:
+    """Build the synonym that gives the same in another unit."""
+    return Synonym(ConfigDefinition(name, ConfigType.INT, default, doc, check=check), factor)
+
+
+_MEBIBYTE = 1 << 20
+_WEEK_MS = 7 * 24 * 3600 * 1000
+_HOUR_MS = 3600 * 1000
+_MINUTE_MS = 60 * 1000
+_REPLICA = re.compile(r"\d+:\d+", re.ASCII)
+
+
+def _throttled_replicas(value: tuple[str, ...]) -> str | None:
+    if value in {(), ("*",)} or all(_REPLICA.fullmatch(word) for word in value):
+        return None
+    return "must be `*` or a list of partition:broker pairs"
+
+
+_INT, _LONG, _BOOLEAN = ConfigType.INT, ConfigType.LONG, ConfigType.BOOLEAN
+_STRING, _DOUBLE, _LIST = ConfigType.STRING, ConfigType.DOUBLE, ConfigType.LIST
+
+_SEGMENTS = (
+    topic_row(
+        "segment.bytes",
+        _INT,
+        1 << 30,
+        "Size at which a segment is closed and a new one begun.",
+        broker="log.segment.bytes",
+        check=at_least(_MEBIBYTE),
+    ),
+    topic_row(
+        "segment.ms",
+        _LONG,
+        _WEEK_MS,
+        "Age at which a segment that is not empty is closed even though it is not full, in milliseconds.",
+        broker="log.roll.ms",
+        check=at_least(1),
+        others=(other_unit("log.roll.hours", 168, _HOUR_MS, "`log.roll.ms` in hours.", at_least(1)),),
+    ),
+    topic_row(
+        "segment.jitter.ms",
+        _LONG,
+        0,
+        "Upper bound of a random time taken off `segment.ms`, so that segments do not all roll at once.",
+        broker="log.roll.jitter.ms",
+        check=at_least(0),
+        others=(
+            other_unit("log.roll.jitter.hours", 0, _HOUR_MS, "`log.roll.jitter.ms` in hours.", at_least(0)),
+        ),
+    ),
+    topic_row(
+        "segment.index.bytes",
+        _INT,
+        10 << 20,
+        "Size at which an index file is full, which closes its segment.",
+        broker="log.index.size.max.bytes",
+        check=at_least(4),
+    ),
+    topic_row(
+        "index.interval.bytes",
+        _INT,
+        4096,
+        "How many bytes of records are appended between two entries of the offset index.",
+        broker="log.index.interval.bytes",
+        check=at_least(0),
+    ),
+    topic_row(
+        "preallocate",
+        _BOOLEAN,
+        False,
+        "Whether a new segment's file is given its full size at once.",
+        broker="log.preallocate",
+    ),
+)
+
+_FLUSH_AND_DELETE = (
+    topic_row(
+        "flush.messages",
+        _LONG,
+        LONG_MAX,
+        "How many records may be appended before the log is forced to disk.",
+        broker="log.flush.interval.messages",
+        check=at_least(1),
+    ),
+    topic_row(
+        "flush.ms",
+        _LONG,
+        LONG_MAX,
+        "How long a record may wait before the log is forced to disk, in milliseconds.",
+        broker="log.flush.interval.ms",
+        check=at_least(0),
+        others=(
+            Synonym(
+                ConfigDefinition(
+                    "log.flush.scheduler.interval.ms",
+                    ConfigType.LONG,
+                    LONG_MAX,
+                    "How often logs are checked for being due to be forced to disk, in milliseconds.",
+                )
+            ),
+        ),
+    ),
+    topic_row(
+        "retention.ms",
+        _LONG,
+        _WEEK_MS,
+        "How long records are kept before their segment may be deleted, in milliseconds; -1 is for ever.",
+        broker="log.retention.ms",
+        check=at_least(-1),
+        negative_is_for_ever=True,
+        others=(
+            other_unit("log.retention.minutes", None, _MINUTE_MS, "`log.retention.ms` in minutes."),
+            other_unit("log.retention.hours", 168, _HOUR_MS, "`log.retention.ms` in hours."),
+        ),
+    ),
+    topic_row(
+        "retention.bytes",
+        _LONG,
+        -1,
+        "Size of a partition above which its oldest segments are deleted; -1 is without limit.",
+        broker="log.retention.bytes",
+    ),
+    topic_row(
+        "cleanup.policy",
+        _LIST,
+        ("delete",),
+        "What happens to old records: `delete` drops whole segments, `compact` keeps the last of each key. "
+        "kcli does not compact yet: with `compact` it demands keys and keeps all versions.",
+        broker="log.cleanup.policy",
+        check=one_of("compact", "delete"),
+    ),
+    topic_row(
+        "file.delete.delay.ms",
+        _LONG,
+        60_000,
+        "How long a deleted file stays on disk under another name, in milliseconds.",
+        broker="log.segment.delete.delay.ms",
+        check=at_least(0),
+    ),
+)
+
+_COMPACTION = (
+    topic_row(
+        "delete.retention.ms",
+        _LONG,
+        24 * _HOUR_MS,
+        "How long a compacted topic keeps the records that delete a key, in milliseconds. No effect yet.",
+        broker="log.cleaner.delete.retention.ms",
+        check=at_least(0),
+    ),
+    topic_row(
+        "min.cleanable.dirty.ratio",
+        _DOUBLE,
+        0.5,
+        "Share of uncompacted bytes from which on a log is compacted. No effect yet.",
+        broker="log.cleaner.min.cleanable.ratio",
+        check=between(0, 1),
+    ),
+    topic_row(
+        "min.compaction.lag.ms",
+        _LONG,
+        0,
+        "How long a record stays uncompacted at least, in milliseconds. No effect yet.",
+        broker="log.cleaner.min.compaction.lag.ms",
+        check=at_least(0),
+    ),
+    topic_row(
+        "max.compaction.lag.ms",
+        _LONG,
+        LONG_MAX,
+        "How long a record may stay uncompacted at most, in milliseconds. No effect yet.",
+        broker="log.cleaner.max.compaction.lag.ms",
+        check=at_least(1),
+    ),
+)
+
+_RECORDS = (
+    topic_row(
+        "max.message.bytes",
+        _INT,
+        1_048_588,
+        "Largest record batch that may be appended, after compression.",
+        broker="message.max.bytes",
+        check=at_least(0),
+    ),
+    topic_row(
+        "compression.type",
+        _STRING,
+        "producer",
+        "Codec that batches are stored with; `producer` keeps what the producer chose.",
+        broker="compression.type",
+        check=one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
+    ),
+    topic_row(
+        "compression.gzip.level",
+        _INT,
+        -1,
+        "Level used when batches are compressed again with gzip; -1 is the codec's own default.",
+        broker="compression.gzip.level",
+        check=between_or(1, 9, -1),
+    ),
+    topic_row(
+        "compression.lz4.level",
+        _INT,
+        9,
+        "Level used when batches are compressed again with lz4.",
+        broker="compression.lz4.level",
+        check=between(1, 17),
+    ),
+    topic_row(
+        "compression.zstd.level",
+        _INT,
+        3,
+        "Level used when batches are compressed again with zstd.",
+        broker="compression.zstd.level",
+        check=between(-131_072, 22),
+    ),
+    topic_row(
+        "message.timestamp.type",
+        _STRING,
+        "CreateTime",
+        "Whether a record keeps its producer's time or gets the time of its append.",
+        broker="log.message.timestamp.type",
+        check=one_of("CreateTime", "LogAppendTime"),
+    ),
+    topic_row(
+        "message.timestamp.before.max.ms",
+        _LONG,
+        LONG_MAX,
+        "How far a producer's timestamp may lie before the broker's clock, in milliseconds.",
+        broker="log.message.timestamp.before.max.ms",
+        check=at_least(0),
+    ),
+    topic_row(
+        "message.timestamp.after.max.ms",
+        _LONG,
+        _HOUR_MS,
+        "How far a producer's timestamp may lie after the broker's clock, in milliseconds.",
+        broker="log.message.timestamp.after.max.ms",
+        check=at_least(0),
+    ),
+)
+
+_REPLICATION = (
+    topic_row(
+        "min.insync.replicas",
+        _INT,
+        1,
+        "How many replicas must be in sync for a write with acks=all to be accepted.",
+        broker="min.insync.replicas",
+        check=at_least(1),
+    ),
+    topic_row(
+        "unclean.leader.election.enable",
+        _BOOLEAN,
+        False,
+        "Whether a replica that is not in sync may lead when no other can, at the price of lost records.",
+        broker="unclean.leader.election.enable",
+    ),
+    topic_row(
+        "leader.replication.throttled.replicas",
+        _LIST,
+        (),
+        "Replicas whose leader sends at the throttled rate: partition:broker pairs, or `*` for all.",
+        check=_throttled_replicas,
+    ),
+    topic_row(
+        "follower.replication.throttled.replicas",
+        _LIST,
+        (),
+        "Replicas whose follower fetches at the throttled rate: partition:broker pairs, or `*` for all.",
+        check=_throttled_replicas,
+    ),
+)
+
+# Tiered storage is not offered: these only accept what leaves it off.
+_REMOTE_STORAGE = (
+    topic_row(
+        "remote.storage.enable",
+        _BOOLEAN,
+        False,
+        "Whether old segments move to remote storage; only `false` is possible.",
+        check=lambda value: "tiered storage is not available" if value else None,
+    ),
+    topic_row(
+        "remote.log.copy.disable",
+        _BOOLEAN,
+        False,
+        "Whether copying to remote storage is stopped; without effect while there is none.",
+    ),
+    topic_row(
+        "remote.log.delete.on.disable",
+        _BOOLEAN,
+        False,
+        "Whether switching remote storage off deletes what it holds; without effect while there is none.",
+    ),
+    topic_row(
+        "local.retention.ms",
+        _LONG,
+        -2,
+        "How long segments stay on local disk after being copied; without effect while none are.",
+        broker="log.local.retention.ms",
+        check=at_least(-2),
+    ),
+    topic_row(
+        "local.retention.bytes",
+        _LONG,
+        -2,
+        "How many bytes stay on local disk after being copied; without effect while none are.",
+        broker="log.local.retention.bytes",
+        check=at_least(-2),
+    ),
+)
+
+# Takes the place of segment.bytes, without its lower bound (Kafka since 4.1), for tests with many segments.
+_INTERNAL = (
+    TopicConfig(
+        ConfigDefinition(
+            "internal.segment.bytes",
+            ConfigType.INT,
+            None,
+            "Size of a segment, for tests.",
+            check=between(1, INT_MAX),
+            internal=True,
+        )
+    ),
+)
+
+TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
+    config.name: config
+    for group in (
+        _SEGMENTS,
+        _FLUSH_AND_DELETE,
+        _COMPACTION,
+        _RECORDS,
+        _REPLICATION,
+        _REMOTE_STORAGE,
+        _INTERNAL,
+    )
+    for config in group
+}
+"""By name; includes the internal ones, which are never shown."""
+
+LOG_BROKER_CONFIGS: Mapping[str, ConfigDefinition[Any]] = {
+    synonym.name: synonym.definition for config in TOPIC_CONFIGS.values() for synonym in config.synonyms
+}
+"""The broker configurations that are topics' defaults, by name."""
+
+
+def topic_config(name: str) -> TopicConfig:
+    """Return the row of a name; raise `InvalidConfig` if there is none."""
+    try:
+        return TOPIC_CONFIGS[name]
+    except KeyError:
+        raise InvalidConfig(f"unknown topic config name: {name}") from None
+
+
+def parse_topic_configs(overrides: Mapping[str, str]) -> dict[str, Any]:
+    """Return the typed values of a topic's own configurations; raise `InvalidConfig` at the first bad one."""
+    return {name: topic_config(name).definition.parse(text) for name, text in overrides.items()}
+
+
+def check_topic_configs(overrides: Mapping[str, str], defaults: Mapping[str, Any]) -> None:
+    """Raise `InvalidConfig` unless these overrides are valid together with the broker's defaults.
+
+    `defaults` gives the typed values of topics that override nothing, by topic configuration name.
+    """
+    values = {**defaults, **parse_topic_configs(overrides)}
+    shortest, longest = (
+        values.get(name, TOPIC_CONFIGS[name].definition.default)
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
+    )
+    if shortest > longest:
+        raise InvalidConfig(
+            f"`min.compaction.lag.ms` ({shortest}) must not be above `max.compaction.lag.ms` ({longest})"
+        )

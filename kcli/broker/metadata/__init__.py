@@ -1,0 +1,1 @@
+"""The metadata log and the images it makes, and how they reach the nodes. It decides nothing."""

@@ -1,0 +1,128 @@
+"""Damage in the metadata log: what a crash leaves at the end is cut off, what is before that is refused.
+
+A log that holds nothing at all is that of a node that never ran, unless the node has replicas: their topics
+were in it, and it is lost.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.broker.metadata.metadata_replay import InvalidMetadata
+from kcli.broker.metadata.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot
+from kcli.protocol.records.batch import HEADER_SIZE, CorruptRecord, RecordBatch
+from kcli.protocol.records.batch_header import LOG_OVERHEAD
+from kcli.protocol.topics import METADATA_TOPIC
+from kcli.storage.dirs.log_directory import META_PROPERTIES
+from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_SIZE_OFFSET = 8
+_MAGIC_OFFSET = 16
+_ADOPT = "`--adopt` takes in the topics whose data is there, without their settings"
+
+
+class Loss(NamedTuple):
+    """How a copy of the metadata log is lost: what of it is left, if anything, is no log."""
+
+    path: str
+    how: str
+    is_damage: bool
+
+    def refusal(self) -> InvalidMetadata:
+        """Return the error for a start that would forget topics."""
+        otherwise = f"without one, move it away: {_ADOPT}" if self.is_damage else f"without one, {_ADOPT}"
+        return InvalidMetadata(
+            f"the metadata log {self.how}, and the node has replicas: `{self.path}`",
+            hint=f"restore it from a copy; {otherwise}",
+        )
+
+
+def find_loss(log_directory: str) -> Loss | None:
+    """Return how the copy in a log directory is lost, None if it begins as it should. Raises `OSError`."""
+    directory = f"{log_directory}/{METADATA_TOPIC}-0"
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return Loss(directory, "is missing", is_damage=False)
+    damaged = None
+    for name in names:
+        if base_offset_of(name, LOG_SUFFIX) is None:
+            continue
+        first = _first_batch(f"{directory}/{name}")
+        if _size_of_batch_at(first, 0) is not None:
+            return None
+        if first and damaged is None:
+            damaged = f"{directory}/{name}"
+    if any(_is_whole_snapshot(directory, name) for name in names):
+        return None
+    if damaged is None:
+        return Loss(directory, "is empty", is_damage=False)
+    return Loss(damaged, "is damaged from its first byte on", is_damage=True)
+
+
+def has_served(log_dirs: Iterable[str]) -> bool:
+    """True if these are the directories of a node that has run, and hold a replica."""
+    names: set[str] = set()
+    for log_dir in log_dirs:
+        with suppress(OSError):  # It goes offline when it is opened.
+            names.update(os.listdir(log_dir))
+    replicas = (parsed for name in names if (parsed := parse_replica_directory(name)) and not parsed.suffix)
+    return META_PROPERTIES in names and any(each.topic_partition.topic != METADATA_TOPIC for each in replicas)
+
+
+def _first_batch(path: str) -> bytes:
+    """Return as much of a segment as its first batch is long, by what its header says."""
+    with open(path, "rb") as file:
+        head = file.read(HEADER_SIZE)
+        size = int.from_bytes(head[_SIZE_OFFSET:LOG_OVERHEAD], "big", signed=True)
+        end = min(LOG_OVERHEAD + size, os.fstat(file.fileno()).st_size)  # Garbage may claim gigabytes.
+        return head + file.read(max(0, end - len(head)))
+
+
+def _is_whole_snapshot(directory: str, name: str) -> bool:
+    snapshot = SnapshotId.parse(name)
+    if snapshot is None:
+        return False
+    with open(f"{directory}/{name}", "rb") as file, suppress(InvalidSnapshot):
+        decode_snapshot(file.read(), snapshot)
+        return True
+    return False
+
+
+def refuse_inner_damage(path: str, *, is_last: bool) -> None:
+    """Raise `InvalidMetadata` if a whole batch, or another segment, stands behind a damaged batch."""
+    with open(path, "rb") as file:
+        data = file.read()
+    position = sum(map(len, batches_of(data)))
+    is_inner = not is_last and position < len(data)
+    for later in range(position + 1, len(data) - HEADER_SIZE + 1):
+        if data[later + _MAGIC_OFFSET] == 2 and _size_of_batch_at(data, later) is not None:
+            is_inner = True
+            break
+    if is_inner:
+        raise InvalidMetadata(
+            f"the metadata log is damaged at byte {position}, before its end: `{path}`",
+            hint="restore the file from a copy; cutting it would forget topics",
+        )
+
+
+def batches_of(data: bytes) -> Iterator[bytes]:
+    """Yield the batches that `data` begins with, up to the first one that is damaged."""
+    position = 0
+    while (size := _size_of_batch_at(data, position)) is not None:
+        yield data[position : position + size]
+        position += size
+
+
+def _size_of_batch_at(data: bytes, position: int) -> int | None:
+    """Return the size of the batch at `position`, None if there is none that is whole and sound."""
+    try:
+        batch = RecordBatch(data, position)
+    except CorruptRecord:
+        return None
+    return batch.size_in_bytes if batch.is_valid_crc() else None

@@ -1,0 +1,190 @@
+"""MetadataImage: what the cluster is at one offset of the metadata log; MetadataDelta: what changed since.
+
+An image never changes: `metadata_replay` makes the next one from records that the log already holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.metadata.registrations import (
+    BrokerRegistration,
+    Endpoint,
+    LeaderRecoveryState,
+    PartitionRegistration,
+    TopicImage,
+)
+from kcli.protocol.configs import ConfigResourceType
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping
+
+__all__ = [
+    "EMPTY_IMAGE",
+    "BrokerRegistration",
+    "ConfigResource",
+    "Endpoint",
+    "LeaderRecoveryState",
+    "MetadataDelta",
+    "MetadataImage",
+    "PartitionRegistration",
+    "QuotaEntity",
+    "TopicImage",
+    "delta_between",
+    "quota_entity",
+]
+
+ConfigResource = tuple[int, str]
+"""Type and name of what a configuration belongs to; the name of all brokers' default is empty."""
+
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""Whom a quota is for: types and names, by type; the name of a type's default is None."""
+
+
+NOTHING: Mapping[Any, Any] = MappingProxyType({})
+"""An empty mapping that stays so."""
+
+
+def _nothing() -> Mapping[Any, Any]:
+    return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """The cluster at `offset`, the last one applied (-1 for none), of the term `epoch`.
+
+    `topics` is by name, `topics_by_id` by the 16 bytes of the id, `configs` by resource, `client_quotas` by
+    whom they are for; `features` holds the finalized levels above 0, `disabled_features` names what somebody
+    has set to 0; the next block of producer ids begins at `next_producer_id`.
+    """
+
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=_nothing)
+    topics: Mapping[str, TopicImage] = field(default_factory=_nothing)
+    topics_by_id: Mapping[bytes, TopicImage] = field(default_factory=_nothing)
+    configs: Mapping[ConfigResource, Mapping[str, str]] = field(default_factory=_nothing)
+    client_quotas: Mapping[QuotaEntity, Mapping[str, float]] = field(default_factory=_nothing)
+    features: Mapping[str, int] = field(default_factory=_nothing)
+    disabled_features: frozenset[str] = frozenset()
+    next_producer_id: int = 0
+    offset: int = -1
+    epoch: int = 0
+
+    def config(self, type: int, name: str) -> Mapping[str, str]:
+        """Return a resource's own configuration, empty if it has none."""
+        return self.configs.get((type, name), NOTHING)
+
+    def topic_config(self, name: str) -> Mapping[str, str]:
+        """Return a topic's overrides, empty if it has none."""
+        return self.config(ConfigResourceType.TOPIC, name)
+
+    def broker_is_active(self, node_id: int) -> bool:
+        """True if the broker is registered, not fenced and not shutting down."""
+        broker = self.brokers.get(node_id)
+        return broker is not None and broker.is_active
+
+    def brokers_with_listener(
+        self, listener_name: str, node_ids: Iterable[int] | None = None
+    ) -> list[tuple[BrokerRegistration, Endpoint]]:
+        """Return the brokers that have a listener, fenced ones too, and where it is, by ascending id.
+
+        `node_ids` asks for these only; an id that nobody has is left out.
+        """
+        wanted = self.brokers.keys() if node_ids is None else self.brokers.keys() & set(node_ids)
+        brokers = [self.brokers[node_id] for node_id in sorted(wanted)]
+        return [
+            (broker, endpoint)
+            for broker in brokers
+            if (endpoint := broker.endpoint(listener_name)) is not None
+        ]
+
+    def reachable_brokers(self, listener_name: str) -> dict[int, tuple[BrokerRegistration, Endpoint]]:
+        """Return the brokers that clients of a listener can use, by ascending id."""
+        return {
+            broker.node_id: (broker, endpoint)
+            for broker, endpoint in self.brokers_with_listener(listener_name)
+            if not broker.fenced
+        }
+
+    def offline_replicas(self, partition: PartitionRegistration, reachable: Collection[int]) -> list[int]:
+        """Return the replicas of a partition whose broker, or log directory there, is not in service.
+
+        `reachable` are the brokers that are (`KRaftMetadataCache.isReplicaOffline`).
+        """
+        return [
+            replica
+            for replica in partition.replicas
+            if replica not in reachable
+            or not self.brokers[replica].has_online(partition.directory_of(replica))
+        ]
+
+
+EMPTY_IMAGE = MetadataImage()
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataDelta:
+    """What lies between two images. A name deleted and created again is in both lists, with two ids.
+
+    `deleted_topics` are as they were, the others as they are; `changed_partitions` has the partitions of
+    created and changed topics that differ, by topic id.
+    """
+
+    created_topics: tuple[TopicImage, ...] = ()
+    changed_topics: tuple[TopicImage, ...] = ()
+    deleted_topics: tuple[TopicImage, ...] = ()
+    changed_partitions: Mapping[bytes, frozenset[int]] = field(default_factory=_nothing)
+    changed_configs: frozenset[ConfigResource] = frozenset()
+    changed_quotas: frozenset[QuotaEntity] = frozenset()
+    changed_brokers: frozenset[int] = frozenset()
+    changed_features: frozenset[str] = frozenset()
+
+    @property
+    def is_empty(self) -> bool:
+        """True if nothing changed that anyone could see."""
+        return self == MetadataDelta()
+
+    @classmethod
+    def from_nothing(cls, image: MetadataImage) -> MetadataDelta:
+        """Return the delta from an empty image: what a node that starts has to catch up with."""
+        return delta_between(EMPTY_IMAGE, image)
+
+
+def quota_entity(parts: Mapping[str, str | None]) -> QuotaEntity:
+    """Return the entity of types and names."""
+    return tuple(sorted(parts.items()))
+
+
+def delta_between(before: MetadataImage, after: MetadataImage) -> MetadataDelta:
+    """Return what changed between two images, however far apart."""
+    ids = before.topics_by_id
+    changed = [t for i, t in after.topics_by_id.items() if i in ids and ids[i] is not t and ids[i] != t]
+    created = [topic for topic_id, topic in after.topics_by_id.items() if topic_id not in ids]
+    partitions = {topic.topic_id: frozenset(range(len(topic.partitions))) for topic in created}
+    partitions.update({t.topic_id: frozenset(_changed_partitions(ids[t.topic_id], t)) for t in changed})
+    return MetadataDelta(
+        created_topics=tuple(created),
+        changed_topics=tuple(changed),
+        deleted_topics=tuple(topic for i, topic in ids.items() if i not in after.topics_by_id),
+        changed_partitions=MappingProxyType(partitions),
+        changed_configs=frozenset(_changed_keys(before.configs, after.configs)),
+        changed_quotas=frozenset(_changed_keys(before.client_quotas, after.client_quotas)),
+        changed_brokers=frozenset(_changed_keys(before.brokers, after.brokers)),
+        changed_features=frozenset(_changed_keys(before.features, after.features)),
+    )
+
+
+def _changed_partitions(before: TopicImage, after: TopicImage) -> Iterator[int]:
+    old = before.partitions
+    for index, partition in enumerate(after.partitions):
+        if index >= len(old) or old[index] != partition:
+            yield index
+
+
+def _changed_keys(before: Mapping[Any, Any], after: Mapping[Any, Any]) -> Iterator[Any]:
+    if before is after:
+        return
+    for key in {**before, **after}:
+        if before.get(key) != after.get(key):
+            yield key

@@ -1,0 +1,437 @@
+"""MetadataLog: the directory `__cluster_metadata-0`, in which every decision of the controller stands first.
+
+It is an ordinary log of record batches in the layout of Apache Kafka in KRaft mode, so that Kafka's own
+tools read it:
+
+    00000000000000000000.log, .index, .timeindex    a segment; values as in `metadata_records`
+    00000000000000007822-0000000005.checkpoint      a snapshot, see `metadata_snapshot`
+    quorum-state                                    JSON: who leads in which epoch
+    leader-epoch-checkpoint, partition.metadata     as for any replica
+
+Each start of the controller is a term: one epoch higher than any before, opened by a LeaderChange control
+record. When the log has grown long, a snapshot takes its place, so a start reads little however old the
+cluster is. A batch is one decision, whole or not at all: it is on the disk before `append` returns, and one
+that a crash cut short is cut off when the log is opened. Damage before the end is not survived by cutting,
+which would forget topics whose data is still there: the log is refused.
+
+Every node keeps a copy (`metadata_copies`). Whoever is in office decides and appends; to the other copies the
+batches are written as they are. Logs that agree on the epoch of an offset agree on all below it.
+
+The file `quorum-state` beside the metadata log: JSON that tells who leads in which epoch, as Kafka's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.metadata.metadata_damage import refuse_inner_damage
+from kcli.broker.metadata.metadata_replay import InvalidMetadata, MetadataBatch
+from kcli.broker.metadata.metadata_snapshot import (
+    InvalidSnapshot,
+    SnapshotId,
+    decode_snapshot,
+    encode_snapshot,
+)
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal.metadata_records import (
+    MetadataRecord,
+    decode_metadata_record,
+    encode_metadata_record,
+)
+from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder
+from kcli.protocol.records.control_records import ControlRecordType, control_batch
+from kcli.protocol.topics import METADATA_TOPIC
+from kcli.storage import disk
+from kcli.storage.checkpoints import write_atomically, write_partition_metadata
+from kcli.storage.log.leader_epochs import LeaderEpochs
+from kcli.storage.log.log_config import LogConfig
+from kcli.storage.log.log_segment import LogSegment
+from kcli.storage.log_paths import (
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    offset_from_name,
+    segment_path,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kcli.broker.metadata.metadata_image import MetadataImage
+
+
+QUORUM_STATE = "quorum-state"
+
+
+def read_quorum_epoch(directory: str) -> int:
+    """Return the epoch that the quorum state tells, 0 if it tells none."""
+    try:
+        with open(f"{directory}/{QUORUM_STATE}", encoding="utf-8") as file:
+            return int(json.load(file)["leaderEpoch"])
+    except (OSError, ValueError, KeyError, TypeError):
+        # The log's own batches tell their epochs as well; this file only bridges a term without any.
+        return 0
+
+
+def write_quorum_state(
+    directory: str, *, leader: int, epoch: int, voters: Sequence[int], sync: bool = True
+) -> None:
+    """Write who leads in an epoch, among which nodes. Raises `OSError`."""
+    state: dict[str, Any] = {
+        "clusterId": "",
+        "leaderId": leader,
+        "leaderEpoch": epoch,
+        "votedId": -1,
+        "appliedOffset": 0,
+        "currentVoters": [{"voterId": voter} for voter in voters],
+        "data_version": 0,
+    }
+    data = json.dumps(state, separators=(",", ":")).encode()
+    write_atomically(f"{directory}/{QUORUM_STATE}", data, sync=sync)
+
+
+METADATA_TOPIC_ID = (1).to_bytes(16, "big")
+COMPACTION_BYTES = 1 << 20
+"""A log no longer than this, or than two snapshots, is not compacted."""
+
+_CONFIG = LogConfig()
+# Version and leader; voters and granting voters follow, each without tags.
+_LEADER_CHANGE = Struct(">hi")
+_VOTER = Struct(">ib")
+
+
+class MetadataLogFailed(KafkaError):
+    """The metadata log cannot be written any more; no decision can be taken until the next start."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, message)
+
+
+class MetadataLog:
+    """The metadata log of one cluster, open for appending. Make one with `open`."""
+
+    def __init__(
+        self, directory: str, *, node_id: int, wall_ms: Callable[[], int], report: Callable[[str], None]
+    ) -> None:
+        self.directory = directory
+        self.epoch = 0
+        self.end_offset = 0
+        self._node_id = node_id
+        self._wall_ms = wall_ms
+        self._report = report
+        self._leader_epochs = LeaderEpochs(directory)
+        self._segments: list[LogSegment] = []
+        self._snapshot: SnapshotId | None = None
+        self._snapshot_bytes = 0
+        # What was read when the log was opened, until it is replayed or written to.
+        self._loaded: list[MetadataBatch | bytes] | None = []
+        self._is_failed = False
+
+    @classmethod
+    def open(
+        cls, log_directory: str, *, node_id: int, wall_ms: Callable[[], int], report: Callable[[str], None]
+    ) -> MetadataLog:
+        """Open the metadata log below a log directory, or make it.
+
+        `report` gets a line about a last batch that had to be cut off. Raises `InvalidMetadata` for a log
+        that is damaged before its end, `DecodeError` for records it does not know, and `OSError`.
+        """
+        directory = f"{log_directory}/{METADATA_TOPIC}-0"
+        os.makedirs(directory, exist_ok=True)
+        log = cls(directory, node_id=node_id, wall_ms=wall_ms, report=report)
+        log._leader_epochs.load(report)
+        log._load_snapshot()
+        log._load_segments()
+        if not os.path.exists(f"{directory}/{PARTITION_METADATA}"):
+            write_partition_metadata(directory, METADATA_TOPIC_ID)
+        disk.sync_path(directory)
+        disk.sync_path(log_directory)
+        return log
+
+    def replay(self) -> Iterator[MetadataBatch]:
+        """Yield what the log holds, a snapshot as one batch.
+
+        Raises `OSError`, `InvalidSnapshot`, and `DecodeError` for records that it does not know.
+        """
+        loaded, self._loaded = self._loaded, None
+        for batch in self._load_again() if loaded is None else loaded:
+            yield batch if isinstance(batch, MetadataBatch) else decoded(batch)
+
+    def _load_again(self) -> Iterator[MetadataBatch | bytes]:
+        snapshot = self.snapshot()
+        if snapshot is not None:
+            yield decode_snapshot(snapshot[1], snapshot[0])
+        yield from self.batches_from(0 if snapshot is None else snapshot[0].end_offset)
+
+    @property
+    def size(self) -> int:
+        """Bytes of batches, without the snapshot."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def start_offset(self) -> int:
+        """The first offset that a batch is there for; what is below stands in the snapshot."""
+        return self._segments[0].base_offset
+
+    @property
+    def is_long(self) -> bool:
+        """True if a snapshot should take the place of the log."""
+        return self.size > max(COMPACTION_BYTES, 2 * self._snapshot_bytes)
+
+    def compact(self, image: MetadataImage) -> None:
+        """Put a snapshot of `image`, which is all of the log, in its place if the log is long.
+
+        Raises `OSError`; the log is whole then, with the snapshot or without.
+        """
+        if self.is_long:
+            snapshot = SnapshotId(self.end_offset, image.epoch)
+            self.install(snapshot, encode_snapshot(image, now_ms=self._wall_ms()))
+
+    def install(self, snapshot: SnapshotId, data: bytes, *, sync: bool = True) -> None:
+        """Have a snapshot take the place of everything that the log holds. Raises `OSError` as `compact`."""
+        self._loaded = None
+        write_atomically(f"{self.directory}/{snapshot.file_name}", data, sync=sync)
+        self._snapshot, self._snapshot_bytes = snapshot, len(data)
+        self._begin_at_snapshot(snapshot)
+        self._leader_epochs.clear()
+        self._leader_epochs.assign(snapshot.epoch, snapshot.end_offset)
+        self.epoch = snapshot.epoch
+
+    def snapshot(self) -> tuple[SnapshotId, bytes] | None:
+        """Return the snapshot that the log goes on from, None if it goes back to the beginning."""
+        if self._snapshot is None:
+            return None
+        with open(f"{self.directory}/{self._snapshot.file_name}", "rb") as file:
+            return self._snapshot, file.read()
+
+    # --- writing
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of a term that begins now: higher than any this copy knows of."""
+        return max(self.epoch, read_quorum_epoch(self.directory)) + 1
+
+    def copy_ends(self) -> dict[int, int]:
+        """Return the next offset by node, as if there were no other copy."""
+        return {self._node_id: self.end_offset}
+
+    def begin_term(self, epoch: int | None = None, voters: Sequence[int] = ()) -> int:
+        """Begin the next epoch, or a later one, and return it. The log is written only in a term.
+
+        `voters` are the nodes with a copy, by default this one. Raises `OSError`.
+        """
+        epoch = epoch or self.next_epoch
+        voters = voters or (self._node_id,)
+        self.note_term(epoch, leader=self._node_id, voters=voters)
+        # Nothing rests on this record, so it may become durable together with the first decision.
+        self.write(
+            control_batch(
+                ControlRecordType.LEADER_CHANGE,
+                _leader_change(self._node_id, voters),
+                timestamp=self._wall_ms(),
+                base_offset=self.end_offset,
+                leader_epoch=epoch,
+            )
+        )
+        return epoch
+
+    def note_term(self, epoch: int, *, leader: int, voters: Sequence[int]) -> None:
+        """Note who leads in an epoch, durably if this node does. Raises `OSError`."""
+        sync = leader == self._node_id
+        write_quorum_state(self.directory, leader=leader, epoch=epoch, voters=voters, sync=sync)
+
+    def append(self, records: Sequence[MetadataRecord]) -> int:
+        """Write one decision and return the offset of its last record. It is durable then.
+
+        After an `OSError` while writing, nothing of it is left. Raises `MetadataLogFailed` once the log
+        could not be synced: what the disk holds is not known any more.
+        """
+        self.write(self.encode(records))
+        self.sync()
+        return self.end_offset - 1
+
+    def encode(self, records: Sequence[MetadataRecord]) -> bytearray:
+        """Return the batch of one decision, to be written at the end of the log."""
+        builder = RecordBatchBuilder(base_offset=self.end_offset, leader_epoch=self.epoch)
+        now_ms = self._wall_ms()
+        for record in records:
+            builder.append(now_ms, None, encode_metadata_record(record))
+        return builder.build()
+
+    def write(self, batch: bytes | bytearray) -> None:
+        """Write a batch that begins where the log ends; raises as `append` does."""
+        if self._is_failed:
+            raise MetadataLogFailed(f"the metadata log has failed: {self.directory}")
+        header = RecordBatch(batch)
+        if header.base_offset != self.end_offset:
+            raise InvalidMetadata(f"a batch at {header.base_offset} cannot follow {self.end_offset}")
+        self._loaded = None
+        self._segments[-1].append(batch, [header])
+        self.end_offset = header.next_offset
+        if header.partition_leader_epoch > self.epoch:
+            self.epoch = header.partition_leader_epoch
+            self._leader_epochs.assign(self.epoch, header.base_offset)
+
+    def sync(self) -> None:
+        """Have the disk hold what was written. Raises `MetadataLogFailed`."""
+        try:
+            os.fsync(self._segments[-1].records.handle.descriptor)
+        except OSError as error:
+            self._is_failed = True
+            raise MetadataLogFailed(f"cannot sync the metadata log: {error}") from error
+
+    def close(self) -> None:
+        """Finish the indexes and let go of the files. Raises `OSError`."""
+        for segment in self._segments:
+            segment.finish()
+            segment.close_handlers()
+
+    # --- as one of several copies
+
+    def batches_from(self, offset: int) -> Iterator[bytes]:
+        """Yield the batches from one that begins at `offset` on. Raises `OSError`."""
+        for segment in self._segments:
+            for _, batch in segment.batches():
+                if batch.magic == 2 and batch.base_offset >= offset:
+                    yield bytes(memoryview(batch.buffer)[batch.position :][: batch.size_in_bytes])
+
+    def agrees_until(self, other: MetadataLog) -> int:
+        """Return the offset below which this log holds what the other one does (KIP-101, KIP-595).
+
+        An epoch below all that one of them knows proves nothing: what stands in a snapshot of a later epoch
+        may be something else (Kafka class `ReplicatedLog`).
+        """
+        epoch, end = self._leader_epochs.latest_epoch, self.end_offset
+        first_epoch = max(0, self._leader_epochs.first_epoch, other._leader_epochs.first_epoch)
+        while epoch >= first_epoch:
+            known, known_end = other._leader_epochs.end_offset_for(epoch, other.end_offset)
+            own, own_end = self._leader_epochs.end_offset_for(known, self.end_offset)
+            if known == own == epoch:
+                return min(end, known_end)
+            epoch, end = own, own_end
+        return 0
+
+    def truncate(self, offset: int) -> None:
+        """Cut off what begins at `offset` or above: a decision that others do not know. Raises `OSError`."""
+        self._loaded = None
+        self._segments[-1].truncate_to(offset, self._wall_ms())
+        self._leader_epochs.truncate_from_end(offset)
+        self.end_offset = offset
+        self.epoch = max(self._leader_epochs.latest_epoch, 0)
+
+    def restart(self) -> None:
+        """Forget everything: another copy that goes back to the beginning holds something else."""
+        self._loaded = None
+        self._snapshot, self._snapshot_bytes = None, 0
+        self._begin_at(0)
+        self._remove_snapshots(other_than=None)
+        self._leader_epochs.clear()
+        self.epoch = 0
+
+    # --- reading
+
+    def _load_snapshot(self) -> None:
+        """Read the newest snapshot that is whole."""
+        found = filter(None, map(SnapshotId.parse, os.listdir(self.directory)))
+        for snapshot_id in sorted(found, reverse=True):
+            with open(f"{self.directory}/{snapshot_id.file_name}", "rb") as file:
+                data = file.read()
+            try:
+                self._note(decode_snapshot(data, snapshot_id))
+            except InvalidSnapshot as error:
+                self._report(error.message)
+                continue
+            self._snapshot, self._snapshot_bytes = snapshot_id, len(data)
+            self.epoch = snapshot_id.epoch
+            return
+
+    def _load_segments(self) -> None:
+        """Read the segments, and cut off what a crash left of a last batch."""
+        names = [name for name in os.listdir(self.directory) if name.endswith(LOG_SUFFIX)]
+        offsets = sorted(offset for name in names if (offset := offset_from_name(name)) is not None)
+        start = self._snapshot.end_offset if self._snapshot is not None else 0
+        if not offsets:
+            self.end_offset = start
+            self._segments.append(self._new_segment(start))
+            return
+        if offsets[0] > start:
+            raise InvalidMetadata(
+                f"the metadata log begins at offset {offsets[0]}, what was before is missing"
+            )
+        self.end_offset = offsets[0]
+        for offset in offsets:
+            self._load_segment(offset, is_last=offset == offsets[-1])
+        if self._snapshot is not None and self.end_offset < self._snapshot.end_offset:
+            self._begin_at_snapshot(self._snapshot)
+
+    def _load_segment(self, base_offset: int, *, is_last: bool) -> None:
+        refuse_inner_damage(segment_path(self.directory, base_offset, LOG_SUFFIX), is_last=is_last)
+        segment = LogSegment.open(
+            self.directory, base_offset, config=_CONFIG, now_ms=self._wall_ms(), report=self._report
+        )
+        self._segments.append(segment)
+        cut = segment.recover(self._read)
+        if cut:
+            self._report(f"cut {cut} bytes of an unfinished batch from the metadata log: `{self.directory}`")
+
+    def _read(self, batch: object) -> None:
+        if not isinstance(batch, RecordBatch) or batch.base_offset != self.end_offset:
+            raise InvalidMetadata(f"the metadata log has a gap at offset {self.end_offset}")
+        self.end_offset = batch.next_offset
+        self.epoch = max(self.epoch, batch.partition_leader_epoch)
+        if self.epoch > self._leader_epochs.latest_epoch:
+            self._leader_epochs.assign(self.epoch, batch.base_offset)
+        if self._snapshot is not None and batch.base_offset < self._snapshot.end_offset:
+            return
+        self._note(bytes(memoryview(batch.buffer)[batch.position :][: batch.size_in_bytes]))
+
+    def _note(self, batch: MetadataBatch | bytes) -> None:
+        if self._loaded is not None:
+            self._loaded.append(batch)
+
+    def _new_segment(self, base_offset: int) -> LogSegment:
+        return LogSegment.create(
+            self.directory, base_offset, config=_CONFIG, now_ms=self._wall_ms(), report=self._report
+        )
+
+    def _begin_at_snapshot(self, snapshot: SnapshotId) -> None:
+        """Go on in a new segment behind the snapshot, and drop everything that it stands for."""
+        self._begin_at(snapshot.end_offset)
+        self._leader_epochs.truncate_from_start(snapshot.end_offset)
+        self._remove_snapshots(other_than=snapshot)
+
+    def _begin_at(self, offset: int) -> None:
+        """Have one empty segment, and no other."""
+        former, self._segments = self._segments, []
+        for segment in former:
+            if segment.base_offset == offset:
+                segment.truncate_to(offset, self._wall_ms())
+                self._segments.append(segment)
+        if not self._segments:
+            self._segments.append(self._new_segment(offset))
+        self.end_offset = offset
+        disk.sync_path(self.directory)
+        for path in [path for each in former if each.base_offset != offset for path in each.mark_deleted()]:
+            os.remove(path)
+
+    def _remove_snapshots(self, *, other_than: SnapshotId | None) -> None:
+        for name in os.listdir(self.directory):
+            snapshot = SnapshotId.parse(name)
+            if snapshot is not None and snapshot != other_than:
+                os.remove(f"{self.directory}/{name}")
+
+
+def decoded(data: bytes) -> MetadataBatch:
+    """Return one batch with its records. Raises `DecodeError`."""
+    batch = RecordBatch(data)
+    records: list[MetadataRecord] = []
+    if not batch.is_control:
+        records = [decode_metadata_record(record.value or b"") for record in batch.records()]
+    return MetadataBatch(batch.last_offset, batch.partition_leader_epoch, records)
+
+
+def _leader_change(leader: int, voters: Sequence[int]) -> bytes:
+    listed = bytes([len(voters) + 1]) + b"".join(_VOTER.pack(voter, 0) for voter in voters)
+    return _LEADER_CHANGE.pack(0, leader) + listed + listed + b"\0"

@@ -1,0 +1,385 @@
+"""Broker: one node of the cluster: its listeners, its replicas, and the image it was last handed.
+
+A node reads its own image and never asks the controller what the cluster looks like; the controller hands it
+every change, in order. Its life: `open` (directories locked, ports bound), `register` and `load` (fenced:
+logs are loaded and the image applied), `run` (its tasks work), `accept` (so do its listeners). Cancelling
+`run` is a kill; `close` after it makes it an orderly stop. A paused node does nothing at all: its tasks wait
+at `gate`.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.api import APIS
+from kcli.broker.config.listener_config import SECURITY_PROTOCOLS
+from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
+from kcli.broker.controller.producer_ids import ProducerIds
+from kcli.broker.engine_layers import EngineLayers
+from kcli.broker.fetch_session import FetchSessionCache
+from kcli.broker.group_coordination import group_runtime
+from kcli.broker.listener import SocketServer, open_listening_sockets
+from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint, MetadataDelta
+from kcli.broker.node.broker_lifecycle import Heartbeats, NodeState
+from kcli.broker.node.housekeeping import Housekeeping
+from kcli.broker.pause_gate import PauseGate
+from kcli.broker.purgatory import Purgatory
+from kcli.broker.replication.replica_manager import ReplicaManager
+from kcli.broker.timer import Timer
+from kcli.errors import KcliError
+from kcli.protocol.configs import ConfigResourceType
+from kcli.protocol.uuids import random_uuid
+from kcli.storage.dirs.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kcli.broker.config.broker_config import BrokerConfig
+    from kcli.broker.config.listener_config import ListenerConfig
+    from kcli.broker.controller.controller import Controller
+    from kcli.broker.controller.controller_election import ControllerLink
+    from kcli.broker.controller.directory_control import DirectoryAssignment
+    from kcli.broker.metadata.metadata_image import MetadataImage
+    from kcli.broker.metadata.metadata_publisher import MetadataFeeds
+    from kcli.broker.quota_engine import QuotaLayer
+    from kcli.broker.receive_buffers import ReceiveBuffers
+    from kcli.broker.replication.leader_endpoint import PeerLink, PeerLinks
+    from kcli.broker.request_engine import RequestEngine
+    from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from kcli.protocol.topics import TopicPartition
+    from kcli.storage.dirs.log_directory import LogDirectory
+    from kcli.storage.log.log_config import LogConfig
+
+_log = logging.getLogger(__name__)
+
+
+class Broker:
+    """One node. `epoch` is set by `register`; `image` is what the node acts on."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_dirs: tuple[str, ...],
+        *,
+        cluster_id: str,
+        engine: RequestEngine,
+        buffers: ReceiveBuffers,
+        wall_ms: Callable[[], int],
+        peers: PeerLinks,
+        controller_link: ControllerLink,
+    ) -> None:
+        self.node_id = config.node_id
+        self.state = NodeState.STARTING
+        self.gate = PauseGate()
+        self.is_working = False
+        """True once `run` has started its tasks."""
+        self.cluster_id = cluster_id
+        self.engine = engine
+        self.config = config
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.epoch = -1
+        self.known_controller_id = -1
+        """The node that was the controller when this one last heard of the metadata."""
+        self.wall_ms = wall_ms
+        self.peers = peers
+        self.controller_link = controller_link
+        self.heartbeats = Heartbeats(self)
+        self.timer = Timer(self.gate)
+        self.purgatory = Purgatory(self.timer)
+        self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.log_manager = self._new_log_manager(log_dirs)
+        self.replica_manager = ReplicaManager(
+            self.node_id,
+            log_manager=self.log_manager,
+            purgatory=self.purgatory,
+            log_config=self._log_config,
+            wall_ms=wall_ms,
+            node=self,
+        )
+        self.groups = group_runtime(self)
+        self.endpoints: tuple[Endpoint, ...] = ()
+        self._quotas = ConnectionQuotas()
+        self._set_connection_limits()
+        self._server = self._new_server(buffers)
+        self.engine_layers = EngineLayers(engine, self._server.use)
+        self._quota_layer: QuotaLayer | None = None
+        self._sockets: list[tuple[str, socket.socket]] = []
+        self.metadata_directory = log_dirs[0]
+        """The log directory that this node's copy of the metadata log lies in."""
+        self._may_accept, self._accepts = trio.Event(), trio.Event()
+        self._failed = trio.Event()
+        self._failure: Exception | None = None
+
+    def _new_log_manager(self, log_dirs: tuple[str, ...]) -> LogManager:
+        return LogManager(
+            log_dirs,
+            node_id=self.node_id,
+            cluster_id=self.cluster_id,
+            default_config=self.config.log_config({}),
+            config_for=self._topic_log_config,
+            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
+            recovery_threads=self.config.num_recovery_threads_per_data_dir,
+            report=_log.warning,
+            on_directory_failure=self._directory_failed,
+        )
+
+    def _new_server(self, buffers: ReceiveBuffers) -> SocketServer:
+        return SocketServer(
+            self,
+            apis=APIS,
+            engine=self.engine,
+            buffers=buffers,
+            quotas=self._quotas,
+            max_request_bytes=self.config.socket_request_max_bytes,
+            max_idle_ms=self.config.connections_max_idle_ms,
+            send_buffer_bytes=self.config.socket_send_buffer_bytes,
+            gate=self.gate,
+        )
+
+    # --- start -----------------------------------------------------------------------------------
+
+    def open(
+        self,
+        ports: Mapping[str, int],
+        *,
+        keep: Callable[[socket.socket], None],
+        directory_id: bytes | None = None,
+    ) -> None:
+        """Lock the log directories and bind the listeners' ports. Raises `KcliError`.
+
+        `ports`, by listener name, are those that an earlier run of this node was given where any would do;
+        `keep` gets what is bound to a port that is given now, before it listens. `directory_id` is for
+        the log directory that has no id.
+        """
+        self.log_manager.open(now_ms=self.wall_ms(), directory_id=directory_id)
+        advertised = {listener.name: listener for listener in self.config.advertised_listener_configs}
+        endpoints = []
+        for listener in self.config.listener_configs:
+            sockets = open_listening_sockets(
+                listener.host,
+                listener.port or ports.get(listener.name, 0),
+                receive_buffer_bytes=self.config.socket_receive_buffer_bytes,
+                backlog=self.config.socket_listen_backlog_size,
+                keep=keep,
+            )
+            self._sockets.extend((listener.name, sock) for sock in sockets)
+            if listener.name in advertised:
+                port: int = sockets[0].getsockname()[1]
+                endpoints.append(_endpoint(listener, advertised[listener.name], port))
+        self.endpoints = tuple(endpoints)
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        """The port of each listener that clients are told of."""
+        return {endpoint.name: endpoint.port for endpoint in self.endpoints}
+
+    def register(self, *, with_process: bool) -> None:
+        """Tell the controller that this node starts; it stays fenced. Raises `KafkaError`.
+
+        A node that starts by itself and was not stopped in order may have lost records (KIP-966). Those that
+        start `with_process` all ended in one moment (`cluster_restart`).
+        """
+        former = self.controller.image.brokers.get(self.node_id)
+        had_clean_stop = (
+            with_process or former is None or self.log_manager.directories.were_closed_in(former.epoch)
+        )
+        self.epoch = self.controller.register_broker(
+            node_id=self.node_id,
+            incarnation=random_uuid(),
+            endpoints=self.endpoints,
+            directories=[directory.directory_id for directory in self.log_manager.directories.online],
+            rack=self.config.broker_rack,
+            had_clean_stop=had_clean_stop,
+        )
+
+    async def load(self, feeds: MetadataFeeds) -> None:
+        """Load the logs, with recovery where a stop was not clean, and follow the metadata from now on."""
+        self.image = feeds.latest
+        self._update_config()
+        await trio.to_thread.run_sync(self._load_logs, abandon_on_cancel=True)
+        # Loading let other nodes run, and they may have changed the metadata.
+        self.apply(MetadataDelta.from_nothing(feeds.latest), feeds.latest)
+        feeds.add(self)
+
+    def _load_logs(self) -> None:
+        self.log_manager.load(now_ms=self.wall_ms(), keep=self._has_replica)
+
+    def _has_replica(self, topic_partition: TopicPartition, topic_id: bytes | None) -> bool:
+        topic = self.image.topics.get(topic_partition.topic)
+        if topic is None or topic_partition.partition >= len(topic.partitions):
+            return False
+        here = self.node_id in topic.partitions[topic_partition.partition].replicas
+        return here and topic_id in (None, topic.topic_id)
+
+    # --- service ---------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Work until cancelled; started when the node works, but is fenced and accepts nothing yet.
+
+        Raises `KcliError` when the last log directory fails, or the one with the metadata log, and whatever
+        `fail` was given.
+        """
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(self.timer.run)
+                await nursery.start(self.groups.run)
+                await nursery.start(self._server.sweep)
+                housekeeping = Housekeeping(
+                    self.log_manager,
+                    replica_manager=self.replica_manager,
+                    config=self.config,
+                    wall_ms=self.wall_ms,
+                    gate=self.gate,
+                )
+                await nursery.start(housekeeping.run)
+                await nursery.start(self.replica_manager.run)
+                await nursery.start(self.heartbeats.run)
+                self.is_working = True
+                task_status.started()
+                await self._may_accept.wait()
+                while self._sockets:
+                    name, listening = self._sockets.pop()
+                    await nursery.start(self._server.serve, name, listening)
+                self.state = NodeState.RUNNING
+                self._accepts.set()
+                await self._failed.wait()
+                assert self._failure is not None
+                raise self._failure
+        finally:
+            self._accepts.set()
+
+    async def accept(self) -> None:
+        """Have the listeners of the running node accept; return when they do, or when the node has failed."""
+        self._may_accept.set()
+        await self._accepts.wait()
+
+    def fail(self, error: Exception) -> None:
+        """Have the node end with an error, soon."""
+        if self._failure is None:
+            self._failure = error
+            self._failed.set()
+
+    def pause(self) -> None:
+        """Do nothing from now on, as after SIGSTOP: clients and other nodes get no answer."""
+        self.state = NodeState.PAUSED
+        self.gate.close()
+
+    def resume(self) -> None:
+        """Go on."""
+        self.state = NodeState.RUNNING
+        self.gate.open()
+
+    def stop_coordinating(self) -> None:
+        """Answer every request that waits in a coordinator, and close them: the node is stopping."""
+        self.groups.stop()
+
+    def close(self, *, clean: bool) -> None:
+        """Release everything; after a clean close the next start has nothing to recover."""
+        for _, listening in self._sockets:
+            listening.close()
+        self.log_manager.close(clean=clean, broker_epoch=self.epoch, now_ms=self.wall_ms())
+
+    # --- other nodes -----------------------------------------------------------------------------
+
+    @property
+    def controller(self) -> Controller:
+        """The controller. Raises `KafkaError` NOT_CONTROLLER while this node cannot reach one."""
+        return self.controller_link.current()
+
+    @property
+    def is_paused(self) -> bool:
+        """True while the node is alive but does nothing."""
+        return self.gate.is_closed
+
+    async def until_awake(self) -> None:
+        """Return once the node is not paused."""
+        await self.gate.passed()
+
+    def link_to(self, node_id: int) -> PeerLink:
+        """Return the way to another node."""
+        link = self.peers.between(self.node_id, node_id)
+        link.timeout_ms = self.config.replica_socket_timeout_ms
+        return link
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Have the controller change in-sync replicas. Raises `KafkaError`."""
+        return self.controller_link.alter_partition(request)
+
+    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
+        """Tell the controller which log directories replicas lie in. Raises `KafkaError`."""
+        self.controller.assign_directories(node_id=self.node_id, epoch=self.epoch, assignments=assignments)
+
+    # --- the metadata ----------------------------------------------------------------------------
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over an image; what it changes is in effect on return."""
+        self.image = image
+        self.known_controller_id = self.controller_link.controller_id
+        self.replica_manager.apply(delta, image)
+        self.groups.apply(delta, image)
+        own = {(ConfigResourceType.BROKER, ""), (ConfigResourceType.BROKER, str(self.node_id))}
+        if own & delta.changed_configs:
+            self._update_config()
+            self.replica_manager.config_changed()
+        if delta.changed_quotas:
+            self._limit_clients()
+
+    def _limit_clients(self) -> None:
+        if self._quota_layer is None:
+            from kcli.broker.quota_engine import QuotaLayer  # Hardly any cluster has quotas.
+
+            self._quota_layer = QuotaLayer(self.engine_layers, self.config)
+        self._quota_layer.update(self.image.client_quotas)
+
+    def _update_config(self) -> None:
+        self.config = self.config.with_dynamic(
+            broker=self.image.config(ConfigResourceType.BROKER, str(self.node_id)),
+            default=self.image.config(ConfigResourceType.BROKER, ""),
+        )
+        self.log_manager.default_config = self.config.log_config({})
+        self.log_manager.set_producer_id_expiration(self.config.producer_id_expiration_ms)
+        # In effect at the next start, when the logs are loaded.
+        self.log_manager.recovery_threads = self.config.num_recovery_threads_per_data_dir
+        self._set_connection_limits()
+
+    def _set_connection_limits(self) -> None:
+        self._quotas.max_connections = self.config.max_connections
+        self._quotas.max_connections_per_ip = self.config.max_connections_per_ip
+        self._quotas.overrides = parse_overrides(self.config.max_connections_per_ip_overrides)
+
+    def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        return self.config.log_config(overrides)
+
+    def _topic_log_config(self, topic: str) -> LogConfig:
+        return self.config.log_config(self.image.topic_config(topic))
+
+    def _allocate_producer_ids(self) -> tuple[int, int]:
+        block = self.controller.allocate_producer_ids(node_id=self.node_id, broker_epoch=self.epoch)
+        return block.first, block.size
+
+    def _directory_failed(self, directory: LogDirectory) -> None:
+        self.replica_manager.directory_failed(directory.path)
+        self.groups.directory_failed()
+        if not self.log_manager.directories.online:
+            self.fail(KcliError(f"node {self.node_id} stops: every log directory has failed"))
+        elif directory.path == self.metadata_directory:
+            self.fail(KcliError(f"node {self.node_id} stops: the directory of the metadata log has failed"))
+        else:
+            # Not at once: the controller may have noticed the failure in the middle of its own work.
+            self.timer.call_soon(self._tell_of_directories)
+
+    async def _tell_of_directories(self) -> None:
+        self.heartbeats.beat()
+        await trio.lowlevel.checkpoint()
+
+
+def _endpoint(listener: ListenerConfig, advertised: ListenerConfig, port: int) -> Endpoint:
+    """Return what clients are told of a listener that is bound to `port`."""
+    host = advertised.host or socket.gethostname()
+    shown = advertised.port or port
+    return Endpoint(listener.name, host, shown, SECURITY_PROTOCOLS[listener.security_protocol])

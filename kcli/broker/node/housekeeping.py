@@ -1,0 +1,180 @@
+"""Housekeeping: what a node does to its logs from time to time (Kafka's background scheduler).
+
+| job | interval |
+|---|---|
+| flush what `flush.ms`, `flush.messages` or a roll asks for | every tick |
+| delete files and directories whose delay has passed | every tick |
+| look whether the directories are still there | `replica.high.watermark.checkpoint.interval.ms` |
+| write the high watermarks | `replica.high.watermark.checkpoint.interval.ms` |
+| write the recovery points | `log.flush.offset.checkpoint.interval.ms` |
+| write the log starts | `log.flush.start.offset.checkpoint.interval.ms` |
+| apply retention | `log.retention.check.interval.ms`, first after `log.initial.task.delay.ms` |
+| forget idle producers | `producer.id.expiration.check.interval.ms` |
+
+Each job runs on its own time and its own failure is its own: it is logged, and the next run is on time. When
+a job is due is counted from the start, so that nobody who sets the clock back stops it; records and files are
+dated by the wall clock. The work itself is synchronous, in pieces; fsyncs and unlinking run in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.pause_gate import PauseGate
+from kcli.protocol.error_codes import KafkaError
+from kcli.storage.checkpoints import (
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    REPLICATION_OFFSET_CHECKPOINT,
+)
+from kcli.storage.dirs.log_manager import (
+    apply_retention,
+    commit_deletions,
+    commit_presence,
+    expire_producers,
+    flush_plans,
+    plan_deletions,
+    plan_presence,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kcli.broker.config.broker_config import BrokerConfig
+    from kcli.broker.replication.replica_manager import ReplicaManager
+    from kcli.storage.dirs.log_manager import LogManager
+
+TICK_SECONDS = 1.0
+_log = logging.getLogger(__name__)
+
+
+class Job:
+    """Something to do every `interval_ms`, first at `due_ms` after the start."""
+
+    __slots__ = ("due_ms", "interval_ms", "name", "run")
+
+    def __init__(
+        self, name: str, *, interval_ms: int, due_ms: int, run: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.name = name
+        self.interval_ms = interval_ms
+        self.due_ms = due_ms
+        self.run = run
+
+
+class Housekeeping:
+    """The periodic jobs of one node; `wall_ms` is the clock that records and files are dated by."""
+
+    def __init__(
+        self,
+        log_manager: LogManager,
+        *,
+        replica_manager: ReplicaManager,
+        config: BrokerConfig,
+        wall_ms: Callable[[], int],
+        gate: PauseGate | None = None,
+    ) -> None:
+        self._gate = gate or PauseGate()
+        self._log_manager = log_manager
+        self._replica_manager = replica_manager
+        self._wall_ms = wall_ms
+        self._jobs = self._all_jobs(config)
+
+    def _all_jobs(self, config: BrokerConfig) -> list[Job]:
+        return [
+            Job("flush", interval_ms=0, due_ms=0, run=self._flush),
+            Job("file deletion", interval_ms=0, due_ms=0, run=self._delete_files),
+            Job(
+                "presence",
+                interval_ms=config.replica_high_watermark_checkpoint_interval_ms,
+                due_ms=config.replica_high_watermark_checkpoint_interval_ms,
+                run=self._look_for_directories,
+            ),
+            self._checkpoint_job(
+                "high watermark checkpoint",
+                config.replica_high_watermark_checkpoint_interval_ms,
+                REPLICATION_OFFSET_CHECKPOINT,
+            ),
+            self._checkpoint_job(
+                "recovery point checkpoint",
+                config.log_flush_offset_checkpoint_interval_ms,
+                RECOVERY_POINT_CHECKPOINT,
+            ),
+            self._checkpoint_job(
+                "log start checkpoint",
+                config.log_flush_start_offset_checkpoint_interval_ms,
+                LOG_START_OFFSET_CHECKPOINT,
+            ),
+            Job(
+                "retention",
+                interval_ms=config.log_retention_check_interval_ms,
+                due_ms=config.log_initial_task_delay_ms,
+                run=self._apply_retention,
+            ),
+            Job(
+                "producer expiry",
+                interval_ms=config.producer_id_expiration_check_interval_ms,
+                due_ms=config.producer_id_expiration_check_interval_ms,
+                run=self._expire_producers,
+            ),
+        ]
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Do what is due, every second, for ever."""
+        started = trio.current_time()
+        task_status.started()
+        while True:
+            await trio.sleep(TICK_SECONDS)
+            await self._gate.passed()
+            await self.tick(int((trio.current_time() - started) * 1000))
+
+    async def tick(self, elapsed_ms: int) -> None:
+        """Run the jobs that are due so long after the start."""
+        for job in self._jobs:
+            if job.due_ms <= elapsed_ms:
+                job.due_ms = elapsed_ms + job.interval_ms
+                try:
+                    await job.run()
+                except Exception:
+                    _log.exception("%s failed", job.name)
+
+    def _checkpoint_job(self, name: str, interval_ms: int, checkpoint: str) -> Job:
+        async def run() -> None:
+            plan = self._log_manager.plan_checkpoint(checkpoint)
+            await trio.to_thread.run_sync(plan.run)
+            self._log_manager.commit_checkpoint(plan)
+
+        return Job(name, interval_ms=interval_ms, due_ms=interval_ms, run=run)
+
+    async def _flush(self) -> None:
+        for log, plan in flush_plans(self._log_manager, self._wall_ms()):
+            try:
+                await self._replica_manager.group_commit.run(log, plan)
+            except KafkaError as error:
+                # Its directory is offline now; the plans of the others are still to be run.
+                _log.error("%s", error.message)
+
+    async def _look_for_directories(self) -> None:
+        plan = plan_presence(self._log_manager)
+        await trio.to_thread.run_sync(plan.run)
+        commit_presence(self._log_manager, plan)
+
+    async def _delete_files(self) -> None:
+        plan = plan_deletions(self._log_manager, self._wall_ms())
+        if plan is not None:
+            await trio.to_thread.run_sync(plan.run)
+            commit_deletions(self._log_manager, plan)
+
+    async def _apply_retention(self) -> None:
+        count = apply_retention(self._log_manager, self._wall_ms())
+        if count:
+            _log.info("retention deleted %d segments", count)
+            for key, partition in self._replica_manager.partitions.items():
+                self._replica_manager.purgatory.touch(key)
+                partition.tell_offsets()
+
+    async def _expire_producers(self) -> None:
+        expire_producers(self._log_manager, self._wall_ms())

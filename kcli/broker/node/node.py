@@ -1,0 +1,136 @@
+"""Node: one node's place in the process: what it is made of, and the broker that runs there now, or ran last.
+
+A node that is dead can be started again in its place: a new `Broker` with the same configuration, directories
+and ports. Why one ended decides what comes of it:
+
+| it ended by | logs | to the controller |
+|---|---|---|
+| `stop` | flushed and marked, nothing to recover | has handed over and is fenced |
+| `kill` | left as they are | is silent, and fenced when its session ends |
+| a failure | left as they are | fenced at once |
+
+KeptPorts: the ports that the system chose for a node, kept for it while it is down.
+
+A node that starts again has the port that clients know. Until then the system would give it to anybody who
+wants any. A socket that is bound and does not listen is in the way of that, and of nothing else on Linux:
+whoever connects is refused as where nothing is, and who asks for the port by its number may listen there.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.node.broker_lifecycle import NodeState
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from kcli.broker.config.broker_config import BrokerConfig
+    from kcli.broker.node.broker import Broker
+
+
+class KeptPorts:
+    """What keeps the ports of one node."""
+
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
+
+    def keep(self, bound: socket.socket) -> None:
+        """Keep the port of a socket that does not listen yet. Raises `OSError`."""
+        if sys.platform != "linux":
+            return  # Elsewhere two sockets cannot be bound to one port.
+        keeper = socket.socket(bound.family, bound.type)
+        self._sockets.append(keeper)
+        keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if bound.family == socket.AF_INET6:
+            only = bound.getsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY)
+            keeper.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+        keeper.bind(bound.getsockname())
+
+    def close(self) -> None:
+        """Keep nothing any more."""
+        for keeper in self._sockets:
+            keeper.close()
+        self._sockets.clear()
+
+
+class Node:
+    """The place of one node; `make` makes a broker for it."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        log_dirs: tuple[str, ...],
+        make: Callable[[BrokerConfig, tuple[str, ...]], Broker],
+    ) -> None:
+        self.node_id = config.node_id
+        self.config = config
+        self.log_dirs = log_dirs
+        self._make = make
+        self.broker = make(config, log_dirs)
+        self.broker.state = NodeState.DEAD
+        self.failure: Exception | None = None
+        """What it failed with, if that is how it ended."""
+        self.ended_by = ""
+        """`stopped`, `killed` or `failed`; empty while it has not ended, or was never started."""
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self.ended.set()
+        self._ports: Mapping[str, int] = {}
+        self._kept_ports = KeptPorts()
+
+    @property
+    def state(self) -> NodeState:
+        """What the node is doing."""
+        return self.broker.state
+
+    @property
+    def is_alive(self) -> bool:
+        """True unless the node is dead: paused ones are alive."""
+        return self.broker.state is not NodeState.DEAD
+
+    def open(self, directory_id: bytes | None = None) -> None:
+        """Begin a life: lock the directories, bind the ports. Raises `KcliError`; the node is dead then.
+
+        `directory_id` is what the directory without an id takes, by default a new one.
+        """
+        self.broker = self._make(self.config, self.log_dirs)
+        self.failure, self.ended_by = None, ""
+        self.scope, self.ended = trio.CancelScope(), trio.Event()
+        try:
+            self.broker.open(self._ports, keep=self._kept_ports.keep, directory_id=directory_id)
+        except BaseException:
+            self.broker.state = NodeState.DEAD
+            self.broker.log_manager.directories.abandon()
+            self.broker.close(clean=False)
+            self.ended.set()
+            if not self._ports:
+                self.give_up_ports()
+            raise
+        self._ports = self.broker.ports
+
+    def give_up_ports(self) -> None:
+        """Let others have the ports that the system chose: the node will not start again."""
+        self._kept_ports.close()
+
+
+def failure_reason(error: BaseException) -> str:
+    """Return why a node failed, in one line."""
+    cause = _cause(error)
+    return cause.message if isinstance(cause, KcliError) else repr(cause)
+
+
+def is_expected(error: BaseException) -> bool:
+    """True if a failure is not one of the program itself."""
+    return isinstance(_cause(error), KcliError)
+
+
+def _cause(error: BaseException) -> BaseException:
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,104 @@
+"""Adoption: topics whose directories lie in a node's log directories while the metadata does not know them.
+
+Such a directory comes from another broker: somebody copied it here. It says itself which topic it is, in its
+name and its `partition.metadata`, so `broker start --adopt` can register it; without that it is set aside as
+a stray.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.broker.config.group_definitions import group_topic_configs
+from kcli.protocol.error_codes import KafkaError
+from kcli.protocol.topics import GROUP_METADATA_TOPIC, METADATA_TOPIC
+from kcli.storage.checkpoints import CheckpointError, read_partition_metadata
+from kcli.storage.log_paths import parse_replica_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kcli.broker.config.broker_config import BrokerConfig
+    from kcli.broker.controller.controller import Controller
+    from kcli.broker.metadata.metadata_image import MetadataImage
+    from kcli.broker.node.broker import Broker
+
+_log = logging.getLogger(__name__)
+
+
+class UnknownTopic(NamedTuple):
+    """A topic found on disk: its name, its id, how many partitions it has at least, how many are here."""
+
+    name: str
+    topic_id: bytes
+    partitions: int
+    present: int
+
+
+def unknown_topics(log_dirs: Iterable[str], image: MetadataImage) -> list[UnknownTopic]:
+    """Return the topics in these directories that `image` has neither by name nor by id, sorted by name."""
+    found: dict[str, UnknownTopic] = {}
+    for log_dir in log_dirs:
+        for name in os.listdir(log_dir):
+            parsed = parse_replica_directory(name)
+            if parsed is None or parsed[1] or parsed[0].topic == METADATA_TOPIC:
+                continue
+            topic, partition = parsed[0]
+            topic_id = _topic_id(f"{log_dir}/{name}")
+            if topic_id is None or topic in image.topics or topic_id in image.topics_by_id:
+                continue
+            known = found.get(topic, UnknownTopic(topic, topic_id, 0, 0))
+            if known.topic_id != topic_id:
+                _log.warning("`%s` is found with two topic ids: only the first one is adopted", topic)
+                continue
+            found[topic] = known._replace(
+                partitions=max(known.partitions, partition + 1), present=known.present + 1
+            )
+    return sorted(found.values())
+
+
+def _topic_id(directory: str) -> bytes | None:
+    try:
+        return read_partition_metadata(directory)
+    except (CheckpointError, OSError) as error:
+        _log.warning("cannot adopt `%s`: %s", directory, error)
+        return None
+
+
+def adopt(controller: Controller, config: BrokerConfig, log_dirs: Iterable[str]) -> None:
+    """Register every unknown topic in the directories of a node, which becomes its only replica.
+
+    `__consumer_offsets` gets a configuration of its own, without which retention would empty it. Where only
+    some of its partitions are here it gets as many as a new one has: a group's partition follows from their
+    number.
+    """
+    for topic in unknown_topics(log_dirs, controller.image):
+        partitions, configs = topic.partitions, dict[str, str]()
+        if topic.name == GROUP_METADATA_TOPIC:
+            if topic.present < partitions:
+                partitions = max(partitions, config.offsets_topic_num_partitions)
+            configs = group_topic_configs(config)
+        try:
+            controller.adopt_topic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partitions=partitions,
+                node_id=config.node_id,
+                configs=configs,
+            )
+            _log.info("adopted topic `%s` with %d partitions", topic.name, partitions)
+        except KafkaError as error:
+            _log.warning("cannot adopt topic `%s`: %s", topic.name, error.message)
+
+
+def skip_adopted_producers(controller: Controller, broker: Broker) -> None:
+    """Let new producers have ids that no log of a node knows, now that its logs are loaded.
+
+    Adopted records carry ids that another cluster gave away: a producer that gets one of them again would be
+    refused for its first sequence number.
+    """
+    known = [producer_id for log in broker.log_manager for producer_id in log.producer_state.producers]
+    if known:
+        controller.skip_producer_ids(node_id=broker.node_id, broker_epoch=broker.epoch, first=max(known) + 1)

@@ -1,0 +1,177 @@
+"""The broker as a process: its limits, its signals, its ready line and its end.
+
+The first SIGINT, SIGTERM or SIGHUP stops the cluster in order, also while it still loads. A later one ends
+the process at once, as a kill would: the next start recovers. Which one is later tells `kcli.stop_signals`.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import logging
+import os
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.process.cluster import Cluster, ClusterOptions
+from kcli.broker.process.control_server import ControlServer
+from kcli.broker.process.pid_file import PidFile, RunningBroker
+from kcli.errors import KcliError
+from kcli.stop_signals import STOP_SIGNALS, heard_signals, obey
+from kcli.storage.disk import make_directory, remove_empty
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from kcli.broker.faults.scenario import Scenario
+
+_log = logging.getLogger(__name__)
+
+
+async def serve(
+    options: ClusterOptions, *, verbose: bool, as_json: bool = False, scenario: Scenario | None = None
+) -> None:
+    """Serve until a signal comes; print one line on standard output when everything is ready.
+
+    The scenario, if there is one, begins then.
+    """
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.DEBUG if verbose else logging.INFO,
+        format="%(asctime)s %(levelname)s %(message)s",
+    )
+    prepare_interpreter()
+    with data_directory(options) as data_dir:
+        cluster = Cluster(replace(options, data_dir=data_dir))
+        pid_file = PidFile(data_dir)
+        try:
+            async with stopping_on_signal(cluster), trio.open_nursery() as nursery:
+                await nursery.start(cluster.run)
+                pid_file.lock()  # Before the control socket, which might be that of another process.
+                server = ControlServer(cluster, data_dir)
+                await nursery.start(server.run)
+                announce(cluster, pid_file, as_json=as_json)
+                if scenario is not None:
+                    # Imported here: few processes run one, and every start would pay for it.
+                    from kcli.broker.faults.scenario_run import run_scenario
+
+                    nursery.start_soon(run_scenario, cluster, scenario)
+                await cluster.stop_requested.wait()
+                await server.finish()
+                await cluster.stopped.wait()
+                nursery.cancel_scope.cancel()
+        finally:
+            pid_file.remove()
+
+
+def prepare_interpreter() -> None:
+    """Raise the limit of open files as far as allowed, and hand the loop over between threads quickly.
+
+    With helper threads busy on large requests the shorter switch interval halves the loop's p99.
+    """
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    sys.setswitchinterval(0.0005)
+
+
+def settle_garbage_collector() -> None:
+    """Keep what start-up made out of every later collection, and collect less often.
+
+    A full collection over the objects of ten thousand partitions would stop the loop for 6 ms. One over those
+    of a start, which leaves little garbage unless it has much to load, would be a tenth of it.
+    """
+    had_much_to_load = gc.get_stats()[0]["collections"] > 0
+    if had_much_to_load:
+        gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
+
+
+@contextmanager
+def data_directory(options: ClusterOptions) -> Iterator[Path]:
+    """Make the data directory; a temporary one goes at the end. Raise `KcliError` if it cannot be made."""
+    if options.data_dir is None:
+        temporary = Path(tempfile.mkdtemp(prefix="kcli-"))
+        try:
+            yield temporary
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+        return
+    made: list[str] = []
+    try:
+        try:
+            make_directory(os.path.abspath(options.data_dir), made)
+        except OSError as error:
+            raise KcliError(
+                f"cannot make the data directory `{options.data_dir}`: {error.strerror}"
+            ) from error
+        yield options.data_dir
+    finally:
+        remove_empty(made)  # It is, if the broker did not start.
+
+
+@asynccontextmanager
+async def stopping_on_signal(cluster: Cluster) -> AsyncIterator[None]:
+    """Stop the cluster at the first signal; end the process at one that means "now".
+
+    When all is done a signal is late, or repeats the first one: it changes nothing then.
+    """
+
+    def stop(number: int) -> None:
+        _log.info("stopping: %s", signal.Signals(number).name)
+        cluster.stop()
+
+    def abort(number: int) -> None:
+        _log.warning("aborted: the next start recovers")
+        os._exit(128 + number)
+
+    with trio.open_signal_receiver(*heard_signals()) as signals:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(partial(obey, signals, stop=stop, abort=abort))
+            yield
+            nursery.cancel_scope.cancel()
+    for number in STOP_SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def announce(cluster: Cluster, pid_file: PidFile, *, as_json: bool) -> None:
+    """Say that the broker is ready, to people on standard output and to other commands in the pid file."""
+    if cluster.stopping:
+        return
+    settle_garbage_collector()
+    bootstrap = ",".join(cluster.bootstrap_servers)
+    pid_file.write(RunningBroker(os.getpid(), bootstrap, cluster.cluster_id, int(time.time() * 1000)))
+    print(ready_json(cluster) if as_json else ready_line(cluster), flush=True)
+
+
+def ready_line(cluster: Cluster) -> str:
+    """Return the line that programs wait for; it names the data directory that other commands ask for."""
+    bootstrap = ",".join(cluster.bootstrap_servers)
+    return f"ready: {bootstrap} cluster {cluster.cluster_id} data {cluster.options.data_dir}"
+
+
+def ready_json(cluster: Cluster) -> str:
+    """Return the same as an object on one line, with the fields of `kcli broker status -o json`."""
+    from kcli.broker.process.node_operations import node_rows
+
+    return json.dumps(
+        {
+            "running": True,
+            "data_dir": str(cluster.options.data_dir),
+            "pid": os.getpid(),
+            "bootstrap_servers": ",".join(cluster.bootstrap_servers),
+            "cluster_id": cluster.cluster_id,
+            "nodes": node_rows(cluster),
+        }
+    )

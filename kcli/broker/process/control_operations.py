@@ -1,0 +1,16 @@
+"""What can be asked for on the control socket, by name: a function of the cluster and the arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.broker.faults.fault_operations import FAULT_OPERATIONS
+from kcli.broker.metering.meter_operations import METER_OPERATIONS
+from kcli.broker.process.node_operations import NODE_OPERATIONS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kcli.broker.process.node_operations import Operation
+
+OPERATIONS: Mapping[str, Operation] = {**NODE_OPERATIONS, **FAULT_OPERATIONS, **METER_OPERATIONS}

@@ -1,0 +1,199 @@
+"""ControlServer: the socket through which commands act on this process; what is said on it is described in
+`kcli.control_socket`.
+
+`control_operations` lists what there is: a function of the cluster and the arguments, whose result is
+JSON's. It is imported with the first request, for few brokers get one and every start would pay for it.
+Operations of different clients run at the same time; each looks whether what it was asked for still can be.
+One that lasts, and is worth something before its time is over, returns `Lasting`. It is over, too, when the
+process ends: `finish` lets its answer leave.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import socket
+from contextlib import suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import trio
+
+from kcli.control_socket import MAX_LINE_BYTES, SOCKET_NAME, socket_name
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+    from pathlib import Path
+
+    from kcli.broker.process.cluster import Cluster
+
+    Operation = Callable[["Cluster", Mapping[str, Any]], Awaitable[object]]
+
+FAREWELL_SECONDS = 1.0
+"""How long `finish` waits for clients to take their answers."""
+
+_RECEIVE_BYTES = 65536
+_log = logging.getLogger(__name__)
+
+
+class Lasting(NamedTuple):
+    """What an operation does as long as its client stays: `until` returns the result.
+
+    The event tells it when the client sends nothing more, or has gone, and when the process ends.
+    """
+
+    until: Callable[[trio.Event], Awaitable[object]]
+
+
+class _Waiting:
+    """A client that waits for an answer: when it has left, or has to, and when it is answered."""
+
+    __slots__ = ("answered", "left")
+
+    def __init__(self) -> None:
+        self.left, self.answered = trio.Event(), trio.Event()
+
+
+class ControlServer:
+    """The control socket of one process."""
+
+    def __init__(
+        self, cluster: Cluster, data_dir: Path, *, operations: Mapping[str, Operation] | None = None
+    ) -> None:
+        self._cluster = cluster
+        self._data_dir = data_dir
+        self._operations = operations
+        self._lasting: set[_Waiting] = set()
+        """Who waits for an operation that lasts."""
+
+    async def finish(self) -> None:
+        """Have all that lasts be over, and let the answers leave."""
+        for client in self._lasting:
+            client.left.set()
+        with trio.move_on_after(FAREWELL_SECONDS):
+            for client in tuple(self._lasting):
+                await client.answered.wait()
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled, then remove the socket. Where none can be made the process goes on."""
+        path = self._data_dir / SOCKET_NAME
+        try:
+            listening = self._open(path)
+        except OSError as error:
+            _log.warning("`kcli broker node` will not work: cannot make `%s`: %s", path, error.strerror)
+            task_status.started()
+            return
+        ours = os.stat(path)
+        try:
+            async with trio.open_nursery() as nursery:
+                await nursery.start(trio.serve_listeners, self._serve, [trio.SocketListener(listening)])
+                task_status.started()
+        finally:
+            # The next process has the directory as soon as the nodes have given it up.
+            with suppress(FileNotFoundError):
+                if os.path.samestat(os.stat(path), ours):
+                    path.unlink()
+
+    def _open(self, path: Path) -> trio.socket.SocketType:
+        """Return a listening socket. What lies there is of a process that was killed: ours has the locks."""
+        path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with socket_name(self._data_dir) as name:
+                listening.bind(name)
+            os.chmod(path, 0o600)
+            listening.listen()
+        except BaseException:
+            listening.close()
+            raise
+        return trio.socket.from_stdlib_socket(listening)
+
+    async def _serve(self, stream: trio.SocketStream) -> None:
+        """Answer one client until it leaves."""
+        try:
+            received = bytearray()
+            while (line := await _next_line(stream, received)) is not None:
+                client = _Waiting()
+                try:
+                    answer = await self._answer(line, client, partial(_has_left, stream, received))
+                    await stream.send_all(json.dumps(answer).encode() + b"\n")
+                finally:
+                    self._lasting.discard(client)
+                    client.answered.set()
+        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+            _log.debug("a control connection ended: %s", error)
+
+    async def _answer(
+        self, line: bytes, client: _Waiting, has_left: Callable[[trio.Event], Awaitable[None]]
+    ) -> dict[str, Any]:
+        try:
+            request = _parse(line)
+            if self._operations is None:
+                from kcli.broker.process.control_operations import OPERATIONS
+
+                self._operations = OPERATIONS
+            operation = self._operations.get(request["operation"])
+            if operation is None:
+                raise UsageError(f"there is no operation `{request['operation']}`")
+            result = await operation(self._cluster, request["arguments"])
+            if isinstance(result, Lasting):
+                self._lasting.add(client)
+                result = await _last(result, client.left, has_left)
+            return {"result": result}
+        except KcliError as error:
+            return {"error": error.message, "hint": error.hint, "exit_code": error.exit_code}
+        except Exception as error:
+            _log.exception("an operation failed")
+            return {"error": f"unexpected {type(error).__name__}: {error}", "hint": None, "exit_code": 1}
+
+
+async def _last(
+    operation: Lasting, left: trio.Event, has_left: Callable[[trio.Event], Awaitable[None]]
+) -> object:
+    """Return the result of an operation that ends with its client at the latest."""
+    refusal, result = None, None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(has_left, left)
+        try:
+            result = await operation.until(left)
+        except KcliError as error:
+            refusal = error  # Not raised here: the nursery would make a group of it.
+        nursery.cancel_scope.cancel()
+    if refusal is not None:
+        raise refusal
+    return result
+
+
+async def _has_left(stream: trio.SocketStream, received: bytearray, left: trio.Event) -> None:
+    """Set `left` once a client sends nothing more; keep what it sends until then."""
+    try:
+        while len(received) <= MAX_LINE_BYTES and (data := await stream.receive_some(_RECEIVE_BYTES)):
+            received += data
+    except trio.BrokenResourceError as error:
+        _log.debug("a control connection ended: %s", error)
+    left.set()
+
+
+async def _next_line(stream: trio.SocketStream, received: bytearray) -> bytes | None:
+    """Take the next line out of what was received; None at the end, or where a line is too long."""
+    while (end := received.find(b"\n")) < 0:
+        data = await stream.receive_some(_RECEIVE_BYTES)
+        if not data or len(received) > MAX_LINE_BYTES:
+            return None
+        received += data
+    line = bytes(received[:end])
+    del received[: end + 1]
+    return line
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        request = json.loads(line)
+        operation, arguments = request["operation"], request.get("arguments", {})
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UsageError("a request is an object with `operation` and `arguments`") from error
+    if not isinstance(operation, str) or not isinstance(arguments, dict):
+        raise UsageError("a request is an object with `operation` and `arguments`")
+    return {"operation": operation, "arguments": arguments}

@@ -1,0 +1,283 @@
+"""What `kcli broker node` asks of a running process: its nodes are listed, stopped, killed, started …
+
+Each operation takes the cluster and the arguments, as a rule the number of a node, and returns what JSON can
+say. What cannot be done is refused with `KcliError`, and nothing is changed then.
+
+What a running process tells of its nodes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from kcli.broker.node.broker_lifecycle import NodeState
+from kcli.broker.node.node import failure_reason
+from kcli.broker.process.node_layout import check_ports, make_directories
+from kcli.errors import KcliError, UsageError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage.disk import remove_empty
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from kcli.broker.node.node import Node
+    from kcli.broker.process.cluster import Cluster
+
+
+def node_rows(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return one object per node, by ascending id."""
+    return [_row(cluster, node) for _, node in sorted(cluster.nodes.items())]
+
+
+def _row(cluster: Cluster, node: Node) -> dict[str, Any]:
+    image = cluster.feeds.latest
+    registration = image.brokers.get(node.node_id)
+    endpoint = node.broker.endpoints[0] if node.broker.endpoints else None
+    partitions = [partition for topic in image.topics.values() for partition in topic.partitions]
+    replicas = [partition for partition in partitions if node.node_id in partition.replicas]
+    copies = cluster.office.copies
+    return {
+        "node": node.node_id,
+        "state": node.state.value,
+        "ended_by": node.ended_by or None,
+        "reason": None if node.failure is None else failure_reason(node.failure),
+        "host": None if endpoint is None else endpoint.host,
+        "port": None if endpoint is None else endpoint.port,
+        "rack": node.config.broker_rack,
+        "fenced": registration is None or registration.fenced,
+        "is_controller": node.node_id == cluster.office.holder,
+        "leads": sum(partition.leader == node.node_id for partition in replicas),
+        "replicas": len(replicas),
+        "in_sync": sum(node.node_id in partition.isr for partition in replicas),
+        "metadata_offset": copies[node.node_id].end_offset - 1 if node.node_id in copies else None,
+        "log_dirs": list(node.log_dirs),
+    }
+
+
+_log = logging.getLogger(__name__)
+
+HANDOVER_SECONDS = 30.0
+"""How long a node that stops may take to hand over what it leads."""
+
+
+async def list_nodes(cluster: Cluster, arguments: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return every node, by ascending id."""
+    return node_rows(cluster)
+
+
+async def stop_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Stop a node in order: it hands over what it leads, flushes its logs, and leaves nothing to recover."""
+    node = _node(cluster, arguments)
+    _refuse(node, NodeState.STOPPING, NodeState.DEAD, NodeState.STARTING)
+    if node.state is NodeState.PAUSED:
+        raise KcliError(
+            f"node {node.node_id} is paused, and cannot hand over what it leads",
+            hint="resume it first, or kill it",
+        )
+    await stop_in_order(cluster, node)
+    return {"node": node.node_id}
+
+
+async def stop_in_order(cluster: Cluster, node: Node) -> None:
+    """Have a running node hand over its offices and leaderships, and end."""
+    node.broker.state = NodeState.STOPPING
+    others = [each for each in cluster.present() if each != node.node_id]
+    if cluster.office.holder == node.node_id and others:
+        cluster.office.elect_other_than(node.node_id)
+    is_relieved = False
+    with trio.move_on_after(HANDOVER_SECONDS):
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_beat_with_others, cluster, node)
+            is_relieved = await node.broker.heartbeats.until_relieved()
+            nursery.cancel_scope.cancel()
+    if not node.is_alive:
+        raise KcliError(f"node {node.node_id} was {node.ended_by or 'killed'} while it stopped")
+    if not is_relieved:
+        _log.warning("node %d stops without having handed over what it leads", node.node_id)
+    node.broker.stop_coordinating()
+    await trio.lowlevel.checkpoint()
+    node.ended_by = "stopped"
+    node.scope.cancel()
+    await node.ended.wait()
+
+
+async def _beat_with_others(cluster: Cluster, node: Node) -> None:
+    """Have the others say at once that they know who leads now, which they would with their next beat."""
+    while True:
+        await trio.sleep(0.01)
+        for node_id in cluster.present():
+            if node_id != node.node_id:
+                cluster.nodes[node_id].broker.heartbeats.beat()
+        await trio.sleep(0.1)
+
+
+async def kill_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """End a node as SIGKILL would: its connections are reset, nothing is flushed, nobody is told."""
+    node = _node(cluster, arguments)
+    _refuse(node, NodeState.STARTING, NodeState.DEAD)
+    node.ended_by = "killed"
+    node.scope.cancel()
+    await node.ended.wait()
+    return {"node": node.node_id}
+
+
+async def start_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Start a node that is dead; return when its listeners accept."""
+    node = _node(cluster, arguments)
+    alive = (NodeState.STARTING, NodeState.RUNNING, NodeState.PAUSED, NodeState.STOPPING)
+    _refuse(node, *alive)
+    # A node is dead before its directories are free. Another start may have waited for that, too.
+    await node.ended.wait()
+    _refuse(node, *alive)
+    await cluster.start_node(node)
+    return {"node": node.node_id}
+
+
+async def pause_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Have a node do nothing, as SIGSTOP would: its connections stay open and nobody is answered."""
+    node = _node(cluster, arguments)
+    _refuse(node, NodeState.STARTING, NodeState.PAUSED, NodeState.STOPPING, NodeState.DEAD)
+    node.broker.pause()
+    return {"node": node.node_id}
+
+
+async def resume_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Have a paused node go on; it catches up with the metadata first."""
+    node = _node(cluster, arguments)
+    _refuse(node, NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING, NodeState.DEAD)
+    node.broker.resume()
+    cluster.feeds.catch_up()
+    node.broker.heartbeats.beat()
+    return {"node": node.node_id}
+
+
+async def add_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Start a new node, with the next number and port; the next start of the process has it, too."""
+    known = {*cluster.nodes, *cluster.layout.present(), *cluster.controller.image.brokers}
+    node_id = max(known) + 1
+    config = cluster.layout.config(node_id, rack=arguments.get("rack"))
+    check_ports([*(each.config for each in cluster.nodes.values()), config])
+    node = cluster.new_node(config)
+    made = make_directories(node.log_dirs)
+    try:
+        await cluster.start_node(node)
+    except BaseException:
+        remove_empty(made)
+        node.give_up_ports()
+        del cluster.nodes[node_id]
+        raise
+    return {"node": node_id}
+
+
+async def remove_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Stop a node for good and have the cluster forget it; its data is kept under another name."""
+    node = _node(cluster, arguments)
+    node_id = node.node_id
+    if len(cluster.nodes) == 1:
+        raise KcliError(f"node {node_id} is the last one", hint="`kcli broker stop` ends the process")
+    controller = cluster.controller
+    replicas = sum(
+        node_id in partition.replicas
+        for topic in controller.image.topics.values()
+        for partition in topic.partitions
+    )
+    if replicas and not arguments.get("force"):
+        raise KcliError(
+            f"node {node_id} has {replicas} replicas",
+            hint=f"plan their moves: `kcli reassign-partitions generate --drain {node_id}`, or use `--force`",
+        )
+    if node.state is NodeState.RUNNING:
+        await stop_in_order(cluster, node)
+    elif node.is_alive:
+        await kill_node(cluster, arguments)
+    await node.ended.wait()
+    try:
+        cluster.controller.unregister_broker(node_id=node_id)
+    except KafkaError as error:
+        if error.code is not ErrorCode.BROKER_ID_NOT_REGISTERED:
+            raise
+    node.give_up_ports()
+    del cluster.nodes[node_id]
+    cluster.failed.pop(node_id, None)
+    return {"node": node_id, "kept": _set_aside(cluster, node_id), "replicas": replicas}
+
+
+def _set_aside(cluster: Cluster, node_id: int) -> str | None:
+    """Rename the directories of a node that is no more, so that the next start does not bring it back."""
+    kept = []
+    for directory in cluster.layout.directories(node_id):
+        path, number = f"{directory}-removed", 1
+        while os.path.exists(path):
+            number += 1
+            path = f"{directory}-removed-{number}"
+        try:
+            os.rename(directory, path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            raise KcliError(
+                f"node {node_id} is removed, but `{directory}` cannot be renamed: {error.strerror}",
+                hint="rename it, or the next start brings the node back",
+            ) from error
+        kept.append(path)
+    return ", ".join(kept) or None
+
+
+async def move_controller(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Have a node take the office of controller, in a new term."""
+    node = _node(cluster, arguments)
+    _refuse(node, NodeState.STARTING, NodeState.PAUSED, NodeState.STOPPING, NodeState.DEAD)
+    if cluster.office.holder == node.node_id:
+        raise KcliError(f"node {node.node_id} is the controller already")
+    cluster.office.elect(node.node_id)
+    return {"node": node.node_id, "term": cluster.office.epoch}
+
+
+def _node(cluster: Cluster, arguments: Mapping[str, Any]) -> Node:
+    node_id = arguments.get("node")
+    if not isinstance(node_id, int) or isinstance(node_id, bool):
+        raise UsageError("which node? `node` has to be its number")
+    node = cluster.nodes.get(node_id)
+    if node is None:
+        known = ", ".join(map(str, cluster.nodes))
+        raise KcliError(f"there is no node {node_id}", hint=f"the nodes are {known}")
+    return node
+
+
+def _refuse(node: Node, *states: NodeState) -> None:
+    """Raise `KcliError` if the node is in one of these states: what is asked cannot be done then."""
+    if node.state not in states:
+        return
+    match node.state:
+        case NodeState.DEAD:
+            how = f"is not running: it was {node.ended_by}" if node.ended_by else "was not started"
+            raise KcliError(f"node {node.node_id} {how}", hint=f"`kcli broker node start {node.node_id}`")
+        case NodeState.RUNNING:
+            raise KcliError(f"node {node.node_id} is running")
+        case NodeState.PAUSED:
+            raise KcliError(
+                f"node {node.node_id} is paused", hint=f"`kcli broker node resume {node.node_id}`"
+            )
+        case state:
+            raise KcliError(f"node {node.node_id} is {state.value} already", hint="wait until it is done")
+
+
+NODE_OPERATIONS: Mapping[str, Operation] = {
+    "node.list": list_nodes,
+    "node.stop": stop_node,
+    "node.kill": kill_node,
+    "node.start": start_node,
+    "node.pause": pause_node,
+    "node.resume": resume_node,
+    "node.add": add_node,
+    "node.remove": remove_node,
+    "node.move-controller": move_controller,
+}
+
+
+if TYPE_CHECKING:
+    Operation = Callable[[Cluster, Mapping[str, Any]], Awaitable[object]]

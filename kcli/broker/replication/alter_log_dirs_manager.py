@@ -1,0 +1,147 @@
+"""LogDirMoves: replicas of a node that move from one of its log directories to another (KIP-113).
+
+What is in the replica's log is copied to a future log, piece by piece, while the replica goes on as it was;
+when the copy has everything it takes the replica's place, between two appends (class
+`ReplicaAlterLogDirsThread`). A replica that is truncated meanwhile takes its copy with it: where they part is
+found as between two nodes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.replication import follower_log
+from kcli.broker.replication.replica_fetcher import TURN_BYTES, read_slice
+from kcli.broker.replication.replication_throttle import ReplicationThrottle
+from kcli.broker.timer import monotonic_ms
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topics import TopicPartition
+from kcli.storage.dirs.log_manager import create_future_log, drop_future_log, promote_future_log
+from kcli.storage.log.log_read import Isolation
+
+if TYPE_CHECKING:
+    from kcli.broker.replication.partition import Partition, PartitionId
+    from kcli.broker.replication.replica_manager import ReplicaManager
+    from kcli.storage.log.unified_log import UnifiedLog
+
+_log = logging.getLogger(__name__)
+
+
+class LogDirMoves:
+    """The moves of one node."""
+
+    def __init__(self, manager: ReplicaManager) -> None:
+        self._manager = manager
+        self._logs = manager.log_manager
+        self._moving: dict[PartitionId, Partition] = {}
+        self._wanted = trio.Event()
+        self.throttle = ReplicationThrottle(
+            "", manager.node_id, rate=lambda: manager.config.replica_alter_log_dirs_io_max_bytes_per_second
+        )
+
+    def begin(self, topic: str, index: int, directory: str) -> None:
+        """Move a replica to a log directory; one that is not here yet will be made there.
+
+        Raises `KafkaError` LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR and REPLICA_NOT_AVAILABLE.
+        """
+        self._check(directory)
+        name = TopicPartition(topic, index)
+        log = self._logs.get(topic, index)
+        partition = self._manager.partitions.get((topic, index))
+        if log is None or partition is None:
+            self._logs.preferred_directories[name] = directory
+            raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE, f"there is no replica of {name} here")
+        copy = self._logs.future.get(topic, index)
+        if copy is not None and copy.parent_directory != directory:
+            self.stop(partition.key)
+            copy = None
+        if copy is None and log.parent_directory != directory:
+            create_future_log(self._logs, log, directory=directory, now_ms=self._manager.wall_ms())
+        self.resume(partition)
+
+    def resume(self, partition: Partition) -> None:
+        """Go on with the move of a replica, if it has a copy on its way."""
+        if self._logs.future.get(*partition.key) is not None:
+            self._moving[partition.key] = partition
+            self._wanted.set()
+
+    def stop(self, key: PartitionId) -> None:
+        """Give up a move. Raises `KafkaError` KAFKA_STORAGE_ERROR."""
+        self._moving.pop(key, None)
+        drop_future_log(self._logs, TopicPartition(*key), now_ms=self._manager.wall_ms())
+
+    def _check(self, directory: str) -> None:
+        for each in self._logs.directories:
+            if each.path == directory:
+                if each.is_online:
+                    return
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"log directory `{directory}` is offline")
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"`{directory}` is no log directory of this node")
+
+    # --- the task --------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Copy what is to be moved, in turns, for ever."""
+        while True:
+            if not self._moving:
+                await self._wanted.wait()
+                self._wanted = trio.Event()
+            for key, partition in list(self._moving.items()):
+                await self._manager.until_awake()
+                await self._wait_for_room()
+                if self._moving.get(key) is partition:
+                    self._advance(partition)
+            await trio.lowlevel.checkpoint()
+
+    async def _wait_for_room(self) -> None:
+        while wait_ms := self.throttle.wait_ms(monotonic_ms()):  # noqa: ASYNC110 - time is what it waits for
+            await trio.sleep(wait_ms / 1000)
+
+    def _advance(self, partition: Partition) -> None:
+        """Copy a piece of one replica; put the copy in its place once it has everything."""
+        copy = self._logs.future.get(*partition.key)
+        if copy is None or self._manager.partitions.get(partition.key) is not partition:
+            del self._moving[partition.key]
+            return
+        try:
+            if not self._copy(partition.log, copy) and partition.writing is None:
+                self._finish(partition)
+        except KafkaError as error:
+            _log.error("%s-%d cannot be moved: %s", *partition.key, error.message)
+            del self._moving[partition.key]
+
+    def _copy(self, log: UnifiedLog, copy: UnifiedLog) -> bool:
+        """Copy a piece; return whether there may be more. Raises `KafkaError`."""
+        now_ms = self._manager.wall_ms()
+        if copy.log_end_offset < log.log_start_offset:
+            follower_log.start_over(copy, log.log_start_offset, now_ms=now_ms)
+        epoch = copy.leader_epochs.latest_epoch
+        if epoch >= 0:
+            known, end_offset = log.end_offset_for_epoch(epoch)
+            if known < epoch or end_offset < copy.log_end_offset:
+                follower_log.truncate_to_epoch(copy, known, end_offset, now_ms=now_ms)
+                return True
+        follower_log.follow_offsets(copy, high_watermark=0, log_start_offset=log.log_start_offset)
+        records = log.read(copy.log_end_offset, TURN_BYTES, isolation=Isolation.LOG_END).file_slice
+        if records is None:
+            return False
+        follower_log.append(copy, read_slice(records), now_ms=now_ms)
+        self.throttle.record(records.size, monotonic_ms())
+        return copy.log_end_offset < log.log_end_offset
+
+    def _finish(self, partition: Partition) -> None:
+        name = TopicPartition(*partition.key)
+        former, copy = partition.log.parent_directory, self._logs.future.logs[name]
+        try:
+            for epoch, start_offset in partition.log.leader_epochs.entries():
+                if epoch > copy.leader_epochs.latest_epoch:  # One without a record so far.
+                    copy.leader_epochs.assign(epoch, start_offset)
+        except OSError as error:
+            raise copy.failed("write the leader epochs of", error) from error
+        partition.log = promote_future_log(self._logs, name, now_ms=self._manager.wall_ms())
+        del self._moving[partition.key]
+        self._manager.replica_moved(partition)
+        _log.info("%s has moved from `%s` to `%s`", name, former, partition.log.parent_directory)

@@ -1,0 +1,67 @@
+"""DirectoryAssignments: telling the controller which log directory each replica of a node lies in (KIP-858).
+
+Of a node with several directories the controller cannot know it, and must, or the failure of one of them
+would leave its partitions with a leader that cannot serve. It is not told again what it knows already, and
+what could not be delivered is sent again later (class `AssignmentsManager`).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.controller.directory_control import DirectoryAssignment
+from kcli.protocol.error_codes import KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from kcli.broker.metadata.metadata_image import PartitionRegistration
+    from kcli.broker.replication.partition import Partition, PartitionId
+    from kcli.storage.dirs.log_manager import LogManager
+
+RETRY_SECONDS = 0.5
+_log = logging.getLogger(__name__)
+
+
+class DirectoryAssignments:
+    """What node `node_id` has to tell; `send` tells the controller, and raises `KafkaError` if it cannot."""
+
+    def __init__(
+        self,
+        node_id: int,
+        log_manager: LogManager,
+        send: Callable[[Sequence[DirectoryAssignment]], object],
+    ) -> None:
+        self._node_id = node_id
+        self._log_manager = log_manager
+        self._send = send
+        self._waiting: dict[PartitionId, DirectoryAssignment] = {}
+        self._wanted = trio.Event()
+
+    def compare(self, partition: Partition, registration: PartitionRegistration) -> None:
+        """Tell the controller where a replica lies unless it knows."""
+        manager = self._log_manager
+        if len(manager.directories) < 2:
+            return  # There is no other that it could be.
+        directory = manager.directories.of(partition.log).directory_id
+        if registration.directory_of(self._node_id) != directory:
+            assignment = DirectoryAssignment(partition.topic_id, partition.index, directory)
+            self._waiting[partition.key] = assignment
+            self._wanted.set()
+
+    async def run(self) -> None:
+        """Tell what there is to tell, for ever."""
+        while True:
+            await self._wanted.wait()
+            self._wanted = trio.Event()
+            waiting, self._waiting = self._waiting, {}
+            try:
+                self._send(list(waiting.values()))
+            except KafkaError as error:
+                _log.debug("log directories could not be told yet: %s", error.message)
+                self._waiting = {**waiting, **self._waiting}
+                self._wanted.set()
+                await trio.sleep(RETRY_SECONDS)

@@ -1,0 +1,216 @@
+"""InSyncReplicas: the followers of a partition as its leader sees them, and which of them are in sync.
+
+The controller alone changes the in-sync replicas; the leader asks it to, for one change at a time. Until that
+is answered the leader assumes the worst: a replica that is to join counts for the high watermark already, one
+that is to leave still does (the *maximal* ISR; class `PartitionState`).
+
+RemoteReplica: what a leader knows of one of its followers (class `Replica`).
+
+A follower's fetch at an offset says that it has everything below. It was caught up at the time of a fetch
+that reached the end of the leader's log, and at the time of the fetch before if this one reaches the end that
+the log had then: otherwise nobody could ever join the in-sync replicas of a partition that is written all the
+time. A fetch that waits on the leader for more counts as long as it waits.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kcli.broker.fetch_data import FetchPartition
+    from kcli.broker.replication.leader_endpoint import FollowerSession
+    from kcli.broker.replication.partition import PartitionHost
+
+
+UNKNOWN = -1
+LONG_AGO_MS = -(2**62)
+"""When a replica was caught up that never was."""
+
+
+class RemoteReplica:
+    """The replica on node `node_id`, as its fetches tell of it."""
+
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_ms",
+        "fetched_ms",
+        "leader_end_when_fetched",
+        "log_end_offset",
+        "log_start_offset",
+        "node_id",
+        "row",
+        "session",
+    )
+
+    def __init__(self, node_id: int) -> None:
+        self.node_id = node_id
+        self.log_start_offset = UNKNOWN
+        self.log_end_offset = UNKNOWN
+        self.leader_end_when_fetched = UNKNOWN
+        self.fetched_ms = LONG_AGO_MS
+        self.caught_up_ms = LONG_AGO_MS
+        self.broker_epoch = UNKNOWN
+        self.session: FollowerSession | None = None
+        """Where the follower waits for news of the partition, and as which row of it."""
+        self.row: FetchPartition | None = None
+
+    def begin_epoch(self, leader_end: int, *, is_new_leader: bool, in_sync: bool, now_ms: int) -> None:
+        """Start over in another leader epoch: replicas that are in sync get time to show it."""
+        self.caught_up_ms = self.fetched_ms = now_ms if in_sync else LONG_AGO_MS
+        self.leader_end_when_fetched = leader_end
+        if is_new_leader:
+            self.log_start_offset = self.log_end_offset = self.leader_end_when_fetched = UNKNOWN
+            self.fetched_ms = LONG_AGO_MS
+            self.broker_epoch = UNKNOWN
+
+    def fetched(
+        self, offset: int, *, leader_end: int, now_ms: int, log_start_offset: int, broker_epoch: int
+    ) -> None:
+        """Take note of a fetch at `offset` while the leader's log ends at `leader_end`."""
+        if offset >= leader_end:
+            self.caught_up_ms = max(self.caught_up_ms, now_ms)
+        elif offset >= self.leader_end_when_fetched >= 0:
+            self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
+        self.log_start_offset = log_start_offset
+        self.log_end_offset = offset
+        self.leader_end_when_fetched = leader_end
+        self.fetched_ms = now_ms
+        self.broker_epoch = max(broker_epoch, self.broker_epoch)
+
+    def waited_until(self, now_ms: int) -> None:
+        """Take note that a fetch which had reached the end waited there until now."""
+        if self.log_end_offset == self.leader_end_when_fetched:
+            self.fetched_ms = self.caught_up_ms = now_ms
+
+    def is_caught_up(self, leader_end: int, now_ms: int, max_lag_ms: int) -> bool:
+        """Whether the replica has everything, or had everything not long ago."""
+        return self.log_end_offset == leader_end or now_ms - self.caught_up_ms <= max_lag_ms
+
+
+NOBODY: frozenset[int] = frozenset()
+
+
+class InSyncReplicas:
+    """The replicas that node `leader_id` leads: `committed` is what the controller said last."""
+
+    __slots__ = ("committed", "epoch_start_offset", "leader_id", "maximal", "pending", "remotes")
+
+    def __init__(self, leader_id: int) -> None:
+        self.leader_id = leader_id
+        self.committed: frozenset[int] = NOBODY
+        self.pending: frozenset[int] | None = None
+        """What the leader asks the controller for, None if nothing."""
+        self.maximal: frozenset[int] = NOBODY
+        """Whoever may be in sync, as far as the leader knows."""
+        self.remotes: dict[int, RemoteReplica] = {}
+        self.epoch_start_offset = 0
+
+    def commit(self, replicas: Iterable[int], isr: frozenset[int]) -> None:
+        """Take over what the controller decided; whatever was asked for is settled by it."""
+        others = [node_id for node_id in replicas if node_id != self.leader_id]
+        for gone in [node_id for node_id in self.remotes if node_id not in others]:
+            del self.remotes[gone]
+        for node_id in others:
+            if node_id not in self.remotes:
+                self.remotes[node_id] = RemoteReplica(node_id)
+        self.committed = isr
+        self.settle()
+
+    def begin_epoch(self, start_offset: int, *, is_new_leader: bool, now_ms: int) -> None:
+        """Start over in another leader epoch, which begins at the end of the log."""
+        self.epoch_start_offset = start_offset
+        for remote in self.remotes.values():
+            remote.begin_epoch(
+                start_offset,
+                is_new_leader=is_new_leader,
+                in_sync=remote.node_id in self.committed,
+                now_ms=now_ms,
+            )
+
+    def ask(self, isr: frozenset[int]) -> None:
+        """Note that the controller is asked for other in-sync replicas."""
+        self.pending = isr
+        self.maximal = self.committed | isr
+
+    def settle(self) -> None:
+        """Note that the controller is asked for nothing any more."""
+        self.pending = None
+        self.maximal = self.committed
+
+    def lagging(self, leader_end: int, now_ms: int, max_lag_ms: int) -> frozenset[int]:
+        """Return the members that have not been caught up for too long."""
+        return frozenset(
+            node_id
+            for node_id in self.committed
+            if node_id in self.remotes
+            and not self.remotes[node_id].is_caught_up(leader_end, now_ms, max_lag_ms)
+        )
+
+    def may_join(self, remote: RemoteReplica, high_watermark: int) -> bool:
+        """Whether a follower has come far enough to be in sync."""
+        return remote.node_id not in self.maximal and remote.log_end_offset >= max(
+            high_watermark, self.epoch_start_offset
+        )
+
+    def replicated_up_to(self, leader_end: int, host: PartitionHost) -> int:
+        """Return the lowest log end of all that may be in sync, or are about to be.
+
+        If those were not waited for, the high watermark could run ahead of them for ever.
+        """
+        end = leader_end
+        for remote in self.remotes.values():
+            if remote.log_end_offset < end and (
+                remote.node_id in self.maximal
+                or (
+                    remote.is_caught_up(leader_end, host.clock_ms(), host.max_lag_ms)
+                    and is_eligible(remote, host)
+                )
+            ):
+                end = remote.log_end_offset
+        return end
+
+    # --- the sessions that followers wait in -----------------------------------------------------
+
+    def watch(self, node_id: int, session: FollowerSession, row: FetchPartition) -> None:
+        """Tell a follower's session of what happens here."""
+        remote = self.remotes[node_id]
+        remote.session, remote.row = session, row
+
+    def unwatch(self, node_id: int, session: FollowerSession) -> None:
+        """Tell a session nothing any more."""
+        remote = self.remotes.get(node_id)
+        if remote is not None and remote.session is session:
+            remote.session = remote.row = None
+
+    def leader_appended(self, first_offset: int, clock_ms: Callable[[], int]) -> None:
+        """Tell the followers that there is more to fetch, from `first_offset` on."""
+        for remote in self.remotes.values():
+            session, row = remote.session, remote.row
+            if session is not None and row is not None and not session.is_ready(row):
+                if remote.log_end_offset == first_offset:
+                    remote.waited_until(clock_ms())
+                session.note(row)
+
+    def tell_offsets(self, *, at_once: bool = False) -> None:
+        """Tell the followers of the high watermark and the log start, as soon as is worth it or now."""
+        for remote in self.remotes.values():
+            if remote.session is not None and remote.row is not None:
+                remote.session.note_offsets(remote.row)
+                if at_once:
+                    remote.session.news_fell_due()
+
+    def release(self) -> None:
+        """Have every follower ask again, which will learn that the epoch is another."""
+        for remote in self.remotes.values():
+            session, row = remote.session, remote.row
+            remote.session = remote.row = None
+            if session is not None and row is not None:
+                session.note(row)
+
+
+def is_eligible(remote: RemoteReplica, host: PartitionHost) -> bool:
+    """Whether the controller would let a follower be in sync: alive, and who has fetched (KIP-903)."""
+    epoch = host.broker_epoch_of(remote.node_id)
+    return epoch is not None and remote.broker_epoch in {-1, epoch}

@@ -1,0 +1,558 @@
+"""Partition: one node's replica of a partition: leader or follower, ISR, high watermark (class `Partition`).
+
+What the controller decided comes in as a `PartitionRegistration`; what clients and followers do comes in as
+appends and fetches. Everything here is synchronous: between checking leadership and moving the log's end
+nothing else runs.
+
+Rules:
+
+* only the leader appends, and only it tracks the ISR; a request with an older leader epoch is fenced (74),
+  one with a newer epoch knows more than this node (75);
+* the leader's high watermark is the lowest log end over all that may be in sync, and over those that are
+  about to be. It stands still while the ISR is smaller than `min.insync.replicas`, capped by the number of
+  replicas (KIP-966);
+* consumers read below the high watermark, or the last stable offset; between that and the log end there is
+  nothing, not an error.
+
+How it is read is in `partition_reading`, how its ISR is kept in `isr_upkeep`.
+
+PartitionHost: what a partition needs of the node that it is on.
+
+Reading a partition: for a fetch, for one that waits, and for who has to know where logs part.
+
+Keeping the in-sync replicas of a partition, on its leader: who joins, who leaves, what the answer is.
+
+| the controller's answer | what the leader does |
+|---|---|
+| yes | takes over the ISR of the answer, unless the metadata was faster |
+| INELIGIBLE_REPLICA, OPERATION_NOT_ATTEMPTED | goes back to what was committed last |
+| FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, NEW_LEADER_ELECTED, … | waits for the metadata to tell |
+| anything else, and no answer | asks again |
+
+(methods `maybeExpandIsr`, `maybeShrinkIsr` and `handleAlterPartitionUpdate` of class `Partition`)
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Protocol
+
+from kcli.broker.fetch_data import FetchedPartition
+from kcli.broker.replication.in_sync_replicas import NOBODY, InSyncReplicas, is_eligible
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.storage.log.log_appender import NOT_PLAIN, append_plain
+from kcli.storage.log.log_read import Isolation
+
+if TYPE_CHECKING:
+    import trio
+
+    from kcli.broker.fetch_data import FetchPartition
+    from kcli.broker.metadata.metadata_image import PartitionRegistration
+    from kcli.broker.replication.in_sync_replicas import RemoteReplica
+    from kcli.protocol.messages.alter_partition import AlteredPartition
+    from kcli.storage.log.file_records import WriteAhead
+    from kcli.storage.log.log_appender import AppendInfo
+    from kcli.storage.log.log_validator import ValidatedRecords
+    from kcli.storage.log.unified_log import UnifiedLog
+
+
+class PartitionHost(Protocol):
+    """The node, as its partitions know it."""
+
+    @property
+    def max_lag_ms(self) -> int:
+        """How long an in-sync replica may be behind (`replica.lag.time.max.ms`)."""
+        ...
+
+    def touch(self, key: tuple[str, int]) -> None:
+        """Something happened to a partition that others may wait for."""
+        ...
+
+    def clock_ms(self) -> int:
+        """Return a time that only goes forward."""
+        ...
+
+    def broker_epoch_of(self, node_id: int) -> int | None:
+        """Return the epoch of a node that may be in sync, None for one that may not."""
+        ...
+
+    def submit(self, change: IsrChange) -> None:
+        """Ask the controller for other in-sync replicas."""
+        ...
+
+
+NO_EPOCH = -1
+
+
+def read(
+    partition: Partition, request: FetchPartition, *, isolation: Isolation, max_bytes: int, min_one: bool
+) -> FetchedPartition:
+    """Read what a fetch asks for, up to `max_bytes`. Raises `KafkaError`.
+
+    With `min_one` the first batch comes whatever its size; else one that does not fit is left out, for a
+    client could not make progress with a part of it. Whether the replica may be read is for the caller to
+    check.
+    """
+    row = FetchedPartition(request)
+    log = partition.log
+    if request.last_fetched_epoch != NO_EPOCH:
+        row.diverging = diverging_epoch(partition, request)
+    if row.diverging is None:
+        found = log.read(request.fetch_offset, max_bytes, isolation=isolation, min_one=min_one)
+        records = found.file_slice
+        if records is not None and records.size >= found.first_batch_size:
+            row.records = records
+            row.size = records.size
+        row.aborted = found.aborted
+    row.high_watermark = log.high_watermark
+    row.last_stable_offset = log.last_stable_offset
+    row.log_start_offset = log.log_start_offset
+    return row
+
+
+def readable(partition: Partition, offset: int, max_bytes: int, isolation: Isolation) -> tuple[int, bool]:
+    """Return how many bytes a read would bring, and whether waiting could bring more to it.
+
+    More comes only to the active segment. Raises `KafkaError`.
+    """
+    log = partition.log
+    records = log.read(offset, max_bytes, isolation=isolation, min_one=False).file_slice
+    in_active_segment = offset >= log.segments.active.base_offset
+    return (0 if records is None else records.size), in_active_segment
+
+
+def diverging_epoch(partition: Partition, request: FetchPartition) -> tuple[int, int] | None:
+    """Return (epoch, end offset) if the fetcher's log parted from this one before its position (KIP-595).
+
+    Raises `KafkaError` if that cannot be told.
+    """
+    wanted = request.last_fetched_epoch
+    if wanted == NO_EPOCH:
+        return None
+    log = partition.log
+    epoch, end_offset = log.end_offset_for_epoch(wanted)
+    if epoch == NO_EPOCH or end_offset == -1 or request.fetch_offset < log.log_start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"offset {request.fetch_offset} cannot be compared")
+    if epoch < wanted or end_offset < request.fetch_offset:
+        return epoch, end_offset
+    return None
+
+
+_log = logging.getLogger(__name__)
+
+
+class IsrChange:
+    """One change: the members asked for, with their broker epochs, and the partition's epochs then."""
+
+    __slots__ = ("isr", "leader_epoch", "members", "partition", "partition_epoch")
+
+    def __init__(self, partition: Partition, members: dict[int, int]) -> None:
+        self.partition = partition
+        self.members = members
+        self.isr = frozenset(members)
+        self.leader_epoch = partition.leader_epoch
+        self.partition_epoch = partition.partition_epoch
+
+
+def consider_expansion(partition: Partition, fetching: RemoteReplica | None = None) -> None:
+    """Ask for followers that have caught up to count as in sync.
+
+    Only who fetches may: the one that does so right now, and those that wait for more.
+    """
+    in_sync = partition.in_sync
+    if in_sync is None or in_sync.pending is not None:
+        return
+    high_watermark, host = partition.log.high_watermark, partition.host
+    joining = [
+        node_id
+        for node_id, remote in in_sync.remotes.items()
+        if (remote is fetching or remote.session is not None)
+        and in_sync.may_join(remote, high_watermark)
+        and is_eligible(remote, host)
+    ]
+    if joining:
+        _ask(partition, in_sync.committed.union(joining))
+
+
+def shrink(partition: Partition) -> None:
+    """Ask for members that have been behind for too long to be dropped."""
+    in_sync, host = partition.in_sync, partition.host
+    if in_sync is None or in_sync.pending is not None:
+        return
+    lagging = in_sync.lagging(partition.log.log_end_offset, host.clock_ms(), host.max_lag_ms)
+    if lagging:
+        _log.info("%s-%d: replicas lag behind: %s", *partition.key, sorted(lagging))
+        _ask(partition, in_sync.committed - lagging)
+
+
+def _ask(partition: Partition, isr: frozenset[int]) -> None:
+    in_sync = partition.in_sync
+    assert in_sync is not None
+    members = {}
+    for node_id in partition.replicas:
+        if node_id in isr:
+            remote = in_sync.remotes.get(node_id)
+            members[node_id] = -1 if remote is None else remote.broker_epoch
+    in_sync.ask(isr)
+    partition.host.submit(IsrChange(partition, members))
+
+
+def awaits(change: IsrChange) -> bool:
+    """Whether a change is still the one that its partition waits for."""
+    in_sync = change.partition.in_sync
+    return (
+        in_sync is not None
+        and in_sync.pending == change.isr
+        and change.partition.leader_epoch == change.leader_epoch
+        and change.partition.partition_epoch == change.partition_epoch
+    )
+
+
+def accept(change: IsrChange, answer: AlteredPartition) -> None:
+    """Take over what the controller has decided."""
+    partition = change.partition
+    if awaits(change) and answer.leader_epoch == partition.leader_epoch:
+        assert partition.in_sync is not None
+        partition.partition_epoch = answer.partition_epoch
+        partition.in_sync.commit(partition.replicas, frozenset(answer.isr))
+        partition.isr_moved()
+        consider_expansion(partition)
+
+
+def refuse(change: IsrChange) -> None:
+    """Go back to what was committed last; the follower may have another try."""
+    if awaits(change):
+        assert change.partition.in_sync is not None
+        change.partition.in_sync.settle()
+        change.partition.isr_moved()
+
+
+ACKS_ALL = -1
+PartitionId = tuple[str, int]
+
+
+class Partition:
+    """A replica on node `node_id`. Under `key`, (topic, index), operations wait in the purgatory."""
+
+    __slots__ = (
+        "_touch",
+        "host",
+        "in_sync",
+        "index",
+        "is_alone",
+        "key",
+        "leader",
+        "leader_epoch",
+        "log",
+        "node_id",
+        "partition_epoch",
+        "replicas",
+        "topic",
+        "topic_id",
+        "writing",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        topic_id: bytes,
+        *,
+        node_id: int,
+        log: UnifiedLog,
+        host: PartitionHost,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.key: PartitionId = (topic, index)
+        self.node_id = node_id
+        self.log = log
+        self.host = host
+        self.leader = -1
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.replicas: tuple[int, ...] = ()
+        self.in_sync: InSyncReplicas | None = None
+        """The followers, while this node leads and there are any."""
+        self.is_alone = False
+        """Whether an append is replicated by itself: this node leads and has the only replica."""
+        self.writing: trio.Event | None = None
+        """Set while a thread writes to the log: whoever wants to append waits for it."""
+        self._touch = host.touch
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this node leads the partition."""
+        return self.leader == self.node_id
+
+    @property
+    def isr(self) -> frozenset[int]:
+        """The in-sync replicas as the controller said last; nobody where this node does not lead."""
+        if self.in_sync is not None:
+            return self.in_sync.committed
+        return frozenset((self.node_id,)) if self.is_alone else NOBODY
+
+    @property
+    def min_isr(self) -> int:
+        """How many replicas must be in sync for an acks=all write."""
+        return min(self.log.config.min_insync_replicas, len(self.replicas))
+
+    # --- roles -----------------------------------------------------------------------------------
+
+    def apply(self, registration: PartitionRegistration) -> bool:
+        """Become what the controller decided; return whether its leader epoch is new here.
+
+        What is older than the known state is ignored.
+        """
+        if registration.partition_epoch < self.partition_epoch:
+            return False
+        was_leader = self.is_leader
+        new_epoch = registration.leader_epoch > self.leader_epoch
+        self.partition_epoch = registration.partition_epoch
+        self.leader_epoch = registration.leader_epoch
+        self.leader = registration.leader
+        self.replicas = registration.replicas
+        self.is_alone = registration.leader == self.node_id and registration.replicas == (self.node_id,)
+        if new_epoch and self.in_sync is not None:
+            self.in_sync.release()
+        if self.is_leader:
+            self._lead(registration, new_epoch=new_epoch, is_new_leader=not was_leader)
+        else:
+            self.in_sync = None
+        self._touch(self.key)
+        return new_epoch
+
+    def _lead(self, registration: PartitionRegistration, *, new_epoch: bool, is_new_leader: bool) -> None:
+        in_sync = None
+        if not self.is_alone:
+            in_sync = self.in_sync or InSyncReplicas(self.node_id)
+            in_sync.commit(registration.replicas, frozenset(registration.isr))
+        self.in_sync = in_sync
+        if new_epoch:
+            # Even if no record follows: a follower must find this epoch's start.
+            self._begin_epoch()
+            if in_sync is not None:
+                end, now_ms = self.log.log_end_offset, self.host.clock_ms()
+                in_sync.begin_epoch(end, is_new_leader=is_new_leader, now_ms=now_ms)
+        self._advance_high_watermark()
+        if in_sync is not None and not new_epoch:
+            consider_expansion(self)
+
+    def resign(self) -> None:
+        """Lead no longer: the replica is gone from this node."""
+        if self.in_sync is not None:
+            self.in_sync.release()
+        self.leader = -1
+        self.is_alone = False
+        self.in_sync = None
+
+    def _begin_epoch(self) -> None:
+        try:
+            self.log.leader_epochs.assign(self.leader_epoch, self.log.log_end_offset)
+        except OSError as error:
+            raise self.log.failed("write the leader epochs of", error) from error
+
+    def check_leader(self, current_leader_epoch: int = NO_EPOCH) -> None:
+        """Raise `KafkaError` unless this node leads, in the epoch that the caller knows of."""
+        self.check_epoch(current_leader_epoch)
+        if self.leader != self.node_id:
+            raise KafkaError(
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                f"node {self.node_id} does not lead {self.topic}-{self.index}",
+            )
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Raise `KafkaError` unless this is the epoch that the caller knows of, if it knows one."""
+        if current_leader_epoch != NO_EPOCH:
+            if current_leader_epoch < self.leader_epoch:
+                raise KafkaError(ErrorCode.FENCED_LEADER_EPOCH, f"the epoch is {self.leader_epoch} by now")
+            if current_leader_epoch > self.leader_epoch:
+                raise KafkaError(
+                    ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {current_leader_epoch} is not known here yet"
+                )
+
+    # --- writing ---------------------------------------------------------------------------------
+
+    def append(
+        self, records: bytearray | memoryview, *, acks: int, now_ms: int, max_decompressed: int
+    ) -> AppendInfo:
+        """Append a producer's records as leader. Raises `KafkaError`."""
+        self._check_writable(acks)
+        info = self.log.append_as_leader(
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, max_decompressed=max_decompressed
+        )
+        self._appended(info)
+        return info
+
+    def append_validated(
+        self,
+        validated: ValidatedRecords,
+        *,
+        acks: int,
+        now_ms: int,
+        written: WriteAhead | None = None,
+    ) -> AppendInfo:
+        """Append records that the log's validator has read elsewhere. Raises `KafkaError`.
+
+        What `written` has put into the file already is not written again.
+        """
+        self._check_writable(acks)
+        info = self.log.append(validated, leader_epoch=self.leader_epoch, now_ms=now_ms, written=written)
+        self._appended(info)
+        return info
+
+    def write_ahead(self, validated: ValidatedRecords, *, acks: int, now_ms: int) -> WriteAhead | None:
+        """Return what writes records before `append_validated`, in any thread; None if that cannot be.
+
+        Set `writing` until then: nothing else may be appended meanwhile. Raises `KafkaError`.
+        """
+        self._check_writable(acks)
+        return self.log.write_ahead(validated, leader_epoch=self.leader_epoch, now_ms=now_ms)
+
+    def _check_writable(self, acks: int) -> None:
+        self.check_leader()
+        if acks == ACKS_ALL and len(self.isr) < self.min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"{len(self.isr)} replicas are in sync, {self.min_isr} are needed",
+            )
+
+    def _appended(self, info: AppendInfo) -> None:
+        in_sync = self.in_sync
+        if in_sync is None:
+            self.log.advance_high_watermark_to_end()
+        else:
+            in_sync.leader_appended(info.first_offset, self.host.clock_ms)
+            self._advance_high_watermark()
+        self._touch(self.key)
+
+    def append_plain(self, records: memoryview, now_ms: int) -> int:
+        """Append a producer's batch as the only replica; return its first offset.
+
+        `NOT_PLAIN` says that it is for `append`, and nothing was done. Raises `KafkaError`.
+        """
+        log = self.log
+        first_offset = append_plain(log, records, self.leader_epoch, now_ms)
+        if first_offset != NOT_PLAIN:
+            log.advance_high_watermark_to_end()
+            self._touch(self.key)
+        return first_offset
+
+    @property
+    def knows_committed_end(self) -> bool:
+        """False for a new leader whose high watermark has not come to where its epoch began (KIP-207)."""
+        return self.in_sync is None or self.log.high_watermark >= self.in_sync.epoch_start_offset
+
+    @property
+    def must_flush(self) -> bool:
+        """Whether `flush.messages` wants what was appended on disk before it is answered."""
+        log = self.log
+        return log.log_end_offset - log.recovery_point >= log.config.flush_messages
+
+    def replication_error(self, required_offset: int) -> ErrorCode | None:
+        """Return how a write up to `required_offset` ended, None while followers still lack it."""
+        if not self.is_leader:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if self.log.high_watermark < required_offset:
+            return None
+        if self.in_sync is not None and len(self.in_sync.maximal) < self.min_isr:
+            return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return ErrorCode.NONE
+
+    def _advance_high_watermark(self) -> None:
+        """Move the high watermark up to what everybody has who may be in sync."""
+        in_sync, end = self.in_sync, self.log.log_end_offset
+        if in_sync is not None:
+            if len(in_sync.committed) < self.min_isr:
+                return
+            end = in_sync.replicated_up_to(end, self.host)
+        if self.log.advance_high_watermark(end):
+            self.tell_offsets()
+
+    def isr_moved(self) -> None:
+        """Act on other in-sync replicas: the high watermark may move, or writes be refused."""
+        self._advance_high_watermark()
+        self._touch(self.key)
+
+    # --- followers -------------------------------------------------------------------------------
+
+    def check_follower(self, node_id: int, broker_epoch: int, current_leader_epoch: int) -> None:
+        """Raise `KafkaError` unless a node may fetch as a follower."""
+        if node_id not in self.replicas:
+            # With an epoch it will ask again: one of the two does not know the assignment yet.
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+            if current_leader_epoch >= 0:
+                code = ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise KafkaError(code, f"node {node_id} has no replica of {self.topic}-{self.index}")
+        if self.in_sync is not None and 0 <= broker_epoch < self.in_sync.remotes[node_id].broker_epoch:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"node {node_id} has been restarted since")
+
+    def follower_fetched(
+        self, node_id: int, offset: int, *, log_start_offset: int = -1, broker_epoch: int = -1
+    ) -> None:
+        """Note that a follower has everything below `offset`."""
+        in_sync = self.in_sync
+        if in_sync is None:
+            return
+        remote = in_sync.remotes[node_id]
+        before, high_watermark = remote.log_end_offset, self.log.high_watermark
+        log_start_moved = log_start_offset != remote.log_start_offset
+        remote.fetched(
+            offset,
+            leader_end=self.log.log_end_offset,
+            now_ms=self.host.clock_ms(),
+            log_start_offset=log_start_offset,
+            broker_epoch=broker_epoch,
+        )
+        if node_id not in in_sync.maximal:
+            consider_expansion(self, remote)
+        if offset != before:
+            self._advance_high_watermark()
+        if log_start_moved or self.log.high_watermark != high_watermark:
+            self._touch(self.key)
+
+    def tell_offsets(self, *, at_once: bool = False) -> None:
+        """Tell the followers of the high watermark and the log start, as soon as is worth it or now."""
+        if self.in_sync is not None:
+            self.in_sync.tell_offsets(at_once=at_once)
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def limit(self, isolation: Isolation) -> int:
+        """Return the offset that a reader with this isolation may not reach."""
+        if isolation is Isolation.HIGH_WATERMARK:
+            return self.log.high_watermark
+        if isolation is Isolation.TXN_COMMITTED:
+            return self.log.last_stable_offset
+        return self.log.log_end_offset
+
+    def read(
+        self, request: FetchPartition, *, isolation: Isolation, max_bytes: int, min_one: bool
+    ) -> FetchedPartition:
+        """Read what a fetch asks its leader for: `read`. Raises `KafkaError`."""
+        self.check_leader(request.current_leader_epoch)
+        return read(self, request, isolation=isolation, max_bytes=max_bytes, min_one=min_one)
+
+    def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
+        """Return (epoch, end offset) of the largest epoch not above the one given, (-1, -1) if unknown."""
+        return self.log.end_offset_for_epoch(epoch)
+
+    def delete_records(self, offset: int) -> int:
+        """Move the log start up to `offset`, -1 for the high watermark; return it. Raises `KafkaError`."""
+        if not self.log.config.is_deleted:
+            raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{self.topic} is compacted: its records go by key")
+        start = self.log.delete_records_before(self.log.high_watermark if offset == -1 else offset)
+        self.tell_offsets(at_once=True)
+        self._touch(self.key)
+        return start
+
+    @property
+    def low_watermark(self) -> int:
+        """The offset below which no replica that is alive has records any more, as far as is known."""
+        start = self.log.log_start_offset
+        if self.in_sync is not None:
+            for node_id, remote in self.in_sync.remotes.items():
+                if remote.log_start_offset < start and self.host.broker_epoch_of(node_id) is not None:
+                    start = remote.log_start_offset
+        return start

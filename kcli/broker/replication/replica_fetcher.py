@@ -1,0 +1,438 @@
+"""ReplicaFetcher: one task of a follower that copies many partitions from one leader.
+
+It goes on from answer to answer: what it got is written, and the next call tells the leader how far it has
+come and brings more. Nothing is between reading the leader's files and writing its own, so the bytes go
+through one buffer that all fetchers of the process share. Without news it waits on the leader, without cost.
+
+| answer | what happens to the partition |
+|---|---|
+| records | appended; high watermark and log start follow |
+| its logs part | truncated to where they do |
+| OFFSET_OUT_OF_RANGE | truncated to the leader's end, or started over at its start |
+| FENCED_LEADER_EPOCH | stands still until the metadata says more |
+| CORRUPT_MESSAGE, not led there, not known there, … | tried again after `replica.fetch.backoff.ms` |
+| its own log fails | stands still until the next leader epoch |
+
+If the leader cannot be reached, all of them wait (classes `AbstractFetcherThread`, `ReplicaFetcherThread`).
+
+FetcherManager: which fetcher of a node copies which partition (class `ReplicaFetcherManager`).
+
+There are up to `num.replica.fetchers` fetchers to each leader; a partition's name decides which is its own.
+Fetchers are made when they get their first partition and stay until the node stops: one without partitions
+rests.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.broker.fetch_data import FetchPartition
+from kcli.broker.replication import follower_log
+from kcli.broker.replication.leader_endpoint import PeerUnreachable
+from kcli.broker.timer import TimerTask, monotonic_ms
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topics import string_hash
+from kcli.storage.log.file_records import FileSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.broker.fetch_data import FetchedPartition
+    from kcli.broker.replication.leader_endpoint import FollowerSession, PeerLink
+    from kcli.broker.replication.partition import Partition, PartitionId
+    from kcli.broker.replication.replica_manager import ReplicaManager
+
+
+TURN_BYTES = 1024 * 1024
+"""What is copied before others run."""
+
+_log = logging.getLogger(__name__)
+_buffer = memoryview(bytearray(TURN_BYTES))
+
+
+class _Alarm(TimerTask):
+    """The end of a delay."""
+
+    __slots__ = ("_fetcher",)
+
+    def __init__(self, fetcher: ReplicaFetcher) -> None:
+        super().__init__()
+        self._fetcher = fetcher
+
+    def fall_due(self) -> None:
+        self._fetcher.delay_is_over()
+
+
+class FetchState:
+    """One partition of a fetcher: the row that it sends, and until when it is left alone."""
+
+    __slots__ = ("delayed_until_ms", "has_begun", "in_sync", "partition", "row")
+
+    def __init__(self, partition: Partition, row: FetchPartition) -> None:
+        self.partition = partition
+        self.row = row
+        self.delayed_until_ms = 0
+        self.has_begun = False
+        """Whether the log is fit to be compared with the leader's."""
+        self.in_sync = False
+        """Whether all that was committed has been copied, as far as is known here."""
+
+    def moved(self) -> None:
+        """Go on from where the log ends."""
+        log, row = self.partition.log, self.row
+        row.fetch_offset = log.log_end_offset
+        row.last_fetched_epoch = log.leader_epochs.latest_epoch
+        row.log_start_offset = log.log_start_offset
+
+
+class ReplicaFetcher:
+    """Copies partitions from the leader at the other end of `link`."""
+
+    def __init__(self, manager: ReplicaManager, link: PeerLink, number: int) -> None:
+        self.leader_id = link.to_id
+        self.number = number
+        self.states: dict[PartitionId, FetchState] = {}
+        self._manager = manager
+        self._link = link
+        self._session: FollowerSession | None = None
+        self._moved: dict[FetchState, None] = {}
+        """What the leader is to be told."""
+        self._delayed: dict[FetchState, None] = {}
+        self._out_of_range: list[FetchState] = []
+        self._alarm: _Alarm | None = None
+        self._work = trio.Event()
+
+    def __repr__(self) -> str:
+        return f"ReplicaFetcher(leader={self.leader_id}, number={self.number}, {len(self.states)} partitions)"
+
+    @property
+    def delayed(self) -> list[PartitionId]:
+        """The partitions that are left alone for a while."""
+        return [state.partition.key for state in self._delayed]
+
+    # --- what it copies --------------------------------------------------------------------------
+
+    def add(self, partition: Partition) -> None:
+        """Copy a partition from now on, in the leader epoch that it is in."""
+        self.remove(partition.key)
+        log = partition.log
+        row = FetchPartition(
+            partition.topic,
+            partition.topic_id,
+            partition.index,
+            log.log_end_offset,
+            self._manager.config.replica_fetch_max_bytes,
+            partition.leader_epoch,
+            log.leader_epochs.latest_epoch,
+            log.log_start_offset,
+        )
+        state = self.states[partition.key] = FetchState(partition, row)
+        self._moved[state] = None
+        self.wake()
+
+    def remove(self, key: PartitionId) -> None:
+        """Copy a partition no more."""
+        state = self.states.pop(key, None)
+        if state is not None:
+            self._let_go(state)
+
+    def wake(self) -> None:
+        """Have the task look what there is to do."""
+        self._work.set()
+        if self._session is not None:
+            self._session.wake()
+
+    def delay_is_over(self) -> None:
+        """Have the task look which partitions have been left alone for long enough."""
+        self._alarm = None
+        self.wake()
+
+    def _let_go(self, state: FetchState) -> None:
+        self._moved.pop(state, None)
+        self._delayed.pop(state, None)
+        if self._session is not None:
+            self._session.forget(state.row)
+
+    # --- the task --------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Copy, for ever."""
+        try:
+            while True:
+                await self._manager.until_awake()
+                self._end_delays()
+                if not self.states or len(self._delayed) == len(self.states):
+                    await self._rest()
+                    continue
+                try:
+                    await self._fetch()
+                except PeerUnreachable as error:
+                    _log.debug("%s", error.message)
+                    self._lose_session()
+                    self._delay_all()
+        finally:
+            self._lose_session()
+            self._cancel_alarm()
+
+    async def _rest(self) -> None:
+        """Wait until there is something to do."""
+        await self._work.wait()
+        self._work = trio.Event()
+
+    async def _fetch(self) -> None:
+        """Make one call and write what it brings."""
+        session = self._session
+        if session is None:
+            session = self._session = await self._link.open(broker_epoch=self._manager.broker_epoch)
+            self._moved = dict.fromkeys(state for state in self.states.values() if state not in self._delayed)
+        limit = min(self._manager.config.replica_fetch_response_max_bytes, TURN_BYTES)
+        rows = await self._link.fetch(session, self._take_moved, max_bytes=limit)
+        if self._manager.is_paused or session is not self._session:
+            self._lose_session()  # What was on its way is lost.
+            return
+        for row in rows:
+            found = self.states.get((row.request.topic or "", row.request.index))
+            if found is not None and found.row is row.request:
+                self._take(found, row)
+        # Not before: while this one waits the leader may cut off what the others have yet to read.
+        while self._out_of_range:
+            await self._find_range(self._out_of_range.pop())
+        if session.has_waited:
+            session.has_waited = False
+        else:
+            await trio.lowlevel.checkpoint()
+
+    def _take_moved(self) -> list[FetchPartition]:
+        """Return the rows of what has moved, for a call that gets to the leader now."""
+        self._end_delays()  # Those that ended while the call was on its way woke nobody.
+        for state in list(self._moved):
+            if not state.has_begun:
+                self._begin(state)
+            state.moved()
+            self._hold_back(state)
+        moved, self._moved = self._moved, {}
+        return [state.row for state in moved]
+
+    def _begin(self, state: FetchState) -> None:
+        """Make a log fit to be compared with the leader's, before the first call."""
+        if state.partition.writing is not None:
+            self._delay(state)
+            return
+        try:
+            follower_log.begin(state.partition.log, now_ms=self._manager.wall_ms())
+            state.has_begun = True
+        except KafkaError as error:
+            self._failed(state, error)
+
+    def _take(self, state: FetchState, row: FetchedPartition) -> None:
+        """Act on what the leader says of one partition."""
+        if state.partition.writing is not None:
+            # A thread still writes what this node was given as the leader that it was.
+            self._delay(state)
+        elif row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._out_of_range.append(state)
+        elif row.error_code:
+            self._refused(state, row.error_code)
+        else:
+            try:
+                self._write(state, row)
+            except KafkaError as error:
+                self._failed(state, error)
+
+    def _write(self, state: FetchState, row: FetchedPartition) -> None:
+        log, now_ms = state.partition.log, self._manager.wall_ms()
+        if row.diverging is not None:
+            epoch, end_offset = row.diverging
+            before = log.log_end_offset
+            follower_log.truncate_to_epoch(log, epoch, end_offset, now_ms=now_ms)
+            if log.log_end_offset != before:
+                _log.info("%s-%d: cut from %d to %d", *state.partition.key, before, log.log_end_offset)
+            self._moved[state] = None
+        elif row.records is not None:
+            assert isinstance(row.records, FileSlice)
+            follower_log.append(log, read_slice(row.records), now_ms=now_ms)
+            self._moved[state] = None
+            throttle = self._manager.follower_throttle
+            if throttle.is_throttled(*state.partition.key):
+                throttle.record(row.size, monotonic_ms())
+        if row.diverging is None:
+            log_start = log.log_start_offset
+            follower_log.follow_offsets(
+                log, high_watermark=row.high_watermark, log_start_offset=row.log_start_offset
+            )
+            if log.log_start_offset != log_start:
+                self._moved[state] = None
+            state.in_sync = log.log_end_offset >= row.high_watermark
+        self._manager.touch(state.partition.key)
+
+    def _hold_back(self, state: FetchState) -> None:
+        """Leave a partition alone for as long as the throttle wants it."""
+        throttle = self._manager.follower_throttle
+        if throttle.is_throttled(*state.partition.key) and not state.in_sync:
+            wait_ms = throttle.wait_ms(monotonic_ms())
+            if wait_ms:
+                self._delay(state, wait_ms)
+
+    async def _find_range(self, state: FetchState) -> None:
+        """Find where to go on after being out of the leader's range. Raises `PeerUnreachable`."""
+        partition, epoch = state.partition, state.row.current_leader_epoch
+        try:
+            start, end = await self._link.log_range(partition.topic, partition.index, epoch)
+            if self.states.get(partition.key) is state:
+                self._fit(state, start, end)
+        except KafkaError as error:
+            if self.states.get(partition.key) is state:
+                self._failed(state, error)
+
+    def _fit(self, state: FetchState, start: int, end: int) -> None:
+        """Bring a log into the range of its leader's. Raises `KafkaError`."""
+        partition = state.partition
+        own_end = partition.log.log_end_offset
+        follower_log.fit(partition.log, start, end, now_ms=self._manager.wall_ms())
+        if partition.log.log_end_offset != own_end:
+            _log.warning("%s-%d: its leader has %d to %d, not %d", *partition.key, start, end, own_end)
+        self._manager.touch(partition.key)
+        self._moved[state] = None
+
+    # --- what goes wrong -------------------------------------------------------------------------
+
+    def _refused(self, state: FetchState, code: int) -> None:
+        partition = state.partition
+        is_fenced = code == ErrorCode.FENCED_LEADER_EPOCH
+        if is_fenced and partition.leader_epoch == state.row.current_leader_epoch:
+            self.remove(partition.key)
+        else:
+            self._delay(state)
+
+    def _failed(self, state: FetchState, error: KafkaError) -> None:
+        _log.warning("%s-%d could not be copied: %s", *state.partition.key, error.message)
+        if error.code == ErrorCode.KAFKA_STORAGE_ERROR:
+            self.remove(state.partition.key)
+        else:
+            self._delay(state)
+
+    def _delay(self, state: FetchState, delay_ms: int | None = None) -> None:
+        """Leave a partition alone for a while; one that is left alone already is not for longer."""
+        if state in self._delayed:
+            return
+        self._let_go(state)
+        if delay_ms is None:
+            delay_ms = self._manager.config.replica_fetch_backoff_ms
+        state.delayed_until_ms = monotonic_ms() + delay_ms
+        self._delayed[state] = None
+        if self._alarm is None or state.delayed_until_ms < self._alarm.deadline_ms:
+            self._set_alarm(delay_ms)
+
+    def _set_alarm(self, delay_ms: int) -> None:
+        self._cancel_alarm()
+        self._alarm = _Alarm(self)
+        self._manager.purgatory.timer.add(self._alarm, max(delay_ms, 1), monotonic_ms())
+
+    def _delay_all(self) -> None:
+        for state in list(self.states.values()):
+            self._delay(state)
+
+    def _end_delays(self) -> None:
+        """Go on with the partitions whose time has come."""
+        if not self._delayed:
+            return
+        now_ms = monotonic_ms()
+        for state in list(self._delayed):
+            if state.delayed_until_ms <= now_ms:
+                del self._delayed[state]
+                self._moved[state] = None
+        self._cancel_alarm()
+        if self._delayed:
+            self._set_alarm(min(state.delayed_until_ms for state in self._delayed) - now_ms)
+
+    def _cancel_alarm(self) -> None:
+        if self._alarm is not None:
+            self._manager.purgatory.timer.cancel(self._alarm)
+            self._alarm = None
+
+    def _lose_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+
+def read_slice(records: FileSlice) -> memoryview:
+    """Read a slice of a leader's log; what is returned is good until the next one is read.
+
+    Raises `KafkaError`.
+    """
+    try:
+        if records.size > TURN_BYTES:
+            return memoryview(bytearray(records.read()))
+        return _buffer[: records.read_into(_buffer)]
+    except OSError as error:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"the leader cannot read its log: {error}"
+        ) from error
+
+
+def fetcher_number(topic: str, index: int, count: int) -> int:
+    """Return which of `count` fetchers to its leader copies a partition."""
+    hashed = (31 * string_hash(topic) + index) & 0xFFFFFFFF
+    signed = hashed - (1 << 32) if hashed & 0x80000000 else hashed
+    return abs(signed) % count
+
+
+class FetcherManager:
+    """The fetchers of one node; `link_to` gives the way to a leader."""
+
+    def __init__(self, manager: ReplicaManager, link_to: Callable[[int], PeerLink]) -> None:
+        self.fetchers: dict[tuple[int, int], ReplicaFetcher] = {}
+        self._owners: dict[PartitionId, ReplicaFetcher] = {}
+        self._manager = manager
+        self._link_to = link_to
+        self._nursery: trio.Nursery | None = None
+
+    def follow(self, partition: Partition) -> None:
+        """Copy a partition from its leader, beginning anew if that has been done already."""
+        self.stop(partition.key)
+        number = self._number_of(partition)
+        fetcher = self.fetchers.get((partition.leader, number))
+        if fetcher is None:
+            fetcher = ReplicaFetcher(self._manager, self._link_to(partition.leader), number)
+            self.fetchers[partition.leader, number] = fetcher
+            if self._nursery is not None:
+                self._nursery.start_soon(fetcher.run)
+        self._owners[partition.key] = fetcher
+        fetcher.add(partition)
+
+    def stop(self, key: PartitionId) -> None:
+        """Copy a partition no more."""
+        fetcher = self._owners.pop(key, None)
+        if fetcher is not None:
+            fetcher.remove(key)
+
+    def resize(self) -> None:
+        """Go over to as many fetchers to each leader as are configured now."""
+        for fetcher in list(self.fetchers.values()):
+            for state in list(fetcher.states.values()):
+                if self._number_of(state.partition) != fetcher.number:
+                    self.follow(state.partition)
+
+    def _number_of(self, partition: Partition) -> int:
+        return fetcher_number(partition.topic, partition.index, self.per_leader)
+
+    @property
+    def per_leader(self) -> int:
+        """How many fetchers there are to each leader at most."""
+        return self._manager.config.num_replica_fetchers
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Run the fetchers that there are and that come, for ever."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self._nursery = nursery
+                for fetcher in self.fetchers.values():
+                    nursery.start_soon(fetcher.run)
+                task_status.started()
+                await trio.sleep_forever()
+        finally:
+            self._nursery = None

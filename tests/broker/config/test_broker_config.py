@@ -1,0 +1,279 @@
+"""The configuration of a broker: layers, precedence, what is refused, and what only warns."""
+
+from __future__ import annotations
+
+import pytest
+
+from kcli.broker.config.broker_config import BrokerConfig
+from kcli.broker.config.broker_definitions import BROKER_CONFIGS, SETTINGS, BrokerSettings
+from kcli.broker.config.config_definition import InvalidConfig, UpdateMode
+from kcli.broker.config.inert_configs import INERT_CONFIGS
+from kcli.broker.config.listener_config import ListenerConfig
+from kcli.broker.config.topic_definitions import TOPIC_CONFIGS
+from kcli.errors import UsageError
+from kcli.storage.log.log_config import LogConfig
+
+HOUR_MS = 3_600_000
+
+
+def config(**properties: str) -> BrokerConfig:
+    return BrokerConfig.from_properties({key.replace("_", "."): value for key, value in properties.items()})
+
+
+def test_without_properties_everything_is_its_default() -> None:
+    empty = config()
+    for name, row in SETTINGS.items():
+        if name != "broker.id":
+            assert getattr(empty, row.field) == row.default
+    assert empty.log_config({}) == LogConfig()
+    assert empty.warnings == ()
+
+
+def test_every_row_has_a_doc_and_says_it_once() -> None:
+    rows = [*BROKER_CONFIGS.values(), *(config.definition for config in TOPIC_CONFIGS.values())]
+    assert all(row.doc.endswith(".") for row in rows)
+    assert not BROKER_CONFIGS.keys() & INERT_CONFIGS
+
+
+def test_a_default_is_a_value_that_could_be_set() -> None:
+    for row in BROKER_CONFIGS.values():
+        if row.default is not None:
+            assert row.parse(row.default_text or "") == row.default
+
+
+@pytest.mark.parametrize(
+    ("name", "minimum"), [("controller.quorum.fetch.timeout.ms", 0), ("offsets.topic.segment.bytes", 1)]
+)
+def test_the_smallest_value_is_that_of_apache_kafka(name: str, minimum: int) -> None:
+    assert BROKER_CONFIGS[name].parse(str(minimum)) == minimum
+    with pytest.raises(InvalidConfig, match=f"must be at least {minimum}$"):
+        BROKER_CONFIGS[name].parse(str(minimum - 1))
+
+
+def test_attributes_are_named_as_the_configurations() -> None:
+    assert all(getattr(BrokerSettings, row.field) is row for row in SETTINGS.values())
+
+
+def test_a_configuration_does_not_change() -> None:
+    with pytest.raises(AttributeError, match="does not change"):
+        config().num_partitions = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("properties", "retention_ms"),
+    [
+        ({}, 168 * HOUR_MS),
+        ({"log_retention_hours": "2"}, 2 * HOUR_MS),
+        ({"log_retention_hours": "2", "log_retention_minutes": "3"}, 180_000),
+        ({"log_retention_hours": "2", "log_retention_minutes": "3", "log_retention_ms": "4"}, 4),
+        ({"log_retention_hours": "-1"}, -1),
+        ({"log_retention_minutes": "-1"}, -1),
+        ({"log_retention_ms": "-1"}, -1),
+    ],
+)
+def test_the_finest_unit_of_retention_wins(properties: dict[str, str], retention_ms: int) -> None:
+    assert config(**properties).log_config({}).retention_ms == retention_ms
+
+
+@pytest.mark.parametrize(
+    ("properties", "field", "value"),
+    [
+        ({"log_roll_hours": "1"}, "segment_ms", HOUR_MS),
+        ({"log_roll_hours": "1", "log_roll_ms": "7"}, "segment_ms", 7),
+        ({"log_roll_jitter_hours": "1"}, "segment_jitter_ms", HOUR_MS),
+        ({"log_flush_scheduler_interval_ms": "9"}, "flush_ms", 9),
+        ({"log_flush_scheduler_interval_ms": "9", "log_flush_interval_ms": "8"}, "flush_ms", 8),
+        ({"message_max_bytes": "5"}, "max_message_bytes", 5),
+        ({"log_cleanup_policy": "compact, delete"}, "cleanup_policy", frozenset({"compact", "delete"})),
+        ({"log_index_size_max_bytes": "80"}, "segment_index_bytes", 80),
+        ({"log_segment_delete_delay_ms": "1"}, "file_delete_delay_ms", 1),
+        ({"compression_type": "zstd"}, "compression_type", "zstd"),
+    ],
+)
+def test_broker_configurations_are_topics_defaults(
+    properties: dict[str, str], field: str, value: object
+) -> None:
+    assert getattr(config(**properties).log_config({}), field) == value
+
+
+def test_a_topics_own_value_beats_every_layer() -> None:
+    broker = config(log_retention_ms="1").with_dynamic(
+        broker={"log.retention.ms": "3"}, default={"log.retention.ms": "2"}
+    )
+    assert broker.log_config({}).retention_ms == 3
+    assert broker.log_config({"retention.ms": "4"}).retention_ms == 4
+
+
+def test_layers() -> None:
+    static = config(max_connections="1")
+    assert static.max_connections == 1
+    default = static.with_dynamic(broker={}, default={"max.connections": "2"})
+    assert default.max_connections == 2
+    own = static.with_dynamic(broker={"max.connections": "3"}, default={"max.connections": "2"})
+    assert own.max_connections == 3
+    assert static.max_connections == 1
+
+
+def test_stored_values_that_make_no_sense_any_more_are_left_out() -> None:
+    broker = config().with_dynamic(
+        broker={"max.connections": "many", "gone": "1", "ssl.protocol": "x"}, default={}
+    )
+    assert broker.max_connections == 2**31 - 1
+    assert broker.log_config({"retention.ms": "soon", "gone": "1"}) == LogConfig()
+
+
+def test_segments_may_be_small_for_tests() -> None:
+    assert config().log_config({"internal.segment.bytes": "100"}).segment_bytes == 100
+
+
+def test_known_names_without_effect_are_one_warning_each() -> None:
+    broker = BrokerConfig.from_properties(
+        {"zookeeper.connect": "x", "listener.name.external.ssl.keystore.location": "y", "num.partitions": "3"}
+    )
+    assert broker.warnings == (
+        "`zookeeper.connect` has no effect in kcli",
+        "`listener.name.external.ssl.keystore.location` has no effect in kcli",
+    )
+    assert broker.num_partitions == 3
+
+
+def test_what_a_cleaner_would_do_is_one_warning_each() -> None:
+    broker = config(
+        log_cleanup_policy="compact", log_cleaner_min_compaction_lag_ms="5", log_cleaner_threads="2"
+    )
+    assert broker.warnings == (
+        "`log.cleanup.policy=compact`: kcli does not compact logs yet, all versions of a key stay",
+        "`log.cleaner.min.compaction.lag.ms` has no effect in kcli",
+        "`log.cleaner.threads` has no effect in kcli",
+    )
+    assert broker.log_config({}).is_compacted
+    assert config(log_cleanup_policy="delete").warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("properties", "message", "hint"),
+    [
+        (
+            {"log.retentoin.ms": "1"},
+            "unknown broker config name: log.retentoin.ms",
+            "did you mean `log.retention.ms`?",
+        ),
+        (
+            {"numpartitions": "1"},
+            "unknown broker config name: numpartitions",
+            "did you mean `num.partitions`?",
+        ),
+        ({"zz": "1"}, "unknown broker config name: zz", None),
+        ({"num.partitions": "0"}, "invalid value `0` for `num.partitions`: must be at least 1", None),
+        ({"num.partitions": "x"}, "invalid value `x` for `num.partitions`: not a number of type INT", None),
+        (
+            {"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "4"},
+            "`min.compaction.lag.ms` (5) must not be above `max.compaction.lag.ms` (4)",
+            None,
+        ),
+        ({"listeners": "9092"}, "invalid entry `9092` in `listeners`", "write it as `NAME://host:port`"),
+        ({"listeners": ""}, "`listeners` has no listener for clients", None),
+        ({"listeners": "SSL://:1"}, "listener `SSL` is SSL, only PLAINTEXT is available", None),
+        (
+            {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
+            "clients would be told to connect to `PLAINTEXT://0.0.0.0:1`: `0.0.0.0` is no host's address",
+            "`--override advertised.listeners=PLAINTEXT://localhost:1` says how they reach it",
+        ),
+        (
+            {"listeners": "PLAINTEXT://0.0.0.0:9092"},
+            "clients would be told to connect to `PLAINTEXT://0.0.0.0:9092`: `0.0.0.0` is no host's address",
+            "`--override advertised.listeners=PLAINTEXT://localhost:9092` says how they reach it",
+        ),
+        (
+            {
+                "listeners": "IN://a:1,OUT://[::]:2,CONTROLLER://0.0.0.0:3",
+                "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                "controller.listener.names": "CONTROLLER",
+            },
+            "clients would be told to connect to `OUT://[::]:2`: `::` is no host's address",
+            "`--override advertised.listeners=IN://a:1,OUT://localhost:2` says how they reach it",
+        ),
+        (
+            {"advertised.listeners": "SSL://a:1"},
+            "`advertised.listeners` has `SSL`, `listeners` has not",
+            None,
+        ),
+        (
+            {"max.connections.per.ip.overrides": "10.0.0.1"},
+            "invalid value `10.0.0.1` for `max.connections.per.ip.overrides`: "
+            "`10.0.0.1` is not an address:count pair",
+            None,
+        ),
+    ],
+)
+def test_refusals(properties: dict[str, str], message: str, hint: str | None) -> None:
+    with pytest.raises(UsageError) as caught:
+        BrokerConfig.from_properties(properties)
+    assert (caught.value.message, caught.value.hint) == (message, hint)
+
+
+@pytest.mark.parametrize(
+    ("listeners", "advertised"),
+    [
+        ("PLAINTEXT://:9092", None),
+        ("PLAINTEXT://0.0.0.0:9092", "PLAINTEXT://localhost:9092"),
+        ("PLAINTEXT://[::]:9092", "PLAINTEXT://:9092"),
+        ("PLAINTEXT://a:9092,CONTROLLER://0.0.0.0:9093", None),
+        ("PLAINTEXT://a:9092,CONTROLLER://0.0.0.0:9093", "PLAINTEXT://b:9092,CONTROLLER://0.0.0.0:9093"),
+    ],
+)
+def test_a_listener_may_have_every_address_if_clients_are_told_another(
+    listeners: str, advertised: str | None
+) -> None:
+    given = {"listener_security_protocol_map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"}
+    if advertised is not None:
+        given["advertised_listeners"] = advertised
+    told = config(listeners=listeners, controller_listener_names="CONTROLLER", **given)
+    assert [each.name for each in told.advertised_listener_configs] == ["PLAINTEXT"]
+
+
+@pytest.mark.parametrize(
+    ("properties", "node_id"),
+    [
+        ({}, 1),
+        ({"broker_id": "7"}, 7),
+        ({"node_id": "8", "broker_id": "7"}, 8),
+        ({"broker_id": "-1"}, 1),
+    ],
+)
+def test_node_id_and_its_older_name(properties: dict[str, str], node_id: int) -> None:
+    broker = config(**properties)
+    assert (broker.node_id, broker.value("broker.id")) == (node_id, node_id)
+
+
+@pytest.mark.parametrize(
+    ("properties", "directories"),
+    [({}, ()), ({"log_dir": "a"}, ("a",)), ({"log_dir": "a", "log_dirs": "b, c"}, ("b", "c"))],
+)
+def test_log_directories(properties: dict[str, str], directories: tuple[str, ...]) -> None:
+    assert config(**properties).log_directories == directories
+
+
+def test_listeners() -> None:
+    broker = config(
+        listeners="PLAINTEXT://:9092,outside://[::1]:0,CONTROLLER://:9093",
+        advertised_listeners="OUTSIDE://kafka.example:443",
+        controller_listener_names="CONTROLLER",
+        listener_security_protocol_map="PLAINTEXT:PLAINTEXT, OUTSIDE:PLAINTEXT, CONTROLLER:PLAINTEXT",
+    )
+    assert broker.listener_configs == (
+        ListenerConfig("PLAINTEXT", "", 9092),
+        ListenerConfig("OUTSIDE", "::1", 0),
+    )
+    assert broker.advertised_listener_configs == (ListenerConfig("OUTSIDE", "kafka.example", 443),)
+    assert str(broker.listener_configs[1]) == "OUTSIDE://[::1]:0"
+
+
+def test_what_is_listened_on_is_advertised_if_nothing_else_is() -> None:
+    assert config().advertised_listener_configs == (ListenerConfig("PLAINTEXT", "", 9092),)
+
+
+def test_only_what_may_change_while_a_broker_runs_says_so() -> None:
+    changeable = {name for name, row in BROKER_CONFIGS.items() if row.mode is not UpdateMode.READ_ONLY}
+    assert {"max.connections", "log.retention.ms", "min.insync.replicas"} <= changeable
+    assert not {"listeners", "node.id", "log.dirs", "log.retention.hours", "num.partitions"} & changeable

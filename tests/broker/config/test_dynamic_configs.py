@@ -1,0 +1,128 @@
+"""Dynamic configurations: each that may change while the broker runs acts when it does."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from kcli.broker.config.broker_definitions import SETTINGS
+from kcli.broker.config.config_definition import UpdateMode
+from kcli.broker.config.topic_definitions import TOPIC_CONFIGS
+from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
+from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigType
+from kcli.storage.log.log_config import LogConfig
+from tests.support.running_cluster import running_cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from kcli.broker.node.broker import Broker
+    from kcli.storage.log.unified_log import UnifiedLog
+
+IN_EFFECT: dict[str, tuple[str, Callable[[Broker], object], object]] = {
+    "max.connections": ("7", lambda broker: broker._quotas.max_connections, 7),
+    "max.connections.per.ip": ("7", lambda broker: broker._quotas.limit("::1"), 7),
+    "max.connections.per.ip.overrides": ("::1:5", lambda broker: broker._quotas.limit("::1"), 5),
+    "producer.id.expiration.ms": (
+        "7",
+        lambda broker: [log.producer_state.producer_id_expiration_ms for log in broker.log_manager],
+        [7, 7],
+    ),
+    "num.replica.fetchers": ("7", lambda broker: broker.replica_manager.fetchers.per_leader, 7),
+    "replica.alter.log.dirs.io.max.bytes.per.second": (
+        "7",
+        lambda broker: broker.replica_manager.log_dir_moves.throttle.rate,
+        7,
+    ),
+    "leader.replication.throttled.rate": ("7", lambda broker: broker.replica_manager.leader_throttle.rate, 7),
+    "follower.replication.throttled.rate": (
+        "7",
+        lambda broker: broker.replica_manager.follower_throttle.rate,
+        7,
+    ),
+    "num.recovery.threads.per.data.dir": ("7", lambda broker: broker.log_manager.recovery_threads, 7),
+}
+"""By name: a value, what shows whether it is in effect, and what that shows then."""
+
+LOG_FIELDS = {field.name for field in fields(LogConfig)}
+OTHER_VALUES = {
+    ConfigType.INT: "2",
+    ConfigType.LONG: "77",
+    ConfigType.DOUBLE: "0.25",
+    ConfigType.BOOLEAN: "true",
+}
+PARTICULAR_VALUES = {
+    "log.segment.bytes": "2000000",
+    "log.cleanup.policy": "compact",
+    "compression.type": "zstd",
+    "log.message.timestamp.type": "LogAppendTime",
+    "log.retention.bytes": "77",
+    "log.index.size.max.bytes": "1000",
+}
+LOG_DEFAULTS = {
+    topic.synonyms[0].name: (topic, topic.synonyms[0].definition.type)
+    for topic in TOPIC_CONFIGS.values()
+    if topic.synonyms and topic.name.replace(".", "_") in LOG_FIELDS
+}
+
+
+def set_default(broker: Broker, name: str, value: str) -> None:
+    change = ConfigChange(name, ConfigOperation.SET, value)
+    resource = (ConfigResourceType.BROKER, "")
+    outcomes = broker.controller.incremental_alter_configs(
+        [(resource, [change])], defaults=TopicDefaults(configs=broker.config.topic_defaults)
+    )
+    assert outcomes == [None]
+
+
+def create(broker: Broker, name: str) -> UnifiedLog:
+    (outcome,) = broker.controller.create_topics([NewTopic(name, 1, 1)], defaults=TopicDefaults())
+    assert not isinstance(outcome, Exception)
+    log = broker.log_manager.get(name, 0)
+    assert log is not None
+    return log
+
+
+def test_every_dynamic_setting_is_tried_here() -> None:
+    dynamic = {name for name, row in SETTINGS.items() if row.mode is not UpdateMode.READ_ONLY}
+    assert dynamic == IN_EFFECT.keys()
+
+
+@pytest.mark.parametrize("name", IN_EFFECT)
+async def test_a_dynamic_setting_acts_at_once(name: str, tmp_path: Path) -> None:
+    value, look, expected = IN_EFFECT[name]
+    async with running_cluster(tmp_path) as cluster:
+        (broker,) = cluster.brokers
+        create(broker, "before")
+        set_default(broker, name, value)
+        create(broker, "after")
+        assert look(broker) == expected
+
+
+async def test_a_dynamic_setting_is_in_effect_after_the_next_start(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        for name in ("producer.id.expiration.ms", "num.recovery.threads.per.data.dir"):
+            set_default(cluster.brokers[0], name, "7")
+        create(cluster.brokers[0], "t")
+    async with running_cluster(tmp_path) as cluster:
+        manager = cluster.brokers[0].log_manager
+        assert manager.recovery_threads == 7
+        assert [log.producer_state.producer_id_expiration_ms for log in manager] == [7]
+
+
+async def test_every_default_of_topics_reaches_the_logs_at_once(tmp_path: Path) -> None:
+    async with running_cluster(tmp_path) as cluster:
+        (broker,) = cluster.brokers
+        log = create(broker, "t")
+        unchanged: dict[str, Any] = {}
+        for name, (topic, type) in LOG_DEFAULTS.items():
+            before = log.config
+            set_default(broker, name, PARTICULAR_VALUES.get(name) or OTHER_VALUES[type])
+            field = topic.name.replace(".", "_")
+            if getattr(log.config, field) == getattr(before, field):
+                unchanged[name] = getattr(before, field)
+        assert unchanged == {}

@@ -1,0 +1,65 @@
+"""ConfigWarnings: a line for each configuration that was set and does nothing, once."""
+
+from __future__ import annotations
+
+import logging
+import random
+from typing import TYPE_CHECKING
+
+from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.controller.controller import Controller
+from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
+from kcli.broker.process.cluster_events import ConfigWarnings
+from kcli.protocol.configs import ConfigOperation, ConfigResourceType
+from tests.broker.single_node import MemoryJournal
+from tests.support.metadata import broker, image_of
+
+if TYPE_CHECKING:
+    import pytest
+
+TOPIC, BROKER = ConfigResourceType.TOPIC, ConfigResourceType.BROKER
+
+
+class Harness:
+    """A controller with a topic, and what is said of its configurations."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        caplog.set_level(logging.WARNING)
+        self._caplog = caplog
+        self.controller = Controller(MemoryJournal(), image_of(broker(1)), random=random.Random(0))
+        self.controller.subscribe(ConfigWarnings(self.controller.image).follow)
+
+    def create(self, name: str, **configs: str) -> list[str]:
+        new = NewTopic(name, 1, 1, configs={key.replace("_", "."): configs[key] for key in configs})
+        self.controller.create_topics([new], defaults=TopicDefaults())
+        return self.said()
+
+    def set(self, kind: int, owner: str, name: str, value: str) -> list[str]:
+        change = ConfigChange(name, ConfigOperation.SET, value)
+        outcomes = self.controller.incremental_alter_configs(
+            [((kind, owner), [change])], defaults=TopicDefaults()
+        )
+        assert outcomes == [None]
+        return self.said()
+
+    def said(self) -> list[str]:
+        lines = [record.getMessage() for record in self._caplog.records]
+        self._caplog.clear()
+        return lines
+
+
+def test_a_topic_that_becomes_compacted_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness(caplog)
+    line = "topic `{}`: `cleanup.policy={}`: kcli does not compact logs yet, all versions of a key stay"
+    assert harness.create("a", cleanup_policy="compact") == [line.format("a", "compact")]
+    assert harness.create("b", cleanup_policy="delete") == []
+    assert harness.set(TOPIC, "a", "retention.ms", "5") == []
+    assert harness.set(TOPIC, "b", "cleanup.policy", "compact,delete") == [line.format("b", "compact,delete")]
+
+
+def test_configurations_of_nodes_without_effect_are_told_of(caplog: pytest.LogCaptureFixture) -> None:
+    harness = Harness(caplog)
+    line = "`log.cleaner.min.cleanable.ratio` has no effect in kcli"
+    assert harness.set(BROKER, "", "log.cleaner.min.cleanable.ratio", "0.1") == [f"all nodes: {line}"]
+    assert harness.set(BROKER, "1", "log.cleaner.min.cleanable.ratio", "0.1") == [f"node 1: {line}"]
+    assert harness.set(BROKER, "1", "max.connections", "5") == []

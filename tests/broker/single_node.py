@@ -1,0 +1,263 @@
+"""A node in the test's own process: real logs, a real controller, and sockets on the loopback."""
+
+from __future__ import annotations
+
+import random
+import select
+import struct
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from kcli.broker.api import APIS
+from kcli.broker.config.broker_config import BrokerConfig
+from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
+from kcli.broker.controller.controller import Controller
+from kcli.broker.controller.producer_ids import ProducerIds
+from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
+from kcli.broker.engine_layers import EngineLayers
+from kcli.broker.fetch_session import FetchSessionCache
+from kcli.broker.group_coordination import group_runtime
+from kcli.broker.listener import SocketServer, open_listening_sockets
+from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint
+from kcli.broker.purgatory import Purgatory
+from kcli.broker.quota_engine import QuotaLayer
+from kcli.broker.receive_buffers import ReceiveBuffers
+from kcli.broker.replication.leader_endpoint import PeerLink, PeerLinks
+from kcli.broker.replication.replica_manager import ReplicaManager
+from kcli.broker.request_engine import RequestEngine
+from kcli.broker.timer import Timer
+from kcli.protocol.frames import RequestHeader, decode_response, encode_request
+from kcli.protocol.schema.declaration import message_info
+from kcli.storage.dirs.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Sequence
+    from pathlib import Path
+
+    from kcli.broker.controller.directory_control import DirectoryAssignment
+    from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage, TopicImage
+    from kcli.protocol.internal.metadata_records import MetadataRecord
+    from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+LISTENER = "PLAINTEXT"
+NODE_ID = 1
+START_MS = 1_700_000_000_000
+
+
+class MemoryJournal:
+    """A metadata log that keeps nothing."""
+
+    def __init__(self) -> None:
+        self.epoch = 0
+        self.end_offset = 0
+
+    def copy_ends(self) -> dict[int, int]:
+        return {1: self.end_offset}
+
+    def begin_term(self) -> int:
+        self.epoch += 1
+        self.end_offset += 1
+        return self.epoch
+
+    def compact(self, image: MetadataImage) -> None:
+        """Nothing is kept that could be compacted."""
+
+    def append(self, records: Sequence[MetadataRecord]) -> int:
+        self.end_offset += len(records)
+        return self.end_offset - 1
+
+
+class Node:
+    """What handlers take for their broker."""
+
+    def __init__(
+        self,
+        directory: Path,
+        properties: dict[str, str] | None = None,
+        *,
+        log_dirs: Sequence[Path] | None = None,
+    ) -> None:
+        self.node_id = NODE_ID
+        self.cluster_id = "test-cluster-id-000000"
+        self.config = BrokerConfig.from_properties(properties or {})
+        self.now_ms = START_MS
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.epoch = -1
+        self.known_controller_id = NODE_ID
+        self.peers = PeerLinks(lambda _: None)
+        self.timer = Timer()
+        self.purgatory = Purgatory(self.timer)
+        self.fetch_sessions = FetchSessionCache()
+        self.log_manager = LogManager(
+            [str(path) for path in log_dirs or (directory,)], node_id=NODE_ID, cluster_id=self.cluster_id,
+            default_config=self.config.log_config({}),
+        )  # fmt: skip
+        self.log_manager.open(now_ms=self.now_ms)
+        self.log_manager.load(now_ms=self.now_ms)
+        self.replica_manager = ReplicaManager(
+            NODE_ID,
+            log_manager=self.log_manager,
+            purgatory=self.purgatory,
+            log_config=lambda overrides: self.config.log_config(overrides),
+            wall_ms=self.wall_ms,
+            node=self,
+            clock_ms=self.wall_ms,
+        )
+        self.groups = group_runtime(self)  # type: ignore[arg-type]
+        self.controller = Controller(MemoryJournal(), EMPTY_IMAGE, random=random.Random(0))
+        self.controller.subscribe(self._apply)
+        self.producer_ids = ProducerIds(self._allocate)
+        self.apis = APIS
+        self.buffers = ReceiveBuffers()
+        self.port = 0
+        self.quota_layer: QuotaLayer | None = None
+
+    def wall_ms(self) -> int:
+        return self.now_ms
+
+    is_paused = False
+
+    async def until_awake(self) -> None:
+        """It is never paused."""
+
+    def link_to(self, node_id: int) -> PeerLink:
+        return self.peers.between(self.node_id, node_id)
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        return self.controller.alter_partition(request)
+
+    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
+        self.controller.assign_directories(node_id=NODE_ID, epoch=self.epoch, assignments=assignments)
+
+    def start(self, port: int) -> None:
+        """Register and unfence."""
+        self.port = port
+        self.controller.begin_term()
+        self.epoch = self.controller.register_broker(
+            node_id=NODE_ID,
+            incarnation=bytes(range(16)),
+            endpoints=[Endpoint(LISTENER, "127.0.0.1", port)],
+            directories=[d.directory_id for d in self.log_manager.directories],
+        )
+        self.controller.unfence_broker(node_id=NODE_ID, epoch=self.epoch)
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> TopicImage:
+        defaults = TopicDefaults(1, 1, self.config.topic_defaults)
+        new = NewTopic(name, partitions, 1, configs={key.replace("_", "."): configs[key] for key in configs})
+        (outcome,) = self.controller.create_topics([new], defaults=defaults)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def _apply(self, image: MetadataImage, delta: MetadataDelta) -> None:
+        self.image = image
+        self.replica_manager.apply(delta, image)
+        self.groups.apply(delta, image)
+        if delta.changed_quotas and self.quota_layer is not None:
+            self.quota_layer.update(image.client_quotas)
+
+    def _allocate(self) -> tuple[int, int]:
+        return self.controller.allocate_producer_ids(node_id=NODE_ID, broker_epoch=self.epoch)
+
+    def socket_server(self) -> SocketServer:
+        config = self.config
+        engine = RequestEngine(self.apis)
+        server = SocketServer(
+            self,  # type: ignore[arg-type]
+            apis=self.apis,
+            engine=engine,
+            buffers=self.buffers,
+            quotas=ConnectionQuotas(
+                max_connections=config.max_connections,
+                max_connections_per_ip=config.max_connections_per_ip,
+                overrides=parse_overrides(config.max_connections_per_ip_overrides),
+            ),
+            max_request_bytes=config.socket_request_max_bytes,
+            max_idle_ms=config.connections_max_idle_ms,
+            send_buffer_bytes=config.socket_send_buffer_bytes,
+        )
+        self.quota_layer = QuotaLayer(EngineLayers(engine, server.use), config)
+        return server
+
+
+@asynccontextmanager
+async def running_node(
+    directory: Path, properties: dict[str, str] | None = None, *, apis: Any = APIS
+) -> AsyncIterator[Node]:
+    """Serve a node on a free port of the loopback."""
+    node = Node(directory, properties)
+    node.apis = apis
+    (listening,) = open_listening_sockets("127.0.0.1", 0)
+    node.server = server = node.socket_server()  # type: ignore[attr-defined]
+    node.start(listening.getsockname()[1])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(node.timer.run)
+        await nursery.start(node.groups.run)
+        await nursery.start(server.serve, LISTENER, listening)
+        yield node
+        nursery.cancel_scope.cancel()
+    node.log_manager.close(now_ms=node.now_ms)
+
+
+class Client:
+    """A client that sends what it is told, and reads frames."""
+
+    def __init__(self, stream: trio.SocketStream) -> None:
+        self.stream = stream
+        self._received = bytearray()
+        self._correlation_id = 0
+
+    async def send(self, request: object, version: int, client_id: str | None = "test") -> int:
+        """Send a request; return its correlation id."""
+        self._correlation_id += 1
+        header = RequestHeader(message_info(type(request)).key, version, self._correlation_id, client_id)
+        await self.stream.send_all(encode_request(header, request))
+        return self._correlation_id
+
+    async def ask(self, request: object, version: int, client_id: str | None = "test") -> Any:
+        """Send a request and return its response."""
+        expected = await self.send(request, version, client_id)
+        correlation_id, response = await self.receive(message_info(type(request)).key, version)
+        assert correlation_id == expected
+        return response
+
+    async def receive(self, key: int, version: int) -> tuple[int, Any]:
+        """Return the correlation id and the body of the next response."""
+        return decode_response(key, version, await self.receive_frame())
+
+    async def receive_frame(self) -> bytes:
+        """Return the next frame without its size."""
+        await self._fill(4)
+        (size,) = struct.unpack_from(">i", self._received)
+        await self._fill(4 + size)
+        frame = bytes(self._received[4 : 4 + size])
+        del self._received[: 4 + size]
+        return frame
+
+    @property
+    def has_received(self) -> bool:
+        """Whether anything has come that was not asked for yet."""
+        return bool(self._received or select.select([self.stream.socket], [], [], 0)[0])
+
+    async def is_closed(self) -> bool:
+        """Wait for the broker to send or close; return whether it closed."""
+        try:
+            return not await self.stream.receive_some()
+        except trio.BrokenResourceError:
+            return True
+
+    async def _fill(self, count: int) -> None:
+        while len(self._received) < count:
+            data = await self.stream.receive_some()
+            if not data:
+                raise EOFError("the broker closed the connection")
+            self._received += data
+
+
+@asynccontextmanager
+async def connected(node: Node) -> AsyncIterator[Client]:
+    """Connect to a node."""
+    async with await trio.open_tcp_stream("127.0.0.1", node.port) as stream:
+        yield Client(stream)
