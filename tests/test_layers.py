@@ -34,8 +34,8 @@ PURE_BROKER = (
     "kcli.broker.config.broker_definitions",
     "kcli.broker.authorizer",
     "kcli.broker.sasl",
-    "kcli.broker.quotas",
-    "kcli.broker.timing_wheel",
+    "kcli.broker.network.client_quotas",
+    "kcli.broker.waiting.timing_wheel",
 )
 ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
     # room: (kcli modules it may import, third-party packages); the longest room that holds a module counts

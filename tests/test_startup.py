@@ -129,7 +129,7 @@ def test_an_idle_node_has_loaded_nothing_that_it_may_never_need(tmp_path: Path) 
     rows = [line for line in broker.log.read_text().splitlines() if line.startswith("import time:")]
     loaded = {row.rpartition("|")[2].strip() for row in rows}
     own = {name for name in loaded if name.partition(".")[0] == "kcli"}
-    assert "kcli.broker.listener" in own
+    assert "kcli.broker.network.socket_server" in own
     assert [name for name in loaded for other in NOT_FOR_AN_IDLE_NODE if within(name, other)] == []
     # The code of an API is found when it is first asked for; what says whether the broker is up was.
     handlers = {name for name in own if within(name, "kcli.broker.handlers")}

@@ -28,14 +28,14 @@ nodes); isolate, freeze, fill-disk (nodes)"
 
 def complete_kind(incomplete: str) -> list[str]:
     """Complete a kind of fault."""
-    from kcli.broker.faults.fault_options import KINDS
+    from kcli.broker.faults.fault import KINDS
 
     return [kind for kind in KINDS if kind.startswith(incomplete)]
 
 
 def complete_api(incomplete: str) -> list[str]:
     """Complete the name of an API."""
-    from kcli.broker.api import APIS
+    from kcli.broker.network.apis import APIS
 
     return [api.name for api in APIS if api.name.lower().startswith(incomplete.lower())]
 

@@ -15,11 +15,11 @@ from struct import Struct
 
 import trio
 
-from kcli.broker.api import APIS
+from kcli.broker.network.apis import APIS
+from kcli.broker.network.request_context import RequestContext
+from kcli.broker.network.request_engine import RequestEngine
 from kcli.broker.process.broker_process import prepare_interpreter, settle_garbage_collector
 from kcli.broker.process.cluster import Cluster, ClusterOptions
-from kcli.broker.request_context import RequestContext
-from kcli.broker.request_engine import RequestEngine
 
 SCRATCH_BYTES = 256 * 1024
 _SIZE = Struct(">i")

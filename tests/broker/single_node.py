@@ -10,24 +10,27 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from kcli.broker.api import APIS
 from kcli.broker.config.broker_config import BrokerConfig
-from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.producer_ids import ProducerIds
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.engine_layers import EngineLayers
-from kcli.broker.fetch_session import FetchSessionCache
 from kcli.broker.group_coordination import group_runtime
-from kcli.broker.listener import SocketServer, open_listening_sockets
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint
-from kcli.broker.purgatory import Purgatory
-from kcli.broker.quota_engine import QuotaLayer
-from kcli.broker.receive_buffers import ReceiveBuffers
+from kcli.broker.network.apis import APIS
+from kcli.broker.network.inbox import ReceiveBuffers
+from kcli.broker.network.quota_engine import QuotaLayer
+from kcli.broker.network.request_engine import EngineLayers, RequestEngine
+from kcli.broker.network.socket_server import (
+    ConnectionQuotas,
+    SocketServer,
+    open_listening_sockets,
+    parse_overrides,
+)
+from kcli.broker.replication.fetch_session import FetchSessionCache
 from kcli.broker.replication.leader_endpoint import PeerLink, PeerLinks
 from kcli.broker.replication.replica_manager import ReplicaManager
-from kcli.broker.request_engine import RequestEngine
-from kcli.broker.timer import Timer
+from kcli.broker.waiting.purgatory import Purgatory
+from kcli.broker.waiting.timer import Timer
 from kcli.protocol.frames import RequestHeader, decode_response, encode_request
 from kcli.protocol.schema.declaration import message_info
 from kcli.storage.dirs.log_manager import LogManager

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kcli.broker.metering.meter_operations import MOST_SECONDS
 from kcli.broker.process.control_server import ControlServer, Lasting
+from kcli.broker.process.meter_operations import MOST_SECONDS
 from kcli.commands import broker_requests
 from kcli.control_socket import ask, asking
 from kcli.errors import KcliError

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from kcli.broker.api import APIS
+from kcli.broker.network.apis import APIS
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.api_versions import ApiVersionsRequest
 from kcli.protocol.messages.create_partitions import CreatePartitionsRequest
@@ -36,7 +36,7 @@ from tests.support.raw_client import RawClient, request_frame
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.broker.api import Api
+    from kcli.broker.network.apis import Api
 
 pytestmark = pytest.mark.interop
 

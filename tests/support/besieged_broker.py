@@ -90,7 +90,7 @@ class Sent:
 
 
 def _request_classes() -> dict[int, type[Any]]:
-    from kcli.broker.api import APIS
+    from kcli.broker.network.apis import APIS
 
     return {api.key: api.request for api in APIS}
 

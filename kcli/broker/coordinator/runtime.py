@@ -23,7 +23,7 @@ from kcli.broker.coordinator.loading import load
 from kcli.broker.coordinator.shard import Shard
 from kcli.broker.coordinator.shard_host import ShardHost
 from kcli.broker.coordinator.waiting import Answer, PendingAppend
-from kcli.broker.timer import monotonic_ms
+from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import partition_for

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from kcli.broker.coordinator.effects import CoordinatorRecord, Effect, Now
     from kcli.broker.metadata.metadata_image import MetadataDelta
-    from kcli.broker.purgatory import Purgatory
     from kcli.broker.replication.partition import Partition
+    from kcli.broker.waiting.purgatory import Purgatory
     from kcli.protocol.compression.codecs import Codec
 
 S = TypeVar("S", bound=Shard)

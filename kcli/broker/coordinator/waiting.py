@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.coordinator.effects import Token
-from kcli.broker.purgatory import DelayedOperation
-from kcli.broker.timer import TimerTask
+from kcli.broker.waiting.purgatory import DelayedOperation
+from kcli.broker.waiting.timer import TimerTask
 from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -17,12 +17,10 @@ import logging
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kcli.broker.api import APIS
-from kcli.broker.engine_layers import Layer
-from kcli.broker.faults.active_fault import ActiveFault
-from kcli.broker.faults.fault import LinkFault, NodeFault, RequestFault
-from kcli.broker.faults.fault_options import fault_of
-from kcli.broker.faults.faulty_engine import FaultyEngine
+from kcli.broker.faults.fault import ActiveFault, LinkFault, NodeFault, RequestFault, fault_of
+from kcli.broker.faults.fault_engine import FaultyEngine
+from kcli.broker.network.apis import APIS
+from kcli.broker.network.request_engine import Layer
 from kcli.errors import KcliError
 from kcli.storage import disk
 

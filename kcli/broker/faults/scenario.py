@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config.option_values import text, whole
-from kcli.broker.faults.fault_options import KINDS, OPTIONS, fault_of, one_of, takes
+from kcli.broker.faults.fault import KINDS, OPTIONS, fault_of, one_of, takes
 from kcli.errors import KcliError, UsageError, install_hint, nearest_hint
 
 if TYPE_CHECKING:

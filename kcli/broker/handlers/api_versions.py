@@ -26,8 +26,8 @@ from kcli.protocol.schema.declaration import codec
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kcli.broker.api import Api
-    from kcli.broker.request_context import RequestContext
+    from kcli.broker.network.apis import Api
+    from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.api_versions import ApiVersionsRequest
 
 API_VERSIONS_KEY = 18

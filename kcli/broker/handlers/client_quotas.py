@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.client_quota_control import QuotaAlteration
-from kcli.broker.quotas import CLIENT_ID, IP, USER
+from kcli.broker.network.client_quotas import CLIENT_ID, IP, USER
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_client_quotas import AlterClientQuotasResponse, AlteredEntryData
 from kcli.protocol.messages.describe_client_quotas import (
@@ -25,7 +25,7 @@ from kcli.protocol.messages.describe_client_quotas import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.broker.request_context import RequestContext
+    from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages import alter_client_quotas as altering
     from kcli.protocol.messages import describe_client_quotas as describing
 

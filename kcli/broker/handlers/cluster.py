@@ -4,19 +4,50 @@ Brokers are listed with the address of the listener that the request came in on,
 for (version 2). Every node may be the controller, has no other listener for that, and passes on what only the
 controller can do: so the endpoints of controllers (type 2) are the same, for tools that are given
 `--bootstrap-controller`. A broker of Kafka refuses this type, as its controllers listen elsewhere.
+
+UnregisterBroker, UpdateFeatures: what the cluster consists of, and what it works at.
+
+* A broker that is unregistered while it runs registers again with its next start, as Apache Kafka's does.
+* UpdateFeatures changes all features or none (KIP-584); the error is that of the first that cannot be.
+* Version 0 tells only whether a level may go down, later ones how (KIP-778). From version 2 on there is one
+  answer for all features.
+
+DescribeQuorum: who holds the metadata log and how far the copies are (KIP-595, KIP-836, KIP-853).
+
+* There is one such log, `__cluster_metadata` partition 0; anything else is UNKNOWN_TOPIC_OR_PARTITION.
+* Every node keeps a copy and may take office, so all are voters and none is an observer. The controller
+  writes to the copies itself: all that it has written is committed.
+* A voter's endpoint (version 2) is that of the listener that the request came in on: there are no others.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
 from kcli.broker.handlers.metadata import CLUSTER_OPERATIONS, NOT_ASKED_FOR, known_controller
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.describe_cluster import DescribeClusterBroker, DescribeClusterResponse
+from kcli.protocol.messages.describe_quorum import (
+    DescribedPartition,
+    DescribedTopic,
+    DescribeQuorumResponse,
+    QuorumListener,
+    QuorumNode,
+    ReplicaState,
+)
+from kcli.protocol.messages.unregister_broker import UnregisterBrokerResponse
+from kcli.protocol.messages.update_features import UpdatableFeatureResult, UpdateFeaturesResponse
+from kcli.protocol.topics import METADATA_TOPIC
 
 if TYPE_CHECKING:
-    from kcli.broker.request_context import RequestContext
+    from kcli.broker.controller.quorum_view import QuorumReplica, QuorumView
+    from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.describe_cluster import DescribeClusterRequest
+    from kcli.protocol.messages.describe_quorum import DescribeQuorumRequest
+    from kcli.protocol.messages.unregister_broker import UnregisterBrokerRequest
+    from kcli.protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
+
 
 _BROKERS, _CONTROLLERS = 1, 2
 
@@ -51,8 +82,122 @@ def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -
     )
 
 
-def failed(request: DescribeClusterRequest, error: KafkaError) -> DescribeClusterResponse:
+def failed_describe_cluster(request: DescribeClusterRequest, error: KafkaError) -> DescribeClusterResponse:
     """Answer with an error."""
     return DescribeClusterResponse(
         error_code=error.code, error_message=error.message, cluster_id="", brokers=[]
+    )
+
+
+def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
+    """Forget a broker for good."""
+    context.broker.controller.unregister_broker(node_id=request.broker_id)
+    return UnregisterBrokerResponse()
+
+
+def failed_unregister_broker(request: UnregisterBrokerRequest, error: KafkaError) -> UnregisterBrokerResponse:
+    """Answer with an error."""
+    return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+
+
+def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> UpdateFeaturesResponse:
+    """Change the levels of features, or with `validate_only` say whether they could be changed."""
+    if not request.feature_updates:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "there are no features to update")
+    version = context.api_version
+    context.broker.controller.update_features(
+        [
+            FeatureUpdate(each.feature, each.max_version_level, _upgrade_type(each, version))
+            for each in request.feature_updates
+        ],
+        validate_only=request.validate_only,
+    )
+    answered = request.feature_updates if version <= 1 else ()
+    return UpdateFeaturesResponse(results=[UpdatableFeatureResult(feature=each.feature) for each in answered])
+
+
+def failed_update_features(request: UpdateFeaturesRequest, error: KafkaError) -> UpdateFeaturesResponse:
+    """Answer with an error."""
+    return UpdateFeaturesResponse(error_code=error.code, error_message=error.message)
+
+
+def _upgrade_type(update: FeatureUpdateKey, version: int) -> UpgradeType:
+    if version == 0:
+        return UpgradeType.SAFE_DOWNGRADE if update.allow_downgrade else UpgradeType.UPGRADE
+    if update.upgrade_type not in set(UpgradeType):
+        raise KafkaError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            f"there is no upgrade type {update.upgrade_type}, as `{update.feature}` is given",
+        )
+    return UpgradeType(update.upgrade_type)
+
+
+def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
+    """Answer about the metadata log."""
+    broker = context.broker
+    asked = [
+        (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
+    ]
+    if asked != [(METADATA_TOPIC, 0)]:
+        return _unknown(request)
+    view = broker.controller.quorum()
+    described = _described(view, broker.wall_ms())
+    response = DescribeQuorumResponse(
+        topics=[DescribedTopic(topic_name=METADATA_TOPIC, partitions=[described])]
+    )
+    if context.api_version >= 2:
+        for state, replica in zip(described.current_voters, view.replicas, strict=True):
+            state.replica_directory_id = replica.directory
+        voters = [replica.node_id for replica in view.replicas]
+        response.nodes = [
+            QuorumNode(
+                node_id=registration.node_id,
+                listeners=[QuorumListener(name=endpoint.name, host=endpoint.host, port=endpoint.port)],
+            )
+            for registration, endpoint in broker.image.brokers_with_listener(context.listener_name, voters)
+        ]
+    return response
+
+
+def failed_describe_quorum(request: DescribeQuorumRequest, error: KafkaError) -> DescribeQuorumResponse:
+    """Answer with an error."""
+    return DescribeQuorumResponse(error_code=error.code, error_message=error.message)
+
+
+def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    error = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    return DescribeQuorumResponse(
+        topics=[
+            DescribedTopic(
+                topic_name=topic.topic_name,
+                partitions=[
+                    DescribedPartition(
+                        partition_index=each.partition_index,
+                        error_code=error.code,
+                        error_message=error.message,
+                    )
+                    for each in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _described(view: QuorumView, now_ms: int) -> DescribedPartition:
+    return DescribedPartition(
+        partition_index=0,
+        leader_id=view.leader_id,
+        leader_epoch=view.leader_epoch,
+        high_watermark=view.end_offset,
+        current_voters=[_replica_state(replica, now_ms) for replica in view.replicas],
+    )
+
+
+def _replica_state(replica: QuorumReplica, now_ms: int) -> ReplicaState:
+    return ReplicaState(
+        replica_id=replica.node_id,
+        log_end_offset=replica.end_offset,
+        last_fetch_timestamp=-1 if replica.heard_ago_ms is None else now_ms - replica.heard_ago_ms,
+        last_caught_up_timestamp=-1 if replica.level_ago_ms is None else now_ms - replica.level_ago_ms,
     )

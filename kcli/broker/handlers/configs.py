@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kcli.broker.config.config_entries import ConfigEntry
+    from kcli.broker.network.request_context import RequestContext
     from kcli.broker.node.broker import Broker
-    from kcli.broker.request_context import RequestContext
     from kcli.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from kcli.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
     from kcli.protocol.messages.incremental_alter_configs import (

@@ -22,7 +22,7 @@ from kcli.protocol.messages.find_coordinator import Coordinator, FindCoordinator
 from kcli.protocol.topics import partition_for
 
 if TYPE_CHECKING:
-    from kcli.broker.request_context import RequestContext
+    from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 NO_TRANSACTIONS = "kcli has no transactions yet"
@@ -49,7 +49,7 @@ def find_coordinator(request: FindCoordinatorRequest, context: RequestContext) -
     )
 
 
-def failed(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
+def failed_find_coordinator(request: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
     """Answer every key with the same error."""
     if request.coordinator_keys:
         return FindCoordinatorResponse(

@@ -1,4 +1,6 @@
-"""Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; ListGroups, DescribeGroups, DeleteGroups.
+"""Describing groups of either kind: each by its own shard, or with the error that stood in the way.
+
+Classic groups: JoinGroup, SyncGroup, Heartbeat, LeaveGroup; ListGroups, DescribeGroups, DeleteGroups.
 
 * A request for a group goes to the shard of its partition. Who is not its coordinator says NOT_COORDINATOR,
   who still reads the log COORDINATOR_LOAD_IN_PROGRESS; but then a heartbeat is answered with no error, so
@@ -7,16 +9,24 @@
   deleted, for offsets may be committed without a name.
 * ListGroups tells the groups of the broker asked; it is an error while any of them is being read. Filters do
   not distinguish case, and one that names no state or type matches nothing.
+
+ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups whose coordinator assigns (KIP-848).
+
+* One heartbeat joins, leaves, reports what a member owns and brings what it is to own.
+* Describing shows what members have and what they are to have. An empty group id is INVALID_GROUP_ID.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kcli.broker.coordinator.client_info import ClientInfo
+from kcli.broker.coordinator.consumer_description import not_described
 from kcli.broker.coordinator.waiting import Answer
-from kcli.broker.handlers.described_groups import describe_each
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from kcli.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
+from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from kcli.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsResponse
 from kcli.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsResponse
 from kcli.protocol.messages.heartbeat import HeartbeatResponse
@@ -26,10 +36,14 @@ from kcli.protocol.messages.list_groups import ListGroupsResponse
 from kcli.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine, Iterable
 
+    from kcli.broker.coordinator.effects import Now
+    from kcli.broker.coordinator.group_coordinator import GroupCoordinator
     from kcli.broker.group_coordination import GroupRuntime
-    from kcli.broker.request_context import RequestContext
+    from kcli.broker.network.request_context import RequestContext
+    from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
+    from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
     from kcli.protocol.messages.delete_groups import DeleteGroupsRequest
     from kcli.protocol.messages.describe_groups import DescribeGroupsRequest
     from kcli.protocol.messages.heartbeat import HeartbeatRequest
@@ -37,6 +51,42 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.leave_group import LeaveGroupRequest
     from kcli.protocol.messages.list_groups import ListedGroup, ListGroupsRequest
     from kcli.protocol.messages.sync_group import SyncGroupRequest
+
+
+GROUP_OPERATIONS = 0b1101_0100_1000
+"""Every operation on a group, as a bit field: nobody is refused anything without an authorizer."""
+
+
+class Described(Protocol):
+    """A group in an answer, whichever it is."""
+
+    error_code: int
+    authorized_operations: int
+
+
+D = TypeVar("D", bound=Described)
+
+
+def describe_each(
+    context: RequestContext,
+    group_ids: Iterable[str],
+    *,
+    describe: Callable[[GroupCoordinator, Now, str], D],
+    refused: Callable[[str, KafkaError], D],
+    with_operations: bool,
+) -> list[D]:
+    """Return each group as its shard describes it, or as `refused` says that it was not."""
+    runtime = context.broker.groups
+    groups: list[D] = []
+    for group_id in group_ids:
+        try:
+            group = describe(runtime.shard(runtime.partition_for(group_id)), runtime.now(), group_id)
+        except KafkaError as error:
+            group = refused(group_id, error)
+        if with_operations and group.error_code == ErrorCode.NONE:
+            group.authorized_operations = GROUP_OPERATIONS
+        groups.append(group)
+    return groups
 
 
 def client_info(context: RequestContext) -> ClientInfo:
@@ -209,3 +259,52 @@ def _not_deleted(group_ids: list[str], error: KafkaError) -> list[DeletableGroup
         DeletableGroupResult(group_id=group_id, error_code=error.code)
         for group_id in dict.fromkeys(group_ids)
     ]
+
+
+def consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, context: RequestContext
+) -> ConsumerGroupHeartbeatResponse | Answer:
+    """Let a member join, stay, reconcile or leave."""
+    version, client = context.api_version, client_info(context)
+    response: ConsumerGroupHeartbeatResponse | Answer = context.broker.groups.ask_for(
+        request.group_id,
+        lambda shard, now, token: shard.consumer_group_heartbeat(now, token, request, version, client),
+    )
+    return response
+
+
+def failed_consumer_group_heartbeat(
+    request: ConsumerGroupHeartbeatRequest, error: KafkaError
+) -> ConsumerGroupHeartbeatResponse:
+    """Answer with an error."""
+    return ConsumerGroupHeartbeatResponse(error_code=error.code, error_message=error.message)
+
+
+def consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, context: RequestContext
+) -> ConsumerGroupDescribeResponse:
+    """Answer with epochs, assignor and members of each group."""
+    groups = describe_each(
+        context,
+        request.group_ids,
+        describe=_describe,
+        refused=not_described,
+        with_operations=request.include_authorized_operations,
+    )
+    return ConsumerGroupDescribeResponse(groups=groups)
+
+
+def _describe(shard: GroupCoordinator, now: Now, group_id: str) -> DescribedConsumerGroup:
+    if not group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    (group,) = shard.consumer_group_describe(now, [group_id])
+    return group
+
+
+def failed_consumer_group_describe(
+    request: ConsumerGroupDescribeRequest, error: KafkaError
+) -> ConsumerGroupDescribeResponse:
+    """Answer every group with the same error."""
+    return ConsumerGroupDescribeResponse(
+        groups=[not_described(group_id, error) for group_id in request.group_ids]
+    )

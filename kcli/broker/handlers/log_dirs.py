@@ -26,7 +26,7 @@ from kcli.protocol.messages.describe_log_dirs import (
 )
 
 if TYPE_CHECKING:
-    from kcli.broker.request_context import RequestContext
+    from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
     from kcli.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
     from kcli.storage.dirs.log_directory import LogDirectory
@@ -52,7 +52,7 @@ def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) 
     )
 
 
-def failed(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
+def failed_describe_log_dirs(request: DescribeLogDirsRequest, error: KafkaError) -> DescribeLogDirsResponse:
     """Answer with an error for the response as a whole."""
     return DescribeLogDirsResponse(error_code=error.code, results=[])
 

@@ -5,24 +5,145 @@
     meter.times[1].by_api
 
 Only meanwhile a `TimingEngine` stands before the nodes' engines: nobody who does not ask pays for it.
+
+TimingEngine: stands before a node's engine while somebody measures its requests.
+
+A request that waits carries its times along: an operation in a slot of its own, what is awaited in the
+coroutine around it. So nothing is kept here of requests whose client leaves before the answer, and those that
+began to wait before anybody measured are let through uncounted. One that closes its connection is counted;
+what a bug ends is only in the log.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Protocol
 
 import trio
+from trio import current_time
 
-from kcli.broker.engine_layers import Layer
-from kcli.broker.metering.request_times import RequestTimes
-from kcli.broker.metering.timing_engine import TimingEngine
+from kcli.broker.metering.request_times import FETCH, FETCH_CONSUMER, FETCH_FOLLOWER, RequestTimes
+from kcli.broker.network.apis import APIS
+from kcli.broker.network.request_context import CloseConnection
+from kcli.broker.network.request_engine import Layer
+from kcli.broker.network.responses import Later
+from kcli.broker.waiting.purgatory import DelayedOperation
+from kcli.protocol.frames import parse_request_header
+from kcli.protocol.schema.declaration import DecodeError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from kcli.broker.network.request_context import RequestContext
+    from kcli.broker.network.request_engine import Answer, Engine, RequestEngine
     from kcli.broker.node.broker import Broker
+
+
+UNKNOWN = "unknown"
+"""What has no header, or is of an API that there is not."""
+
+_NAMES = {api.key: api.name for api in APIS}
+_FETCH_KEY = next(api.key for api in APIS if api.name == FETCH)
+_read_key = Struct(">h").unpack_from
+_read_replica = Struct(">i").unpack_from
+_REPLICA_IN_TAG_FROM = 15
+_REPLICA_TAG = b"\x01\x0d"
+"""How the only tag of a follower's fetch begins, from version 15 on: replica and epoch, 13 bytes."""
+
+
+class TimingEngine:
+    """What connections of one node feed while its requests are measured, each for all `times`.
+
+    `reader` tells what is in a request.
+    """
+
+    def __init__(self, engine: Engine, *, reader: RequestEngine, times: Sequence[RequestTimes]) -> None:
+        self._engine = engine
+        self._reader = reader
+        self._times = times
+
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+        """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
+        name = self._name(context, buffer, start, end)
+        began = current_time()
+        try:
+            answer = self._engine.feed(context, buffer, start, end)
+        except CloseConnection:
+            now = current_time()
+            self._count((name, began, now), now)
+            raise
+        now = current_time()
+        return self._taken((name, began, now), answer, now)
+
+    def finish(self, operation: DelayedOperation) -> Answer:
+        """Return the answer of a request whose operation has ended."""
+        # It has none if it was parked before anybody measured.
+        timing: Timing | None = getattr(operation, "timing", None)
+        if timing is None:
+            return self._engine.finish(operation)
+        try:
+            answer = self._engine.finish(operation)
+        except CloseConnection:
+            self._count(timing, current_time())
+            raise
+        return self._taken(timing, answer, current_time())
+
+    def _taken(self, timing: Timing, answer: Answer, now: float) -> Answer:
+        """Count the request if it is answered; else see to it that it will be."""
+        if isinstance(answer, DelayedOperation):
+            answer.timing = timing
+        elif isinstance(answer, Later):
+            return Later(answer, partial(self._awaited, timing))
+        else:
+            self._count(timing, now)
+        return answer
+
+    async def _awaited(self, timing: Timing, later: Later) -> Answer:
+        try:
+            answer = await later
+        except CloseConnection:
+            self._count(timing, current_time())
+            raise
+        return self._taken(timing, answer, current_time())
+
+    def _count(self, timing: Timing, answered: float) -> None:
+        name, began, handled = timing
+        local_ns, total_ns = int((handled - began) * 1e9), int((answered - began) * 1e9)
+        for times in self._times:
+            if began >= times.since:
+                times.add(name, local_ns=local_ns, total_ns=total_ns)
+
+    # --- which API -----------------------------------------------------------------------------------
+
+    def _name(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> str:
+        """Return what a request counts as. The context tells only of those that could be read."""
+        key = _read_key(buffer, start)[0] if end - start >= 2 else -1
+        if key == _FETCH_KEY:
+            return FETCH_FOLLOWER if self._is_follower(context, buffer, start, end) else FETCH_CONSUMER
+        return _NAMES.get(key, UNKNOWN)
+
+    def _is_follower(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> bool:
+        """Return whether a fetch is that of a broker; one that cannot be read is not."""
+        try:
+            header, size = parse_request_header(buffer[start:end])
+            if header.api_version < _REPLICA_IN_TAG_FROM:
+                body = start + size
+                return end - body >= 4 and _read_replica(buffer, body)[0] >= 0
+            # Most are those of consumers, and show it without being decoded.
+            if bytes(buffer[max(start, end - 15) : end - 13]) != _REPLICA_TAG:
+                return False
+            read = self._reader.read(context, buffer, start, end)
+        except DecodeError:
+            return False
+        # Version 15 and above have it there only.
+        request: Any = None if read is None else read[1]
+        return request is not None and request.replica_state.replica_id >= 0
+
+
+if TYPE_CHECKING:
+    Timing = tuple[str, float, float]
 
 
 class Nodes(Protocol):

@@ -15,21 +15,25 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.broker.api import APIS
 from kcli.broker.config.listener_config import SECURITY_PROTOCOLS
-from kcli.broker.connection_quotas import ConnectionQuotas, parse_overrides
 from kcli.broker.controller.producer_ids import ProducerIds
-from kcli.broker.engine_layers import EngineLayers
-from kcli.broker.fetch_session import FetchSessionCache
 from kcli.broker.group_coordination import group_runtime
-from kcli.broker.listener import SocketServer, open_listening_sockets
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint, MetadataDelta
+from kcli.broker.network.apis import APIS
+from kcli.broker.network.request_engine import EngineLayers
+from kcli.broker.network.socket_server import (
+    ConnectionQuotas,
+    SocketServer,
+    open_listening_sockets,
+    parse_overrides,
+)
 from kcli.broker.node.broker_lifecycle import Heartbeats, NodeState
 from kcli.broker.node.housekeeping import Housekeeping
-from kcli.broker.pause_gate import PauseGate
-from kcli.broker.purgatory import Purgatory
+from kcli.broker.replication.fetch_session import FetchSessionCache
 from kcli.broker.replication.replica_manager import ReplicaManager
-from kcli.broker.timer import Timer
+from kcli.broker.waiting.pause_gate import PauseGate
+from kcli.broker.waiting.purgatory import Purgatory
+from kcli.broker.waiting.timer import Timer
 from kcli.errors import KcliError
 from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.uuids import random_uuid
@@ -45,10 +49,10 @@ if TYPE_CHECKING:
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.broker.metadata.metadata_publisher import MetadataFeeds
-    from kcli.broker.quota_engine import QuotaLayer
-    from kcli.broker.receive_buffers import ReceiveBuffers
+    from kcli.broker.network.inbox import ReceiveBuffers
+    from kcli.broker.network.quota_engine import QuotaLayer
+    from kcli.broker.network.request_engine import RequestEngine
     from kcli.broker.replication.leader_endpoint import PeerLink, PeerLinks
-    from kcli.broker.request_engine import RequestEngine
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.protocol.topics import TopicPartition
     from kcli.storage.dirs.log_directory import LogDirectory
@@ -331,7 +335,7 @@ class Broker:
 
     def _limit_clients(self) -> None:
         if self._quota_layer is None:
-            from kcli.broker.quota_engine import QuotaLayer  # Hardly any cluster has quotas.
+            from kcli.broker.network.quota_engine import QuotaLayer  # Hardly any cluster has quotas.
 
             self._quota_layer = QuotaLayer(self.engine_layers, self.config)
         self._quota_layer.update(self.image.client_quotas)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.broker.timer import monotonic_ms
+from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.error_codes import KafkaError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.broker.pause_gate import PauseGate
+from kcli.broker.waiting.pause_gate import PauseGate
 from kcli.protocol.error_codes import KafkaError
 from kcli.storage.checkpoints import (
     LOG_START_OFFSET_CHECKPOINT,

@@ -64,7 +64,7 @@ async def serve(
                 announce(cluster, pid_file, as_json=as_json)
                 if scenario is not None:
                     # Imported here: few processes run one, and every start would pay for it.
-                    from kcli.broker.faults.scenario_run import run_scenario
+                    from kcli.broker.process.scenario_run import run_scenario
 
                     nursery.start_soon(run_scenario, cluster, scenario)
                 await cluster.stop_requested.wait()

@@ -28,7 +28,6 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.broker.api import APIS
 from kcli.broker.config.broker_definitions import controller_settings
 from kcli.broker.controller.controller import Controller, nodes_came_up, nodes_went_down
 from kcli.broker.controller.controller_election import ControllerLink, ControllerOffice
@@ -36,6 +35,9 @@ from kcli.broker.metadata.metadata_copies import MetadataCopies, bring_level, se
 from kcli.broker.metadata.metadata_damage import Loss, find_loss, has_served
 from kcli.broker.metadata.metadata_publisher import MetadataFeeds
 from kcli.broker.metadata.metadata_replay import InvalidMetadata
+from kcli.broker.network.apis import APIS
+from kcli.broker.network.inbox import ReceiveBuffers
+from kcli.broker.network.request_engine import RequestEngine
 from kcli.broker.node.broker import Broker
 from kcli.broker.node.broker_lifecycle import NodeState
 from kcli.broker.node.node import Node, failure_reason, is_expected
@@ -49,11 +51,8 @@ from kcli.broker.process.node_layout import (
     known_cluster_id,
     make_directories,
 )
-from kcli.broker.receive_buffers import ReceiveBuffers
 from kcli.broker.replication.leader_endpoint import PeerLinks
-from kcli.broker.request_engine import RequestEngine
-from kcli.broker.timer import monotonic_ms
-from kcli.broker.wall_clock import wall_ms
+from kcli.broker.waiting.timer import monotonic_ms, wall_ms
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import METADATA_TOPIC

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.faults.fault_operations import FAULT_OPERATIONS
-from kcli.broker.metering.meter_operations import METER_OPERATIONS
+from kcli.broker.process.fault_operations import FAULT_OPERATIONS
+from kcli.broker.process.meter_operations import METER_OPERATIONS
 from kcli.broker.process.node_operations import NODE_OPERATIONS
 
 if TYPE_CHECKING:

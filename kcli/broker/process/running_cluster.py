@@ -7,7 +7,8 @@
         await perform(cluster, "kill", {"node": 2})
 
 The test runs under trio; clients that do not have threads or processes of their own. Faults have the words
-of `kcli broker fault add`, what `perform` (`kcli.broker.faults.actions`) does has those of a scenario.
+of `kcli broker fault add`, what `perform` (`kcli.broker.process.fault_operations`) does has those of a
+scenario.
 """
 
 from __future__ import annotations

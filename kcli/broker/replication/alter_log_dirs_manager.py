@@ -16,7 +16,7 @@ import trio
 from kcli.broker.replication import follower_log
 from kcli.broker.replication.replica_fetcher import TURN_BYTES, read_slice
 from kcli.broker.replication.replication_throttle import ReplicationThrottle
-from kcli.broker.timer import monotonic_ms
+from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.dirs.log_manager import create_future_log, drop_future_log, promote_future_log

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kcli.broker.fetch_data import FetchPartition
+    from kcli.broker.replication.fetch_data import FetchPartition
     from kcli.broker.replication.leader_endpoint import FollowerSession
     from kcli.broker.replication.partition import PartitionHost
 

@@ -34,10 +34,10 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from kcli.broker.fetch_data import FetchedPartition
+from kcli.broker.replication.fetch_data import FetchedPartition
 from kcli.broker.replication.partition import diverging_epoch
-from kcli.broker.sleeper import Sleeper
-from kcli.broker.timer import TimerTask, monotonic_ms
+from kcli.broker.waiting.pause_gate import Sleeper
+from kcli.broker.waiting.timer import TimerTask, monotonic_ms
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import ZERO_UUID
@@ -46,7 +46,7 @@ from kcli.storage.log.log_read import Isolation
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kcli.broker.fetch_data import FetchPartition
+    from kcli.broker.replication.fetch_data import FetchPartition
     from kcli.broker.replication.partition import Partition
     from kcli.broker.replication.replica_manager import ReplicaManager
 

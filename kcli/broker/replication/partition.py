@@ -37,7 +37,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Protocol
 
-from kcli.broker.fetch_data import FetchedPartition
+from kcli.broker.replication.fetch_data import FetchedPartition
 from kcli.broker.replication.in_sync_replicas import NOBODY, InSyncReplicas, is_eligible
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.storage.log.log_appender import NOT_PLAIN, append_plain
@@ -46,8 +46,8 @@ from kcli.storage.log.log_read import Isolation
 if TYPE_CHECKING:
     import trio
 
-    from kcli.broker.fetch_data import FetchPartition
     from kcli.broker.metadata.metadata_image import PartitionRegistration
+    from kcli.broker.replication.fetch_data import FetchPartition
     from kcli.broker.replication.in_sync_replicas import RemoteReplica
     from kcli.protocol.messages.alter_partition import AlteredPartition
     from kcli.storage.log.file_records import WriteAhead

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.broker.fetch_data import FetchPartition
 from kcli.broker.replication import follower_log
+from kcli.broker.replication.fetch_data import FetchPartition
 from kcli.broker.replication.leader_endpoint import PeerUnreachable
-from kcli.broker.timer import TimerTask, monotonic_ms
+from kcli.broker.waiting.timer import TimerTask, monotonic_ms
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import string_hash
 from kcli.storage.log.file_records import FileSlice
@@ -40,7 +40,7 @@ from kcli.storage.log.file_records import FileSlice
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.broker.fetch_data import FetchedPartition
+    from kcli.broker.replication.fetch_data import FetchedPartition
     from kcli.broker.replication.leader_endpoint import FollowerSession, PeerLink
     from kcli.broker.replication.partition import Partition, PartitionId
     from kcli.broker.replication.replica_manager import ReplicaManager

@@ -23,19 +23,19 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import trio
 
 from kcli.broker.config.broker_definitions import RACK_AWARE_SELECTOR
-from kcli.broker.encoded_metadata import EncodedMetadata
-from kcli.broker.fetch_data import FetchedPartition
+from kcli.broker.metadata.encoded_metadata import EncodedMetadata
 from kcli.broker.metadata.registrations import UNASSIGNED_DIRECTORY
 from kcli.broker.replication import partition as partition_reading
 from kcli.broker.replication.alter_log_dirs_manager import LogDirMoves
 from kcli.broker.replication.alter_partition_manager import IsrChanges
 from kcli.broker.replication.assignments_manager import DirectoryAssignments
+from kcli.broker.replication.fetch_data import FetchedPartition
 from kcli.broker.replication.group_commit import GroupCommit
 from kcli.broker.replication.leader_endpoint import FollowerSession
 from kcli.broker.replication.partition import Partition, consider_expansion, shrink
 from kcli.broker.replication.replica_fetcher import FetcherManager
 from kcli.broker.replication.replication_throttle import ReplicationThrottle
-from kcli.broker.timer import monotonic_ms
+from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import INTERNAL_TOPICS
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
 
     from kcli.broker.config.broker_config import BrokerConfig
     from kcli.broker.controller.directory_control import DirectoryAssignment
-    from kcli.broker.fetch_data import FetchPartition
     from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage, TopicImage
-    from kcli.broker.purgatory import Purgatory
+    from kcli.broker.replication.fetch_data import FetchPartition
     from kcli.broker.replication.leader_endpoint import PeerLink
     from kcli.broker.replication.partition import IsrChange, PartitionId
+    from kcli.broker.waiting.purgatory import Purgatory
     from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
     from kcli.storage.dirs.log_manager import LogManager
     from kcli.storage.log.log_config import LogConfig

@@ -19,7 +19,7 @@ from kcli.broker.handlers.configs import (
     incremental_alter_configs,
     list_config_resources,
 )
-from kcli.broker.request_context import RequestContext
+from kcli.broker.network.request_context import RequestContext
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages import alter_configs as legacy
 from kcli.protocol.messages import incremental_alter_configs as incremental

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kcli.broker.api import APIS
 from kcli.broker.handlers.metadata import TOPICS_PER_TURN
-from kcli.broker.later import Later
-from kcli.broker.request_context import RequestContext
-from kcli.broker.request_engine import RequestEngine
+from kcli.broker.network.apis import APIS
+from kcli.broker.network.request_context import RequestContext
+from kcli.broker.network.request_engine import RequestEngine
+from kcli.broker.network.responses import Later
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.frames import decode_response
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic

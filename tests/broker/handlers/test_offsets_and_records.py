@@ -22,7 +22,7 @@ from kcli.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from tests.broker.handlers.test_produce import with_follower
+from tests.broker.handlers.produce.test_produce import with_follower
 from tests.broker.records import batch, fetch_request, fetched, produce_request, produced, values
 from tests.broker.single_node import START_MS, Client, connected, running_node
 

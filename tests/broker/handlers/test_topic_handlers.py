@@ -9,15 +9,15 @@ import pytest
 
 from kcli.broker.config.broker_config import BrokerConfig
 from kcli.broker.controller.controller import Controller
-from kcli.broker.handlers.topic_partitions import describe_topic_partitions
 from kcli.broker.handlers.topics import (
     create_partitions,
     create_topics,
     delete_topics,
+    describe_topic_partitions,
     failed_create_topics,
     failed_delete_topics,
 )
-from kcli.broker.request_context import RequestContext
+from kcli.broker.network.request_context import RequestContext
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,

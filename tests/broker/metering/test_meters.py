@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import trio
 
-from kcli.broker.engine_layers import EngineLayers, Layer
-from kcli.broker.metering.meters import Meters
-from kcli.broker.metering.timing_engine import TimingEngine
-from kcli.broker.request_context import RequestContext
+from kcli.broker.metering.meters import Meters, TimingEngine
+from kcli.broker.network.request_context import RequestContext
+from kcli.broker.network.request_engine import EngineLayers, Layer
 
 if TYPE_CHECKING:
+    from kcli.broker.network.request_engine import Engine
     from kcli.broker.node.broker import Broker
-    from kcli.broker.request_engine import Engine
 
 FRAME = memoryview(bytearray(b"\x00\x0c\x00\x04"))
 """As much of a Heartbeat as it takes to be one."""

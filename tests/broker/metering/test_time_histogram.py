@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.metering.time_histogram import LONGEST_NS, MOST_BUCKETS, TimeHistogram
+from kcli.broker.metering.request_times import LONGEST_NS, MOST_BUCKETS, TimeHistogram
 
 times = st.one_of(st.integers(0, 200), st.integers(0, 10**6), st.integers(0, LONGEST_NS))
 shares = st.one_of(st.sampled_from([0.5, 0.99, 1.0]), st.floats(0, 1))

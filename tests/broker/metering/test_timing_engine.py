@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 import trio
 
-from kcli.broker.api import APIS
-from kcli.broker.later import Later
+from kcli.broker.metering.meters import TimingEngine
 from kcli.broker.metering.request_times import RequestTimes
-from kcli.broker.metering.timing_engine import TimingEngine
-from kcli.broker.purgatory import DelayedOperation, Purgatory
-from kcli.broker.request_context import CloseConnection, RequestContext
-from kcli.broker.request_engine import RequestEngine
-from kcli.broker.timer import Timer
+from kcli.broker.network.apis import APIS
+from kcli.broker.network.request_context import CloseConnection, RequestContext
+from kcli.broker.network.request_engine import RequestEngine
+from kcli.broker.network.responses import Later
+from kcli.broker.waiting.purgatory import DelayedOperation, Purgatory
+from kcli.broker.waiting.timer import Timer
 from kcli.protocol.frames import RequestHeader, encode_request
 from kcli.protocol.messages.fetch import FetchRequest, ReplicaState
 from kcli.protocol.messages.heartbeat import HeartbeatRequest
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
-    from kcli.broker.request_engine import Answer
+    from kcli.broker.network.request_engine import Answer
 
 HANDLED_MS = 3
 CONTEXT = RequestContext(cast("Any", None), "PLAINTEXT", "test")

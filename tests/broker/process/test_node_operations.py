@@ -10,7 +10,7 @@ import trio
 
 from kcli.broker.controller.heartbeat_control import HeartbeatAnswer
 from kcli.broker.node.broker_lifecycle import NodeState
-from kcli.broker.timer import monotonic_ms
+from kcli.broker.waiting.timer import monotonic_ms
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import KafkaError
 from tests.broker.process.operated_nodes import (

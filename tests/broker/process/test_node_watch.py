@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.broker.process.cluster import NodeWatch
-from kcli.broker.timer import monotonic_ms
+from kcli.broker.waiting.timer import monotonic_ms
 from tests.broker.process.operated_nodes import do
 from tests.support.running_cluster import running_cluster
 

@@ -9,9 +9,9 @@ import trio
 
 from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
-from kcli.broker.fetch_data import FetchedPartition
+from kcli.broker.replication.fetch_data import FetchedPartition
 from kcli.broker.replication.replica_fetcher import fetcher_number
-from kcli.broker.timer import TimerTask, monotonic_ms
+from kcli.broker.waiting.timer import TimerTask, monotonic_ms
 from kcli.protocol.configs import ConfigOperation
 from tests.broker.replication.clusters import append, create, leader_of, node, replicas_of
 from tests.support.running_cluster import running_cluster

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from kcli.broker.fetch_data import FetchPartition
+from kcli.broker.replication.fetch_data import FetchPartition
 from kcli.broker.replication.leader_endpoint import FollowerSession
 from tests.broker.replication.clusters import append, create, leader_of
 from tests.support.running_cluster import running_cluster

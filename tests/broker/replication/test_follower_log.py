@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from kcli.broker.fetch_data import FetchPartition
 from kcli.broker.replication import follower_log
 from kcli.broker.replication import partition as partition_reading
+from kcli.broker.replication.fetch_data import FetchPartition
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.log.log_config import LogConfig

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import trio
 
-from kcli.broker.pause_gate import PauseGate
 from kcli.broker.replication.leader_endpoint import PeerLinks, PeerUnreachable
+from kcli.broker.waiting.pause_gate import PauseGate
 from kcli.protocol.error_codes import KafkaError
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
-from kcli.broker.fetch_data import FetchPartition
 from kcli.broker.metadata.metadata_image import PartitionRegistration
+from kcli.broker.replication.fetch_data import FetchPartition
 from kcli.broker.replication.replica_manager import Reader, read_replicas
 from kcli.protocol.configs import ConfigOperation
 from kcli.protocol.error_codes import ErrorCode, KafkaError

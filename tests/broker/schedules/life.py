@@ -11,8 +11,7 @@ import trio
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.faults.actions import perform
-from kcli.broker.faults.moves import move_leader
+from kcli.broker.process.fault_operations import move_leader, perform
 from kcli.errors import KcliError
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from tests.broker.schedules.clients import TOPIC, Consumer, Producer, View, Violation

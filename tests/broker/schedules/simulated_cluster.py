@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from kcli.broker.api import APIS
+from kcli.broker.network.apis import APIS
+from kcli.broker.network.request_context import CloseConnection, RequestContext
 from kcli.broker.node.broker_lifecycle import NodeState
 from kcli.broker.process.cluster import Cluster, ClusterOptions
-from kcli.broker.purgatory import DelayedOperation
-from kcli.broker.request_context import CloseConnection, RequestContext
+from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.protocol.frames import RequestHeader, decode_response, encode_request
 from kcli.protocol.schema.declaration import message_info
 

@@ -1,0 +1,264 @@
+"""The answer to a request of any API that says nothing but an error, at the level where clients look for it.
+
+The API's own error response is the base: it has a row for everything that was asked for. What it cannot
+know is that the error was chosen, not met, so a few are put right here.
+
+An error that strikes some of a request's topics: they are refused, and the others are served.
+
+Most requests about topics are answered topic by topic, in one list, so that is what clients expect. What has
+no such list in its request or its answer is refused as a whole.
+
+The topics that a request names, whatever its API: found by the names of its fields.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.handlers.produce.wire import ProduceData
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kcli.protocol.schema.declaration import response_class
+from kcli.protocol.schema.fields import fields_of
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from kcli.broker.network.apis import Api
+    from kcli.broker.node.broker import Broker
+    from kcli.protocol.messages.metadata import MetadataResponse
+
+
+_SESSION_ERRORS = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+def error_answer(api: Api, version: int, *, request: object, code: ErrorCode, why: str) -> Any | None:  # noqa: ANN401 - the response
+    """Return the response that says `code` to everything in a request, None where there is none to give."""
+    error = KafkaError(code, why)
+    response = _blank(response_class(api.key)) if api.failed is None else api.failed(request, error)
+    if response is None:
+        return None
+    if isinstance(response, FetchResponse) and response.responses and code not in _SESSION_ERRORS:
+        # An error of the whole response has clients look at no partition's.
+        response.error_code = ErrorCode.NONE
+    holders = list(_holders(response, version))
+    if all(holder.error_code != code for holder in holders):
+        # The handler would not say this error; whoever chose it wants it said.
+        for holder in holders:
+            holder.error_code = code
+    return response
+
+
+def with_topic_errors(
+    response: MetadataResponse, code: ErrorCode, concerns: Callable[[str], bool]
+) -> MetadataResponse:
+    """Put an error on the topics of a metadata answer that `concerns` picks.
+
+    An answer without brokers would not be believed by any client, so this is a true one but for its topics.
+    """
+    for topic in response.topics:
+        if concerns(topic.name or ""):
+            topic.error_code = code
+            topic.partitions = []
+    return response
+
+
+def _blank(response: type[Any]) -> Any:  # noqa: ANN401 - an object of it
+    return response(**{field.name: field.make_default() for field in fields_of(response)})
+
+
+def _holders(value: Any, version: int) -> Iterator[Any]:  # noqa: ANN401 - any struct
+    """Yield every struct in a response that has an error code; forget what the version has no field for."""
+    for field in fields_of(type(value)):
+        content = getattr(value, field.name)
+        if version not in field.versions:
+            setattr(value, field.name, field.make_default())
+        elif field.name == "error_code":
+            yield value
+        elif field.struct is not None and content is not None:
+            for each in content if field.is_array else (content,):
+                yield from _holders(each, version)
+
+
+_LISTS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "Produce": (("topics",), "responses"),
+    "ListOffsets": (("topics",), "topics"),
+    "OffsetCommit": (("topics",), "topics"),
+    "CreateTopics": (("topics",), "topics"),
+    "DeleteTopics": (("topic_names", "topics"), "responses"),
+    "DeleteRecords": (("topics",), "topics"),
+    "OffsetForLeaderEpoch": (("topics",), "topics"),
+    "CreatePartitions": (("topics",), "results"),
+    "ElectLeaders": (("topic_partitions",), "replica_election_results"),
+    "AlterPartitionReassignments": (("topics",), "responses"),
+    "OffsetDelete": (("topics",), "topics"),
+    "DescribeProducers": (("topics",), "topics"),
+    "DescribeTopicPartitions": (("topics",), "topics"),
+}
+"""By API, the lists of a request that name topics, and the list of its answer with a row for each."""
+
+
+class TopicErrors:
+    """The request of an API, whose topics that `concerns` picks are to be refused with `code`."""
+
+    def __init__(
+        self, api: Api, version: int, *, request: object, concerns: Callable[[str], bool], broker: Broker
+    ) -> None:
+        self._api = api
+        self._version = version
+        self._request = request
+        self._concerns = concerns
+        self._broker = broker
+        names, self._rows = _LISTS.get(api.name, ((), ""))
+        self._topics = {name: rows for name in names if (rows := getattr(request, name, None))}
+
+    @property
+    def strike_some(self) -> bool:
+        """True if some of the topics are refused and others are not."""
+        struck = [self._is_struck(row) for rows in self._topics.values() for row in rows]
+        # Nobody hears of an error where nothing is acknowledged, but by the end of the connection.
+        return any(struck) and not all(struck) and getattr(self._request, "acks", None) != 0
+
+    def request_of_others(self) -> Any:  # noqa: ANN401 - of the same class as the request
+        """Return the request without the topics that are refused."""
+        others = self._with(is_struck=False)
+        return _as_message(others) if isinstance(others, ProduceData) else others
+
+    def answer(self, served: Any, code: ErrorCode, *, why: str) -> Any:  # noqa: ANN401 - the API's response
+        """Return what the others got, `served`, with rows for the topics that are refused."""
+        refused = error_answer(
+            self._api, self._version, request=self._with(is_struck=True), code=code, why=why
+        )
+        kept = [row for row in getattr(served, self._rows) if not self._is_struck(row)]
+        setattr(served, self._rows, [*kept, *getattr(refused, self._rows)])
+        return served
+
+    def _with(self, *, is_struck: bool) -> object:
+        request = copy(self._request)
+        for name, rows in self._topics.items():
+            setattr(request, name, [row for row in rows if self._is_struck(row) is is_struck])
+        return request
+
+    def _is_struck(self, row: Any) -> bool:  # noqa: ANN401 - a topic of a request or of an answer
+        match row:
+            case str(name):
+                topic_id = b""
+            case (name, topic_id, _):
+                pass
+            case _:
+                name = getattr(row, "name", None) or getattr(row, "topic", None)
+                topic_id = getattr(row, "topic_id", b"")
+        if not name:
+            topic = self._broker.image.topics_by_id.get(topic_id)
+            name = "" if topic is None else topic.name
+        return self._concerns(name)
+
+
+def _as_message(data: ProduceData) -> ProduceRequest:
+    return ProduceRequest(
+        transactional_id=data.transactional_id,
+        acks=data.acks,
+        timeout_ms=data.timeout_ms,
+        topic_data=[
+            TopicProduceData(
+                name=name or "",
+                topic_id=topic_id,
+                partition_data=[
+                    PartitionProduceData(index=index, records=records) for index, records in partitions
+                ],
+            )
+            for name, topic_id, partitions in data.topics
+        ],
+    )
+
+
+def spare_others(response: FetchResponse, concerns: Callable[[str], bool], broker: Broker) -> None:
+    """Let a fetch that is refused say nothing of topics that `concerns` does not pick.
+
+    A fetch with an error is answered at once in any case, whatever else it asks for.
+    """
+    for row in response.responses:
+        topic = broker.image.topics_by_id.get(row.topic_id)
+        if not concerns(row.topic or ("" if topic is None else topic.name)):
+            for partition in row.partitions:
+                partition.error_code = ErrorCode.NONE
+
+
+_ANYWHERE = frozenset({"topic", "topic_name"})
+_NAMES = _ANYWHERE | {"name"}
+"""What the name of a topic is called in the rows of a list of topics …"""
+_LISTSRequestTopics = frozenset({"topic_names", "subscribed_topic_names"})
+"""… and lists of nothing but names."""
+
+
+def topics_of(request: object, broker: Broker) -> set[str]:
+    """Return the names of the topics in a request; ids that the node knows count as their names."""
+    if isinstance(request, ProduceData):
+        found: Iterator[str | bytes | None] = (name or topic_id for name, topic_id, _ in request.topics)
+    else:
+        found = _walk(request, is_topic=False)
+    names = set()
+    for name in found:
+        if isinstance(name, bytes):
+            topic = broker.image.topics_by_id.get(name)
+            name = None if topic is None else topic.name
+        if name:
+            names.add(name)
+    return names
+
+
+def _walk(value: Any, *, is_topic: bool) -> Iterator[str | bytes | None]:  # noqa: ANN401 - any struct
+    names = _NAMES if is_topic else _ANYWHERE
+    for field in fields_of(type(value)):
+        content = getattr(value, field.name)
+        if content is None or content == ZERO_UUID:
+            continue
+        if field.struct is not None:
+            is_topics = "topic" in field.name
+            for each in content if field.is_array else (content,):
+                yield from _walk(each, is_topic=is_topics)
+        elif field.is_array and (field.name in _LISTSRequestTopics or field.name == "topics"):
+            yield from content
+        elif field.name == "topic_id" or (not field.is_array and field.name in names):
+            yield content
+
+
+def complete_fetch(request: object, broker: Broker) -> object:
+    """Return a fetch that also names the partitions of its session, which it need not repeat (KIP-227)."""
+    if not isinstance(request, FetchRequest) or request.session_epoch <= 0:
+        return request
+    topics: dict[tuple[bytes, str], dict[int, FetchPartition]] = {}
+    for known in broker.fetch_sessions.partitions(request.session_id):
+        topics.setdefault((known.topic_id, known.topic or ""), {})[known.index] = FetchPartition(
+            partition=known.index, fetch_offset=known.fetch_offset, partition_max_bytes=known.max_bytes
+        )
+    # By id, the name is the broker's own knowledge.
+    names = {topic_id: name for topic_id, name in topics if topic_id != ZERO_UUID}
+    for topic in request.topics:
+        rows = topics.setdefault((topic.topic_id, names.get(topic.topic_id, topic.topic)), {})
+        rows.update((row.partition, row) for row in topic.partitions)
+    for left in request.forgotten_topics_data:
+        rows = topics.get((left.topic_id, names.get(left.topic_id, left.topic)), {})
+        for index in left.partitions:
+            rows.pop(index, None)
+    complete = [
+        FetchTopic(topic=name, topic_id=topic_id, partitions=list(rows.values()))
+        for (topic_id, name), rows in topics.items()
+        if rows
+    ]
+    return FetchRequest(
+        max_wait_ms=request.max_wait_ms,
+        min_bytes=request.min_bytes,
+        session_id=request.session_id,
+        session_epoch=request.session_epoch,
+        topics=complete,
+    )

@@ -1,0 +1,243 @@
+"""FaultyEngine: stands before a node's `RequestEngine` while requests to the node shall suffer."""
+
+from __future__ import annotations
+
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import trio
+
+from kcli.broker.faults.error_responses import (
+    TopicErrors,
+    complete_fetch,
+    error_answer,
+    spare_others,
+    topics_of,
+    with_topic_errors,
+)
+from kcli.broker.network.request_context import CloseConnection
+from kcli.broker.network.responses import Later
+from kcli.broker.waiting.purgatory import DelayedOperation
+from kcli.protocol.frames import (
+    RequestHeader,
+    decode_response,
+    encode_request,
+    encode_response,
+    parse_request_header,
+)
+from kcli.protocol.messages.fetch import FetchResponse
+from kcli.protocol.messages.metadata import MetadataRequest
+from kcli.protocol.schema.declaration import DecodeError, message_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from kcli.broker.faults.fault import ActiveFault
+    from kcli.broker.network.apis import Api
+    from kcli.broker.network.client_quotas import Allowance
+    from kcli.broker.network.request_context import RequestContext
+    from kcli.broker.network.request_engine import Answer, Engine, RequestEngine
+
+NEVER_MS = 7 * 24 * 3600 * 1000
+"""How long a request that is never answered waits for its client to leave."""
+
+_SIZE = Struct(">i")
+_METADATA_KEY = message_info(MetadataRequest).key
+
+
+class Unanswered(DelayedOperation):
+    """A request whose answer never comes. Its connection ends when the client closes it."""
+
+    __slots__ = ()
+
+    def try_complete(self, key: object) -> bool:
+        return False
+
+    def finish(self) -> NoReturn:
+        raise CloseConnection("a fault left a request without an answer")
+
+
+class FaultyEngine:
+    """What connections of one node feed while `faults`, in this order, concern its requests.
+
+    Requests that are left alone go to `engine`; `reader` tells what is in one.
+    """
+
+    def __init__(
+        self, engine: Engine, *, reader: RequestEngine, apis: Iterable[Api], faults: list[ActiveFault]
+    ) -> None:
+        self._engine = engine
+        self._reader = reader
+        self._apis = {api.key: api for api in apis}
+        self.faults = faults
+
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+        """Handle the request in `buffer[start:end]`, or do what a fault wants. Raises `CloseConnection`."""
+        active = self._find(context, buffer, start, end)
+        if active is None:
+            return self._engine.feed(context, buffer, start, end)
+        fault = active.request_fault
+        if fault.kind == "error":
+            return self._refuse(active, context, buffer, start, end)
+        if fault.after:
+            answer = self._engine.feed(context, buffer, start, end)
+            return Later(answer, partial(self._afterwards, active, context))
+        match fault.kind:
+            case "drop":
+                return self._unanswered(context)
+            case "disconnect":
+                raise CloseConnection(f"fault {active.number}")
+            case _:
+                # The buffer is not ours any longer than this call.
+                frame = bytearray(buffer[start:end])
+                delay_ms, allowance = fault.delay_ms, context.allowance
+                return Later(self._delayed(context, frame, delay_ms=delay_ms, allowance=allowance))
+
+    def finish(self, operation: DelayedOperation) -> Answer:
+        """Return the answer of a request whose operation has ended."""
+        return self._engine.finish(operation)
+
+    # --- which fault ---------------------------------------------------------------------------------
+
+    def _find(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> ActiveFault | None:
+        """Return the fault that a request meets, counted as met."""
+        try:
+            header, _ = parse_request_header(buffer[start:end])
+            api = self._apis.get(header.api_key)
+            if api is None:
+                return None
+            client_id = header.client_id or ""
+            candidates = [each for each in self.faults if each.request_fault.concerns(api.name, client_id)]
+            if not candidates:
+                return None
+            read = self._reader.read(context, buffer, start, end)
+            if read is None:
+                return None
+            topics: set[str] | None = None
+            for active in candidates:
+                if active.request_fault.topic is not None:
+                    if topics is None:
+                        topics = topics_of(complete_fetch(read[1], context.broker), context.broker)
+                    if not active.request_fault.concerns_any(topics):
+                        continue
+                if active.strikes():
+                    return active
+        except DecodeError:
+            pass  # The engine says what is wrong with it.
+        return None
+
+    # --- what it does --------------------------------------------------------------------------------
+
+    def _unanswered(self, context: RequestContext) -> Unanswered:
+        operation = Unanswered()
+        context.broker.purgatory.park(operation, (), NEVER_MS)
+        return operation
+
+    async def _delayed(
+        self, context: RequestContext, frame: bytearray, *, delay_ms: int, allowance: Allowance | None
+    ) -> Answer:
+        """Feed a request later, with what its client may read, which the context tells for one feed only."""
+        await trio.sleep(delay_ms / 1000)
+        context.allowance = allowance
+        try:
+            return self._engine.feed(context, memoryview(frame), 0, len(frame))
+        finally:
+            context.allowance = None
+
+    async def _afterwards(self, active: ActiveFault, context: RequestContext, answer: Answer) -> Answer:
+        """Do harm to an answer, once it is there."""
+        answer = await self._resolved(context, answer)
+        fault = active.request_fault
+        match fault.kind:
+            case "drop":
+                return self._unanswered(context)
+            case "disconnect":
+                raise CloseConnection(f"fault {active.number}")
+            case _:
+                await trio.sleep(fault.delay_ms / 1000)
+                return answer
+
+    async def _resolved(self, context: RequestContext, answer: Answer) -> bytes | list[Any] | None:
+        while answer is not None and not isinstance(answer, bytes | list):
+            if isinstance(answer, DelayedOperation):
+                await context.broker.purgatory.wait(answer)
+                answer = self._engine.finish(answer)
+            else:
+                answer = await answer
+        return answer
+
+    # --- errors --------------------------------------------------------------------------------------
+
+    def _refuse(
+        self, active: ActiveFault, context: RequestContext, buffer: memoryview, start: int, end: int
+    ) -> Answer:
+        """Answer with an error: all of a request, or those of its topics that the fault is about."""
+        fault, code = active.request_fault, active.request_fault.code
+        assert code is not None
+        read = self._reader.read(context, buffer, start, end)
+        assert read is not None
+        api, request = read
+        reply_to = (api.key, context.api_version, context.correlation_id)
+        why = f"{code.description} (fault {active.number})"
+
+        def concerns(topic: str) -> bool:
+            return fault.concerns_any((topic,))
+
+        if api.key == _METADATA_KEY:
+            answer = self._engine.feed(context, buffer, start, end)
+            change = partial(with_topic_errors, code=code, concerns=concerns)
+            return Later(answer, partial(self._changed, context, reply_to=reply_to, change=change))
+        some = TopicErrors(
+            api, context.api_version, request=request, concerns=concerns, broker=context.broker
+        )
+        if some.strike_some:
+            served = buffer[start:end] if fault.after else self._frame(context, some.request_of_others())
+            answer = self._engine.feed(context, served, 0, len(served))
+            change = partial(some.answer, code=code, why=why)
+            return Later(answer, partial(self._changed, context, reply_to=reply_to, change=change))
+        refusal = self._refusal(active, api, context, complete_fetch(request, context.broker), why=why)
+        if isinstance(refusal, FetchResponse):
+            spare_others(refusal, concerns, context.broker)
+        frame = encode_response(*reply_to, refusal)
+        if not fault.after:
+            return frame
+        return Later(
+            self._engine.feed(context, buffer, start, end), partial(self._instead, context, frame=frame)
+        )
+
+    def _frame(self, context: RequestContext, request: object) -> memoryview:
+        """Return a request as it would come in instead of that of the context."""
+        header = RequestHeader(
+            context.api_key, context.api_version, context.correlation_id, context.client_id
+        )
+        return memoryview(bytearray(encode_request(header, request)))[_SIZE.size :]
+
+    def _refusal(
+        self, active: ActiveFault, api: Api, context: RequestContext, request: object, *, why: str
+    ) -> object:
+        code = active.request_fault.code
+        assert code is not None
+        response = error_answer(api, context.api_version, request=request, code=code, why=why)
+        if response is None:
+            raise CloseConnection(f"fault {active.number}: {api.name} has no answer for {code.name}")
+        return response
+
+    async def _instead(self, context: RequestContext, answer: Answer, *, frame: bytes) -> bytes:
+        """Return another frame once the true answer is there."""
+        await self._resolved(context, answer)
+        return frame
+
+    async def _changed(
+        self,
+        context: RequestContext,
+        answer: Answer,
+        *,
+        reply_to: tuple[int, int, int],
+        change: Callable[[Any], object],
+    ) -> bytes:
+        """Return the frame of an answer that is changed once it is there."""
+        parts = await self._resolved(context, answer)
+        frame = b"".join(parts) if isinstance(parts, list) else parts or b""
+        _, response = decode_response(*reply_to[:2], memoryview(frame)[_SIZE.size :])
+        return encode_response(*reply_to, change(response))

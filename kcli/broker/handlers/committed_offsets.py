@@ -1,0 +1,324 @@
+"""OffsetCommit, OffsetFetch, OffsetDelete: the offsets that groups have committed.
+
+* Partitions that do not exist are answered each for itself, and the coordinator is asked for the rest. If
+  nothing is left to commit it is not asked, whatever the group.
+* Version 0 of commit and fetch was about ZooKeeper; it is served like version 1.
+* From version 10 topics go by id (KIP-848): an unknown id is UNKNOWN_TOPIC_ID, and fetching all offsets
+  leaves out topics that are gone.
+* OffsetFetch answers when what it read is committed: else a new leader might know less (KIP-447 asks for it
+  with `require_stable`, which every newer client sets).
+* OffsetFetch asks for all partitions with null. From version 8 on it asks for several groups, each of which
+  has its own error; before 2 an error stands in every partition, as there is no other place.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.offset_commit import (
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kcli.protocol.messages.offset_delete import (
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kcli.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
+    OffsetFetchRequestTopics,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartition,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopic,
+    OffsetFetchResponseTopics,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from kcli.broker.coordinator.group_coordinator import GroupCoordinator
+    from kcli.broker.coordinator.waiting import Answer
+    from kcli.broker.metadata.metadata_image import MetadataImage, TopicImage
+    from kcli.broker.network.request_context import RequestContext
+    from kcli.protocol.messages.offset_commit import OffsetCommitRequest
+    from kcli.protocol.messages.offset_delete import OffsetDeleteRequest
+    from kcli.protocol.messages.offset_fetch import OffsetFetchRequest
+
+NO_OFFSET = -1
+ERRORS_ABOVE_FROM = 2
+GROUPS_FROM = 8
+TOPIC_IDS_FROM = 10
+
+Topic = TypeVar("Topic", "OffsetCommitRequestTopic", "OffsetDeleteRequestTopic")
+Refused = list[tuple[Any, list[int], ErrorCode]]
+"""Topics of a request, which of their partitions are refused, and why."""
+
+
+# --- commit ------------------------------------------------------------------------------------------
+
+
+def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | Answer:
+    """Store offsets; the answer waits until they are stored."""
+    version = context.api_version
+    image = context.broker.image
+    if version >= TOPIC_IDS_FROM:
+        found = [image.topics_by_id.get(topic.topic_id) for topic in request.topics]
+        known, refused = _existing(request.topics, found, ErrorCode.UNKNOWN_TOPIC_ID)
+    else:
+        found = [image.topics.get(topic.name) for topic in request.topics]
+        for topic, existing in zip(request.topics, found, strict=True):
+            if existing is not None:
+                # Kept with the offset, whichever way the client named the topic.
+                topic.topic_id = existing.topic_id
+        known, refused = _existing(request.topics, found)
+    if not known:
+        return _with_refused_commits(OffsetCommitResponse(topics=[]), refused)
+    if refused:
+        request = copy(request)
+        request.topics = known
+    response: OffsetCommitResponse | Answer = context.broker.groups.ask_for(
+        request.group_id,
+        lambda shard, now, token: shard.offset_commit(now, token, request, version),
+        (lambda response: _with_refused_commits(response, refused)) if refused else None,
+    )
+    return response
+
+
+def failed_offset_commit(request: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
+    """Answer every partition with the same error."""
+    refused: Refused = [
+        (topic, [each.partition_index for each in topic.partitions], error.code) for topic in request.topics
+    ]
+    return _with_refused_commits(OffsetCommitResponse(topics=[]), refused)
+
+
+def _with_refused_commits(response: OffsetCommitResponse, refused: Refused) -> OffsetCommitResponse:
+    topics = {(topic.topic_id, topic.name): topic for topic in response.topics}
+    for topic, indexes, error in refused:
+        row = topics.get((topic.topic_id, topic.name))
+        if row is None:
+            row = OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=[])
+            topics[topic.topic_id, topic.name] = row
+            response.topics.append(row)
+        row.partitions += [
+            OffsetCommitResponsePartition(partition_index=index, error_code=error) for index in indexes
+        ]
+    return response
+
+
+# --- delete ------------------------------------------------------------------------------------------
+
+
+def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse | Answer:
+    """Forget offsets of partitions that nobody in the group reads (KIP-496)."""
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
+    image = context.broker.image
+    known, refused = _existing(request.topics, [image.topics.get(topic.name) for topic in request.topics])
+    if refused:
+        request = copy(request)
+        request.topics = known
+    response: OffsetDeleteResponse | Answer = context.broker.groups.ask_for(
+        request.group_id,
+        lambda shard, now, token: shard.offset_delete(now, token, request),
+        (lambda response: _with_refused_deletions(response, refused)) if refused else None,
+    )
+    return response
+
+
+def failed_offset_delete(request: OffsetDeleteRequest, error: KafkaError) -> OffsetDeleteResponse:
+    """Answer with an error for the group."""
+    return OffsetDeleteResponse(error_code=error.code, topics=[])
+
+
+def _with_refused_deletions(response: OffsetDeleteResponse, refused: Refused) -> OffsetDeleteResponse:
+    if response.error_code != ErrorCode.NONE:
+        return response
+    topics = {topic.name: topic for topic in response.topics}
+    for topic, indexes, error in refused:
+        row = topics.get(topic.name)
+        if row is None:
+            row = topics[topic.name] = OffsetDeleteResponseTopic(name=topic.name, partitions=[])
+            response.topics.append(row)
+        row.partitions += [
+            OffsetDeleteResponsePartition(partition_index=index, error_code=error) for index in indexes
+        ]
+    return response
+
+
+def _existing(
+    topics: list[Topic],
+    images: list[TopicImage | None],
+    unknown: ErrorCode = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+) -> tuple[list[Topic], Refused]:
+    """Split a request: the partitions that exist, by names instead of ids, and those refused."""
+    known: list[Topic] = []
+    refused: Refused = []
+    for topic, found in zip(topics, images, strict=True):
+        if found is None:
+            refused.append((topic, [each.partition_index for each in topic.partitions], unknown))
+            continue
+        topic.name = found.name
+        count = len(found.partitions)
+        missing = [each.partition_index for each in topic.partitions if not 0 <= each.partition_index < count]
+        if missing:
+            refused.append((topic, missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
+            topic = copy(topic)
+            topic.partitions = [each for each in topic.partitions if 0 <= each.partition_index < count]
+        if topic.partitions:
+            known.append(topic)
+    return known, refused
+
+
+# --- fetch -------------------------------------------------------------------------------------------
+
+
+def offset_fetch(
+    request: OffsetFetchRequest, context: RequestContext
+) -> OffsetFetchResponse | Coroutine[Any, Any, OffsetFetchResponse]:
+    """Answer with the committed offsets of each group, once what was read is committed."""
+    asked = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
+    groups = [_fetch(group, context) for group in asked]
+    waits = [context.broker.groups.unsettled(group.group_id) for group in groups]
+    if any(wait is not None for wait in waits):
+        return _fetch_settled(request, groups, waits, context)
+    return _fetched(request, groups, context.api_version)
+
+
+async def _fetch_settled(
+    request: OffsetFetchRequest,
+    groups: list[OffsetFetchResponseGroup],
+    waits: list[Answer | None],
+    context: RequestContext,
+) -> OffsetFetchResponse:
+    for position, wait in enumerate(waits):
+        error = None if wait is None else await context.broker.groups.wait(wait)
+        if error is not None:
+            groups[position] = _failed_group(groups[position].group_id, error)
+    return _fetched(request, groups, context.api_version)
+
+
+def _fetched(
+    request: OffsetFetchRequest, groups: list[OffsetFetchResponseGroup], version: int
+) -> OffsetFetchResponse:
+    if version >= GROUPS_FROM:
+        return OffsetFetchResponse(groups=groups)
+    (group,) = groups
+    if group.error_code and version < ERRORS_ABOVE_FROM:
+        return _failed_everywhere(request, group.error_code)
+    return OffsetFetchResponse(error_code=group.error_code, topics=[_as_topic(each) for each in group.topics])
+
+
+def failed_offset_fetch(request: OffsetFetchRequest, error: KafkaError) -> OffsetFetchResponse:
+    """Answer every group, every partition and the response as a whole with the same error."""
+    response = _failed_everywhere(request, error.code)
+    response.error_code = error.code
+    response.groups = [_failed_group(group.group_id, error) for group in request.groups]
+    return response
+
+
+def _failed_everywhere(request: OffsetFetchRequest, error: int) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        topics=[
+            OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponsePartition(
+                        partition_index=index, committed_offset=NO_OFFSET, metadata="", error_code=error
+                    )
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in request.topics or ()
+        ]
+    )
+
+
+def _fetch(request: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
+    runtime = context.broker.groups
+    try:
+        shard = runtime.shard(runtime.partition_for(request.group_id))
+        if context.api_version < TOPIC_IDS_FROM:
+            return shard.offset_fetch(request)
+        return _fetch_by_id(shard, request, context.broker.image)
+    except KafkaError as error:
+        return _failed_group(request.group_id, error)
+
+
+def _fetch_by_id(
+    shard: GroupCoordinator, request: OffsetFetchRequestGroup, image: MetadataImage
+) -> OffsetFetchResponseGroup:
+    unknown: list[OffsetFetchRequestTopics] = []
+    if request.topics is not None:
+        known: list[OffsetFetchRequestTopics] = []
+        for topic in request.topics:
+            found = image.topics_by_id.get(topic.topic_id)
+            if found is None:
+                unknown.append(topic)
+            else:
+                topic.name = found.name
+                known.append(topic)
+        request.topics = known
+    group = shard.offset_fetch(request)
+    if group.error_code:
+        return group
+    if request.topics is None:
+        group.topics = [row for row in group.topics if row.name in image.topics]
+        for row in group.topics:
+            row.topic_id = image.topics[row.name].topic_id
+    group.topics += map(_unknown_topic, unknown)
+    return group
+
+
+def _unknown_topic(topic: OffsetFetchRequestTopics) -> OffsetFetchResponseTopics:
+    return OffsetFetchResponseTopics(
+        topic_id=topic.topic_id,
+        partitions=[
+            OffsetFetchResponsePartitions(
+                partition_index=index,
+                committed_offset=NO_OFFSET,
+                metadata="",
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            )
+            for index in topic.partition_indexes
+        ],
+    )
+
+
+def _failed_group(group_id: str, error: KafkaError) -> OffsetFetchResponseGroup:
+    return OffsetFetchResponseGroup(group_id=group_id, topics=[], error_code=error.code)
+
+
+def _as_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
+    """Return the one group of an older request."""
+    topics = None
+    if request.topics is not None:
+        topics = [
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes)
+            for topic in request.topics
+        ]
+    return OffsetFetchRequestGroup(group_id=request.group_id, topics=topics)
+
+
+def _as_topic(topic: OffsetFetchResponseTopics) -> OffsetFetchResponseTopic:
+    """Return a topic as older responses have it."""
+    return OffsetFetchResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetFetchResponsePartition(
+                partition_index=each.partition_index,
+                committed_offset=each.committed_offset,
+                committed_leader_epoch=each.committed_leader_epoch,
+                metadata=each.metadata,
+                error_code=each.error_code,
+            )
+            for each in topic.partitions
+        ],
+    )

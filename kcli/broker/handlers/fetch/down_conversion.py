@@ -1,0 +1,106 @@
+"""What Fetch does to records that a request's version cannot carry.
+
+Versions 0 and 1 carry magic 0, versions 2 and 3 magic 1; everything newer is converted down. Before version
+10 a client cannot read zstd: a batch of it ends the records, and is an error where it comes first.
+
+Converting means reading every record, so it is done in a thread, for one fetch at a time; the records of one
+partition are converted as far as `MAX_CONVERTED_BYTES` go. Looking for zstd takes the heads of the batches
+only, and what is left of the slice goes out as the file has it; a thread looks where the slices are large.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.record import CorruptRecord, TooMuchData
+from kcli.protocol.records.conversion import down_convert
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kcli.broker.replication.fetch_data import FetchedPartition
+    from kcli.storage.log.file_records import FileSlice
+
+_HEAD = Struct(">8xi4xb4xh")
+"""Size, magic and attributes of a batch of magic 2."""
+
+_CHUNK_BYTES = 8192
+_LOG_OVERHEAD = 12
+_MIN_ENTRY_SIZE = 14
+
+MAX_CONVERTED_BYTES = 64 * 1024 * 1024
+CONVERTED_BELOW = 4
+"""The version from which on clients read batches of magic 2."""
+ZSTD_FROM = 10
+"""The version from which on clients read zstd."""
+LARGE_BYTES = 1024 * 1024
+"""From this size on a thread looks for zstd."""
+
+_ONE_AT_A_TIME = trio.CapacityLimiter(1)
+
+
+async def convert_rows(rows: Sequence[FetchedPartition], version: int) -> None:
+    """Make rows fit a Fetch `version` below `ZSTD_FROM`, in a thread."""
+
+    def convert() -> None:
+        for row in rows:
+            convert_row(row, version)
+
+    # Looking for zstd does not wait for a conversion.
+    await trio.to_thread.run_sync(convert, limiter=_ONE_AT_A_TIME if version < CONVERTED_BELOW else None)
+
+
+def convert_row(row: FetchedPartition, version: int) -> None:
+    """Make `row` fit a Fetch `version` below `ZSTD_FROM`; what cannot be made to fit becomes its error."""
+    records = row.records
+    if records is None or isinstance(records, bytes):
+        return
+    try:
+        if version < CONVERTED_BELOW:
+            row.records = down_convert(
+                records.read(),
+                0 if version < 2 else 1,
+                first_offset=row.request.fetch_offset,
+                max_bytes=MAX_CONVERTED_BYTES,
+            )
+        else:
+            row.records = _before_zstd(records)
+        row.size = len(row.records)
+    except (KafkaError, CorruptRecord) as error:
+        row.records, row.size = None, 0
+        if isinstance(error, KafkaError):
+            row.error_code = error.code
+        elif isinstance(error, TooMuchData):
+            row.error_code = ErrorCode.MESSAGE_TOO_LARGE
+        else:
+            row.error_code = ErrorCode.CORRUPT_MESSAGE
+
+
+def _before_zstd(records: FileSlice) -> FileSlice:
+    """Return the batches before the first one that is compressed with zstd.
+
+    Raises `KafkaError` when there is none, and `CorruptRecord` at a size that cannot be.
+    """
+    position = 0
+    chunk, chunk_start = b"", 0
+    while True:
+        at = position - chunk_start
+        if at + _HEAD.size > len(chunk):
+            chunk, chunk_start, at = records.read_part(position, _CHUNK_BYTES), position, 0
+            if len(chunk) < _HEAD.size:
+                return records
+        size, magic, attributes = _HEAD.unpack_from(chunk, at)
+        if magic == 2 and attributes & 7 == Codec.ZSTD:
+            if position == 0:
+                raise KafkaError(
+                    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "records compressed with zstd need a newer client"
+                )
+            return records.first(position)
+        if size < _MIN_ENTRY_SIZE:
+            raise CorruptRecord(f"an entry of {size} bytes is too small, {position} bytes into a fetch")
+        position += _LOG_OVERHEAD + size

@@ -1,0 +1,214 @@
+"""Fetch of one partition, without a session, read and answered in one go.
+
+That is what librdkafka, and others that keep no session, send in a loop, and they wait while it is handled.
+Whatever is not of this shape, or not answered at once with records alone (nothing to read yet, an error,
+aborted transactions), or of a client with a quota, is left to `fetch.fetch`, which begins anew: looking has
+changed nothing, except that an I/O error has failed the log directory, as it then says.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kcli.broker.handlers.fetch.wire import TOPIC_IDS_FROM
+from kcli.broker.network.outbox import SENDFILE_FROM
+from kcli.protocol.error_codes import KafkaError
+from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
+from kcli.storage.log.log_read import Isolation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.broker.network.request_context import RequestContext
+    from kcli.broker.replication.partition import Partition
+    from kcli.broker.replication.replica_manager import ReplicaManager
+    from kcli.storage.log.log_read import LogRead
+
+PLAIN_VERSION = 11
+"""The first in which consumers may read from any replica, and the last before the flexible ones."""
+_STATE_IN_TAG_FROM = 15
+
+_PLAIN_HEAD = Struct(">iiiibiiih")
+"""Replica, wait, fewest and most bytes, isolation, session and its epoch; one topic, length of its name."""
+_PLAIN_PARTITION = Struct(">iiiqqiih")
+"""One partition: index, leader epoch, offset, log start, most bytes; none forgotten; length of the rack."""
+_FLEXIBLE_15 = Struct(">BiiibiiB16sBiiqiqiIB")
+"""The same behind the header's tags, but for the replica: followers have it in a tag.
+
+The name is an id, and behind the offset is the last epoch fetched. The last five bytes: no tags of partition
+and topic, none forgotten, no rack, no tags.
+"""
+_FLEXIBLE_13 = Struct(">BiiiibiiB16sBiiqiqiIB")
+"""The same with the replica."""
+_PLAIN_HEAD_SIZE = _PLAIN_HEAD.size
+_PLAIN_PARTITION_SIZE = _PLAIN_PARTITION.size
+_read_plain_head = _PLAIN_HEAD.unpack_from
+_read_plain_partition = _PLAIN_PARTITION.unpack_from
+_read_13, _read_15 = _FLEXIBLE_13.unpack_from, _FLEXIBLE_15.unpack_from
+_NOTHING_MORE = 0x0000_0101
+"""No tags of partition and topic; of what is forgotten, and of the rack, the compact length of nothing."""
+
+_FLEXIBLE_ANSWER = Struct(">iixihiB16sBihqqqBi")
+"""Size, correlation id, no tags, throttle time, error, session; one topic, its id; one partition: index,
+error, high watermark, last stable offset, log start, aborted transactions, preferred replica."""
+_FLEXIBLE_ANSWER_SIZE = _FLEXIBLE_ANSWER.size - 4
+_pack_flexible = _FLEXIBLE_ANSWER.pack
+_NO_TAGS = b"\x00\x00\x00"
+"""Of partition, topic and answer."""
+
+_ISOLATIONS = (Isolation.HIGH_WATERMARK, Isolation.TXN_COMMITTED)
+
+Wanted = tuple[bytes, int, int, int, int, int, int, int]
+"""Topic, partition, leader epoch, offset, isolation level, longest wait, fewest and most bytes."""
+
+
+def fetch_directly(
+    context: RequestContext, buffer: memoryview, position: int, end: int
+) -> bytes | list[Any] | None:
+    """Handle a request, of which `buffer[position:end]` is the body; None if it is not of this shape.
+
+    In flexible versions the tags of the header stand before the body.
+    """
+    if context.allowance is not None:
+        return None
+    version = context.api_version
+    form = _FLEXIBLE if version >= TOPIC_IDS_FROM else _PLAIN
+    wanted = form.read(buffer, position, end, version)
+    if wanted is None:
+        return None
+    topic, index, epoch, offset, isolation, wait_ms, min_bytes, max_bytes = wanted
+    broker = context.broker
+    partition = form.find(broker.replica_manager, topic, index)
+    if partition is None or (epoch != -1 and epoch != partition.leader_epoch):
+        return None
+    log = partition.log
+    if offset >= log.high_watermark:
+        return None
+    try:
+        found = log.read(
+            offset, min(max_bytes, broker.config.fetch_max_bytes), isolation=_ISOLATIONS[isolation]
+        )
+        records = found.file_slice
+        if records is None or found.aborted:
+            return None
+        size = records.size
+        if size < found.first_batch_size or (size < min_bytes and wait_ms > 0):
+            return None
+        head = form.head(context.correlation_id, topic, index, found, size)
+        if size >= SENDFILE_FROM:
+            return [head, records, *form.tail]
+        data = records.read()
+    except (KafkaError, OSError):
+        return None
+    return b"".join((head, data, *form.tail)) if len(data) == size else None
+
+
+def read_plain(buffer: memoryview, position: int, end: int, version: int) -> Wanted | None:
+    """Read a request before the flexible versions; None if it is not of this shape."""
+    if version != PLAIN_VERSION or position + _PLAIN_HEAD_SIZE > end:
+        return None
+    head = _read_plain_head(buffer, position)
+    replica, wait_ms, min_bytes, max_bytes, isolation, session, session_epoch, topic_count, size = head
+    start = position + _PLAIN_HEAD_SIZE
+    position = start + size
+    if (
+        position + _PLAIN_PARTITION_SIZE != end
+        or size < 0
+        or replica != -1
+        or not 0 <= isolation <= 1
+        or session
+        or session_epoch != -1
+        or topic_count != 1
+    ):
+        return None
+    row = _read_plain_partition(buffer, position)
+    partition_count, index, epoch, offset, _, partition_max_bytes, forgotten_count, rack_size = row
+    if partition_count != 1 or forgotten_count or rack_size:
+        return None
+    name = buffer[start:position].tobytes()
+    return name, index, epoch, offset, isolation, wait_ms, min_bytes, min(max_bytes, partition_max_bytes)
+
+
+def read_flexible(buffer: memoryview, position: int, end: int, version: int) -> Wanted | None:
+    """Read a request that names its topic by id, from its header's tags on; None if not of this shape."""
+    replica = -1  # Counts are compact: one more than there are.
+    if version >= _STATE_IN_TAG_FROM:
+        if position + _FLEXIBLE_15.size != end:
+            return None
+        head_tags, *rest = _read_15(buffer, position)
+    else:
+        if position + _FLEXIBLE_13.size != end:
+            return None
+        head_tags, replica, *rest = _read_13(buffer, position)
+    (
+        wait_ms, min_bytes, max_bytes, isolation, session, session_epoch, topic_count, topic_id,
+        partition_count, index, epoch, offset, last_epoch, _, partition_max_bytes, more, tags,
+    ) = rest  # fmt: skip
+    if (
+        head_tags
+        or replica != -1
+        or not 0 <= isolation <= 1
+        or session
+        or session_epoch != -1
+        or topic_count != 2
+        or partition_count != 2
+        or last_epoch != -1
+        or more != _NOTHING_MORE
+        or tags
+    ):
+        return None
+    return topic_id, index, epoch, offset, isolation, wait_ms, min_bytes, min(max_bytes, partition_max_bytes)
+
+
+def _with_name(manager: ReplicaManager, name: bytes, index: int) -> Partition | None:
+    try:
+        return manager.partitions.get((name.decode(), index))
+    except UnicodeDecodeError:
+        return None
+
+
+def _with_id(manager: ReplicaManager, topic_id: bytes, index: int) -> Partition | None:
+    name = manager.topic_name(topic_id)
+    partition = None if name is None else manager.partitions.get((name, index))
+    return partition if partition is not None and partition.topic_id == topic_id else None
+
+
+def _plain_head(correlation_id: int, name: bytes, index: int, found: LogRead, size: int) -> bytes:
+    """Return an answer up to its records, of which there are `size` bytes."""
+    pack, head_size = _plain_answer(len(name))
+    return pack(
+        head_size + size, correlation_id, 0, 0, 0, 1, len(name), name, 1, index, 0, found.high_watermark,
+        found.last_stable_offset, found.log_start_offset, -1 if found.aborted is None else 0, -1, size,
+    )  # fmt: skip
+
+
+@cache
+def _plain_answer(name_size: int) -> tuple[Callable[..., bytes], int]:
+    layout = Struct(f">iiihiih{name_size}siihqqqiii")
+    return layout.pack, layout.size - 4
+
+
+def _flexible_head(correlation_id: int, topic_id: bytes, index: int, found: LogRead, size: int) -> bytes:
+    """Return an answer up to its records, of which there are `size` bytes."""
+    length = encode_unsigned_varint(size + 1)
+    whole = _FLEXIBLE_ANSWER_SIZE + len(length) + size + len(_NO_TAGS)
+    head = _pack_flexible(
+        whole, correlation_id, 0, 0, 0, 2, topic_id, 2, index, 0, found.high_watermark,
+        found.last_stable_offset, found.log_start_offset, 0 if found.aborted is None else 1, -1,
+    )  # fmt: skip
+    return head + length
+
+
+class _Form(NamedTuple):
+    """What requests and answers look like: with names and without tags, or with ids and tags."""
+
+    read: Callable[[memoryview, int, int, int], Wanted | None]
+    find: Callable[[ReplicaManager, bytes, int], Partition | None]
+    head: Callable[[int, bytes, int, LogRead, int], bytes]
+    tail: tuple[bytes, ...]
+
+
+_PLAIN = _Form(read_plain, _with_name, _plain_head, ())
+_FLEXIBLE = _Form(read_flexible, _with_id, _flexible_head, (_NO_TAGS,))

@@ -1,0 +1,353 @@
+"""ListOffsets: the offset that belongs to a timestamp (class `KafkaApis`, KIP-79).
+
+* -1 is the end: the high watermark, the last stable offset for read_committed, the log end for a replica. -2
+  and -4 are the log start; -3 is the record with the largest timestamp (version 7), -4 needs version 8. -5
+  (version 9) and -6 (version 11) ask about tiered storage, which does not exist here: offset -1.
+* Any other negative timestamp, and a special one before its version, is UNSUPPORTED_VERSION.
+* A timestamp gives the first record at or after it, as far as the client may read, else offset -1.
+* A leader that is new does not know what is committed until its followers have fetched: OFFSET_NOT_AVAILABLE
+  for what may lie there, LEADER_NOT_AVAILABLE before version 5.
+* Version 0 answers with a list instead: the bases of the segments last written before the time, newest first.
+
+OffsetForLeaderEpoch: where a leader epoch ends in a partition's log (KIP-101, KIP-320).
+
+Answered by the leader from its epoch cache: the largest epoch not above the one asked for, and the offset at
+which the next one begins; for the current epoch the log end. Both are -1 when nothing is known.
+
+DeleteRecords: move the log start of partitions forward (KIP-107).
+
+Offset -1 stands for the high watermark; beyond it, or below -1, is OFFSET_OUT_OF_RANGE. A topic that is only
+compacted refuses: its records go by key (POLICY_VIOLATION). The segments wholly below go with the next
+retention run. The answer waits until the replicas that are alive have followed: until then one that became
+leader could show the records again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from trio.lowlevel import checkpoint
+
+from kcli.broker.network.responses import once_settled
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.delete_records import (
+    DeleteRecordsPartitionResult,
+    DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+)
+from kcli.protocol.messages.list_offsets import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    FIRST_VERSIONS,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+    ListOffsetsPartitionResponse,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from kcli.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+from kcli.protocol.topics import INTERNAL_TOPICS
+from kcli.storage.log.log_read import Isolation
+from kcli.storage.log.unified_log import offset_for_timestamp, offset_of_max_timestamp, offsets_before
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Iterable, Iterator
+
+    from kcli.broker.network.request_context import RequestContext
+    from kcli.broker.network.responses import DelayedResponse
+    from kcli.broker.replication.partition import Partition, PartitionId
+    from kcli.broker.replication.replica_manager import ReplicaManager
+    from kcli.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
+    from kcli.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+    from kcli.protocol.messages.offset_for_leader_epoch import (
+        OffsetForLeaderEpochRequest,
+        OffsetForLeaderPartition,
+    )
+
+
+_READ_COMMITTED = 1
+_NOT_AVAILABLE_FROM = 5
+
+
+def list_offsets(
+    request: ListOffsetsRequest, context: RequestContext
+) -> ListOffsetsResponse | Coroutine[None, None, ListOffsetsResponse]:
+    """Answer each partition on its own."""
+    answers = _answers(request, context)
+    searches = sum(
+        partition.timestamp >= 0 or partition.timestamp == MAX_TIMESTAMP
+        for topic in request.topics
+        for partition in topic.partitions
+    )
+    if searches > 1:
+        return _list_in_turns(request, answers)
+    return _response(request, list(answers))
+
+
+async def _list_in_turns(
+    request: ListOffsetsRequest, answers: Iterator[tuple[int, ListOffsetsPartitionResponse]]
+) -> ListOffsetsResponse:
+    """Let others run between partitions: each search may read megabytes."""
+    found = []
+    for answer in answers:
+        found.append(answer)
+        await checkpoint()
+    return _response(request, found)
+
+
+def _response(
+    request: ListOffsetsRequest, answers: Iterable[tuple[int, ListOffsetsPartitionResponse]]
+) -> ListOffsetsResponse:
+    """Return answers, each with the number of its topic in the request."""
+    topics = [ListOffsetsTopicResponse(name=topic.name, partitions=[]) for topic in request.topics]
+    for number, answer in answers:
+        topics[number].partitions.append(answer)
+    return ListOffsetsResponse(topics=topics)
+
+
+def _answers(
+    request: ListOffsetsRequest, context: RequestContext
+) -> Iterator[tuple[int, ListOffsetsPartitionResponse]]:
+    isolation = Isolation.HIGH_WATERMARK
+    if request.replica_id >= 0:
+        isolation = Isolation.LOG_END
+    elif request.isolation_level == _READ_COMMITTED:
+        isolation = Isolation.TXN_COMMITTED
+    seen: dict[tuple[str, int], int] = {}
+    for topic in request.topics:
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
+            seen[key] = seen.get(key, 0) + 1
+    for number, topic in enumerate(request.topics):
+        for partition in {each.partition_index: each for each in topic.partitions}.values():
+            twice = seen[topic.name, partition.partition_index] > 1
+            yield number, _answer(topic.name, partition, context, isolation, twice=twice)
+
+
+def failed_list_offsets(request: ListOffsetsRequest, error: KafkaError) -> ListOffsetsResponse:
+    """Answer with the same error for every partition."""
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsTopicResponse(
+                name=topic.name,
+                partitions=[
+                    ListOffsetsPartitionResponse(
+                        partition_index=partition.partition_index, error_code=error.code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer(
+    topic: str, wanted: ListOffsetsPartition, context: RequestContext, isolation: Isolation, *, twice: bool
+) -> ListOffsetsPartitionResponse:
+    response = ListOffsetsPartitionResponse(partition_index=wanted.partition_index)
+    try:
+        if twice:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
+        partition = context.broker.replica_manager.leader(
+            topic, wanted.partition_index, wanted.current_leader_epoch
+        )
+        if context.api_version == 0:
+            response.old_style_offsets = _segment_offsets(
+                partition, wanted.timestamp, wanted.max_num_offsets, isolation, context.broker.wall_ms()
+            )
+            return response
+        if wanted.timestamp < 0 and FIRST_VERSIONS.get(wanted.timestamp, 1000) > context.api_version:
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_VERSION, f"timestamp {wanted.timestamp} needs a newer version"
+            )
+        if isolation is not Isolation.LOG_END and not partition.knows_committed_end:
+            _check_certain(partition, wanted.timestamp, isolation, context.api_version)
+        response.timestamp, response.offset, leader_epoch = _find(partition, wanted.timestamp, isolation)
+        if context.api_version >= 4:
+            response.leader_epoch = leader_epoch
+    except KafkaError as error:
+        response.error_code = error.code
+    return response
+
+
+def _check_certain(partition: Partition, timestamp: int, isolation: Isolation, version: int) -> None:
+    """Raise `KafkaError` if a leader that is new cannot tell yet: what it says may go back (KIP-207)."""
+    if timestamp in {EARLIEST, EARLIEST_LOCAL, LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
+        return
+    if timestamp != LATEST and _find(partition, timestamp, isolation)[1] >= 0:
+        return
+    code = ErrorCode.LEADER_NOT_AVAILABLE
+    if version >= _NOT_AVAILABLE_FROM:
+        code = ErrorCode.OFFSET_NOT_AVAILABLE
+    raise KafkaError(code, "the leader is new, and does not know yet what is committed")
+
+
+def _find(partition: Partition, timestamp: int, isolation: Isolation) -> tuple[int, int, int]:
+    """Return (timestamp, offset, leader epoch), -1 for what there is not."""
+    log = partition.log
+    if timestamp == LATEST:
+        return -1, partition.limit(isolation), partition.leader_epoch
+    if timestamp in {EARLIEST, EARLIEST_LOCAL}:
+        return -1, log.log_start_offset, log.leader_epochs.epoch_for(log.log_start_offset)
+    if timestamp in {LATEST_TIERED, EARLIEST_PENDING_UPLOAD}:
+        return -1, -1, -1
+    found = (
+        offset_of_max_timestamp(log) if timestamp == MAX_TIMESTAMP else offset_for_timestamp(log, timestamp)
+    )
+    if found is None or found[1] >= partition.limit(isolation):
+        return -1, -1, -1
+    return found
+
+
+def _segment_offsets(
+    partition: Partition, timestamp: int, max_count: int, isolation: Isolation, now_ms: int
+) -> list[int]:
+    """Return at most `max_count` segment bases, newest first, as version 0 has them."""
+    offsets = offsets_before(partition.log, timestamp, max_offsets=max(0, max_count), now_ms=now_ms)
+    limit = partition.limit(isolation)
+    if any(offset > limit for offset in offsets):
+        offsets = [limit, *(offset for offset in offsets if offset <= limit)]
+    return sorted(offsets, reverse=True)
+
+
+def offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, context: RequestContext
+) -> OffsetForLeaderEpochResponse:
+    """Answer each partition on its own."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    _answer_of_offset_for_leader_epoch(topic.topic, wanted, context)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def failed_offset_for_leader_epoch(
+    request: OffsetForLeaderEpochRequest, error: KafkaError
+) -> OffsetForLeaderEpochResponse:
+    """Answer with the same error for every partition."""
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(partition=wanted.partition, error_code=error.code)
+                    for wanted in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _answer_of_offset_for_leader_epoch(
+    topic: str, wanted: OffsetForLeaderPartition, context: RequestContext
+) -> EpochEndOffset:
+    response = EpochEndOffset(partition=wanted.partition)
+    try:
+        partition = context.broker.replica_manager.leader(
+            topic, wanted.partition, wanted.current_leader_epoch
+        )
+        response.leader_epoch, response.end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
+    except KafkaError as error:
+        response.error_code = error.code
+    return response
+
+
+NO_LOW_WATERMARK = -1
+
+
+class PendingDelete:
+    """One partition: settled when its low watermark is at `required_offset`, or it is not led here."""
+
+    __slots__ = ("key", "required_offset", "result")
+
+    def __init__(self, key: PartitionId, required_offset: int, result: DeleteRecordsPartitionResult) -> None:
+        self.key = key
+        self.required_offset = required_offset
+        self.result = result
+        result.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+    def settle(self, manager: ReplicaManager) -> bool:
+        """Write into the result how far it has come; return whether that is all the way."""
+        result = self.result
+        try:
+            result.low_watermark = manager.leader(*self.key).low_watermark
+        except KafkaError as error:
+            result.error_code, result.low_watermark = error.code, NO_LOW_WATERMARK
+            return True
+        if result.low_watermark < self.required_offset:
+            return False
+        result.error_code = ErrorCode.NONE
+        return True
+
+
+def delete_records(
+    request: DeleteRecordsRequest, context: RequestContext
+) -> DeleteRecordsResponse | DelayedResponse[DeleteRecordsResponse]:
+    """Answer each partition on its own, with its new low watermark."""
+    pending: list[PendingDelete] = []
+    response = DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_delete(topic.name, wanted, context, pending) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+    return once_settled(
+        context.broker.replica_manager, response, pending=pending, timeout_ms=request.timeout_ms
+    )
+
+
+def failed_delete_records(request: DeleteRecordsRequest, error: KafkaError) -> DeleteRecordsResponse:
+    """Answer with the same error for every partition."""
+    return DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsTopicResult(
+                name=topic.name,
+                partitions=[_failed(wanted, error) for wanted in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _failed(wanted: DeleteRecordsPartition, error: KafkaError) -> DeleteRecordsPartitionResult:
+    return DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=NO_LOW_WATERMARK, error_code=error.code
+    )
+
+
+def _delete(
+    topic: str,
+    wanted: DeleteRecordsPartition,
+    context: RequestContext,
+    pending: list[PendingDelete],
+) -> DeleteRecordsPartitionResult:
+    try:
+        if topic in INTERNAL_TOPICS:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{topic}` is the broker's own")
+        partition = context.broker.replica_manager.leader(topic, wanted.partition_index)
+        log_start = partition.delete_records(wanted.offset)
+    except KafkaError as error:
+        return _failed(wanted, error)
+    result = DeleteRecordsPartitionResult(
+        partition_index=wanted.partition_index, low_watermark=partition.low_watermark
+    )
+    pending.append(PendingDelete(partition.key, log_start, result))
+    return result

@@ -1,0 +1,176 @@
+"""AlterPartitionReassignments, ListPartitionReassignments: partitions on the move (KIP-455, KIP-860).
+
+* Each partition is moved, or its move is stopped, by itself; an answer says that the move has begun.
+* From version 1 on a request may forbid that the number of replicas changes.
+* Moves are listed as this node's image has them; what does not move, or does not exist, is left out.
+
+ElectLeaders: elections on demand, preferred or unclean (KIP-183, KIP-460).
+
+* Version 0 asks for preferred elections only, and has no error for the request as a whole.
+* Without a list of partitions every partition is tried, and those whose leader is the wanted one already are
+  left out of the answer; topics are named even so.
+* Answers come when the new leaders are in effect on this node, so `timeout_ms` is never reached.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.broker.controller.election_control import ElectionType
+from kcli.broker.controller.reassignment_control import Reassignment
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+from kcli.protocol.messages.elect_leaders import ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+from kcli.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsResponse,
+    OngoingPartitionReassignment,
+    OngoingTopicReassignment,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from kcli.broker.metadata.metadata_image import TopicImage
+    from kcli.broker.network.request_context import RequestContext
+    from kcli.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+    from kcli.protocol.messages.elect_leaders import ElectLeadersRequest
+    from kcli.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+
+
+def alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, context: RequestContext
+) -> AlterPartitionReassignmentsResponse:
+    """Begin, replace and stop moves."""
+    outcomes = context.broker.controller.alter_reassignments(
+        [
+            Reassignment(
+                topic.name, each.partition_index, None if each.replicas is None else tuple(each.replicas)
+            )
+            for topic in request.topics
+            for each in topic.partitions
+        ],
+        allow_replication_factor_change=request.allow_replication_factor_change,
+    )
+    return _altered(request, outcomes)
+
+
+def failed_alter_partition_reassignments(
+    request: AlterPartitionReassignmentsRequest, error: KafkaError
+) -> AlterPartitionReassignmentsResponse:
+    """Answer the request as a whole, and every partition, with the same error."""
+    count = sum(len(topic.partitions) for topic in request.topics)
+    response = _altered(request, [error] * count)
+    response.error_code, response.error_message = error.code, error.message
+    return response
+
+
+def list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, context: RequestContext
+) -> ListPartitionReassignmentsResponse:
+    """Answer with the moves of the partitions that are asked about, or with all."""
+    image = context.broker.image
+    if request.topics is None:
+        return _listed((topic, range(len(topic.partitions))) for topic in image.topics.values())
+    asked: dict[str, dict[int, None]] = {}
+    for topic in request.topics:
+        # What is asked for twice is answered once.
+        asked.setdefault(topic.name, {}).update(dict.fromkeys(topic.partition_indexes))
+    return _listed((image.topics[name], indexes) for name, indexes in asked.items() if name in image.topics)
+
+
+def failed_list_partition_reassignments(
+    request: ListPartitionReassignmentsRequest, error: KafkaError
+) -> ListPartitionReassignmentsResponse:
+    """Answer with an error."""
+    return ListPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, topics=[])
+
+
+def _altered(
+    request: AlterPartitionReassignmentsRequest, outcomes: Iterable[KafkaError | None]
+) -> AlterPartitionReassignmentsResponse:
+    remaining = iter(outcomes)
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=[
+            ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[_outcome(each.partition_index, next(remaining)) for each in topic.partitions],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _outcome(partition: int, error: KafkaError | None) -> ReassignablePartitionResponse:
+    if error is None:
+        return ReassignablePartitionResponse(partition_index=partition)
+    return ReassignablePartitionResponse(
+        partition_index=partition, error_code=error.code, error_message=error.message
+    )
+
+
+def _listed(wanted: Iterable[tuple[TopicImage, Iterable[int]]]) -> ListPartitionReassignmentsResponse:
+    topics = []
+    for topic, indexes in wanted:
+        moving = [
+            OngoingPartitionReassignment(
+                partition_index=index,
+                replicas=list(topic.partitions[index].replicas),
+                adding_replicas=list(topic.partitions[index].adding),
+                removing_replicas=list(topic.partitions[index].removing),
+            )
+            for index in indexes
+            if 0 <= index < len(topic.partitions) and topic.partitions[index].is_moving
+        ]
+        if moving:
+            topics.append(OngoingTopicReassignment(name=topic.name, partitions=moving))
+    return ListPartitionReassignmentsResponse(topics=topics)
+
+
+def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> ElectLeadersResponse:
+    """Elect leaders, each partition by itself."""
+    if request.election_type not in set(ElectionType):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}")
+    broker = context.broker
+    wanted: list[tuple[str, Sequence[int]]]
+    if request.topic_partitions is None:
+        wanted = [(topic.name, range(len(topic.partitions))) for topic in broker.image.topics.values()]
+    else:
+        wanted = [(each.topic, each.partitions) for each in request.topic_partitions]
+    outcomes = iter(
+        broker.controller.elect_leaders(
+            [(topic, partition) for topic, partitions in wanted for partition in partitions],
+            type=ElectionType(request.election_type),
+        )
+    )
+    results = []
+    for topic, partitions in wanted:
+        answers = [_result(partition, next(outcomes)) for partition in partitions]
+        if request.topic_partitions is None:
+            answers = [each for each in answers if each.error_code != ErrorCode.ELECTION_NOT_NEEDED]
+        results.append(ReplicaElectionResult(topic=topic, partition_result=answers))
+    return ElectLeadersResponse(replica_election_results=results)
+
+
+def failed_elect_leaders(request: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
+    """Answer the request, and every partition that it names, with the same error."""
+    return ElectLeadersResponse(
+        error_code=error.code,
+        replica_election_results=[
+            ReplicaElectionResult(
+                topic=topic.topic,
+                partition_result=[_result(partition, error) for partition in topic.partitions],
+            )
+            for topic in request.topic_partitions or ()
+        ],
+    )
+
+
+def _result(partition: int, error: KafkaError | None) -> PartitionResult:
+    if error is None:
+        return PartitionResult(partition_id=partition)
+    return PartitionResult(partition_id=partition, error_code=error.code, error_message=error.message)

@@ -1,0 +1,1 @@
+"""Produce: its reader, its handler, and the short path for one batch to one partition."""

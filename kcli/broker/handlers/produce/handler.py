@@ -1,0 +1,416 @@
+"""Produce: append producers' batches to the partitions this node leads (class `KafkaApis`).
+
+* acks other than -1, 0 and 1 are refused for every partition. One bad partition never fails its neighbours.
+* From version 3 a partition carries exactly one batch of magic 2, zstd from version 7; versions 0 to 2 carry
+  message sets of magic 0 and 1, which are converted up.
+* acks=-1 waits until the records are on every in-sync replica; what is late is REQUEST_TIMED_OUT, its records
+  stay. acks=0 is never answered, and an error closes the connection: the producer has no other sign.
+* A topic with `flush.messages` is answered when its records are on disk.
+* There is no transaction coordinator, so nothing vouches for a transactional batch: INVALID_TXN_STATE.
+* A request above `YIELD_BYTES` lets others run between its partitions; records that take long to read or to
+  write are read and written in threads (`LongReading`, `LongWriting`).
+
+PendingWrite: one partition of an acks=all write, until its records are on every in-sync replica.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from trio.lowlevel import checkpoint
+
+from kcli.broker.handlers.produce.slow_batches import (
+    LOOP_DECOMPRESSED_BYTES,
+    WRITTEN_ON_LOOP_BYTES,
+    LongReading,
+    LongWriting,
+    OtherWriting,
+)
+from kcli.broker.handlers.produce.wire import TOPIC_IDS_FROM, encode_rows
+from kcli.broker.network.request_context import CloseConnection
+from kcli.broker.network.responses import DelayedResponse, once_settled
+from kcli.broker.replication.partition import ACKS_ALL
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from kcli.protocol.record import NO_PRODUCER_ID
+from kcli.protocol.topics import INTERNAL_TOPICS
+from kcli.storage.log.log_validator import InvalidRecords, TooMuchToRead
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine, Generator, Iterator
+
+    from kcli.broker.handlers.produce.wire import ProduceData, Row
+    from kcli.broker.network.request_context import RequestContext
+    from kcli.broker.replication.partition import Partition, PartitionId
+    from kcli.broker.replication.replica_manager import ReplicaManager
+    from kcli.storage.log.log_appender import AppendInfo
+
+
+class PendingWrite:
+    """Settled when the high watermark reaches `required_offset`, or never can."""
+
+    __slots__ = ("key", "required_offset", "row")
+
+    def __init__(self, key: PartitionId, required_offset: int, row: PartitionProduceResponse) -> None:
+        self.key = key
+        self.required_offset = required_offset
+        self.row = row
+        row.error_code = ErrorCode.REQUEST_TIMED_OUT
+
+    def settle(self, manager: ReplicaManager) -> bool:
+        """Write into the row how it ended; return whether it has."""
+        try:
+            code = manager.partition(*self.key).replication_error(self.required_offset)
+        except KafkaError as error:
+            code = error.code
+        if code is None:
+            return False
+        self.row.error_code = code
+        if code != ErrorCode.NONE:
+            self.row.base_offset = -1
+        return True
+
+
+YIELD_BYTES = 1024 * 1024
+
+_ADMIN_CLIENT_ID = "__admin_client"
+_BATCH_HEAD = Struct(">iibIh")
+"""From byte 8: batch length, leader epoch, magic, CRC, attributes."""
+_BATCH_HEAD_POSITION = 8
+_PRODUCER_ID = Struct(">q")
+_PRODUCER_ID_POSITION = 43
+_MIN_BATCH_SIZE = 61
+_MIN_ENTRY_SIZE = 17
+"""An entry's offset, size and what stands before its magic, with it."""
+_LOG_OVERHEAD = 12
+_SIZE = Struct(">i")
+_TRANSACTIONAL = 0x10
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    }
+)
+_NO_RECORDS = memoryview(bytearray())
+LEADERS_FROM = 10
+"""From this version on an answer may say who leads (KIP-951)."""
+
+SlowWork = LongReading | LongWriting | OtherWriting
+Produced = ProduceResponse | DelayedResponse[ProduceResponse] | bytes | None
+
+
+def produce(request: ProduceData, context: RequestContext) -> Produced | Coroutine[Any, Any, Produced]:
+    """Append, and answer when `acks` is met."""
+    if request.acks not in (-1, 0, 1):
+        return failed_produce(request, KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, "acks must be -1, 0 or 1"))
+    append = _Append(request, context)
+    steps = append.steps()
+    if request.size > YIELD_BYTES:
+        return _produce_in_turns(append, steps)
+    for work in steps:
+        if work is not None:
+            return _produce_in_turns(append, steps, work)
+    return append.flush_and_finish() if append.to_flush else append.finish()
+
+
+async def _produce_in_turns(
+    append: _Append, steps: Iterator[SlowWork | None], work: SlowWork | None = None
+) -> Produced:
+    if work is not None:
+        await work.run()
+    for work in steps:
+        if work is not None:
+            await work.run()
+        else:
+            await checkpoint()
+    return await append.flush_and_finish()
+
+
+def failed_produce(request: ProduceData, error: KafkaError) -> ProduceResponse | None:
+    """Answer with the same error for every partition; None, to close the connection, with acks=0."""
+    if request.acks == 0:
+        return None
+    return ProduceResponse(
+        responses=[
+            TopicProduceResponse(
+                name=name,
+                topic_id=topic_id,
+                partition_responses=[_error_row(index, error) for index, _ in partitions],
+            )
+            for name, topic_id, partitions in request.topics
+        ]
+    )
+
+
+def refused_row(index: int, error: KafkaError, log_start_offset: int) -> Row:
+    """Return the row for a partition whose log refused the records; some errors show its start."""
+    return index, error.code, -1, -1, -1 if error.code in _WITHOUT_LOG_START else log_start_offset
+
+
+def _error_row(index: int, error: KafkaError) -> PartitionProduceResponse:
+    row = PartitionProduceResponse(index=index, error_code=error.code, base_offset=-1)
+    _explain(row, error)
+    return row
+
+
+def _explain(row: PartitionProduceResponse, error: KafkaError) -> None:
+    row.error_message = error.message
+    if isinstance(error, InvalidRecords):
+        row.record_errors = [
+            BatchIndexAndErrorMessage(batch_index=number, batch_index_error_message=why)
+            for number, why in error.record_errors
+        ]
+
+
+class _Append:
+    """One request on its way: what was appended, and what went wrong."""
+
+    __slots__ = (
+        "_context",
+        "_errors",
+        "_now_ms",
+        "_pending",
+        "_replica_manager",
+        "_request",
+        "_rows",
+        "_version",
+        "to_flush",
+    )
+
+    def __init__(self, request: ProduceData, context: RequestContext) -> None:
+        self._request = request
+        self._context = context
+        self._version = context.api_version
+        self._replica_manager = context.broker.replica_manager
+        self._now_ms = context.broker.wall_ms()
+        self._rows: list[tuple[str, bytes, list[Row]]] = []
+        self._errors: dict[tuple[int, int], KafkaError] = {}
+        self._pending: list[tuple[int, int, Partition, int]] = []
+        self.to_flush: list[tuple[int, int, Partition]] = []
+        """The rows of partitions that have to be on disk first."""
+
+    def steps(self) -> Iterator[SlowWork | None]:
+        """Append partition by partition. Work that comes out is to be run before the next step."""
+        by_id = self._version >= TOPIC_IDS_FROM
+        for number, (name, topic_id, partitions) in enumerate(self._request.topics):
+            known = self._replica_manager.topic_name(topic_id) if by_id else name
+            rows: list[Row] = []
+            self._rows.append((name, topic_id, rows))
+            for index, records in partitions:
+                log_start = -1
+                try:
+                    partition = self._check(known, index, records)
+                    log_start = partition.log.log_start_offset
+                    if partition.writing is None and len(records or b"") <= WRITTEN_ON_LOOP_BYTES:
+                        try:
+                            info = self._append(partition, records or _NO_RECORDS)
+                        except TooMuchToRead:
+                            info = yield from self._append_slowly(known, index, partitions, len(rows))
+                    else:
+                        info = yield from self._append_slowly(known, index, partitions, len(rows))
+                    row = self._appended(partition, index, info, number, len(rows))
+                except KafkaError as error:
+                    self._errors[number, len(rows)] = error.detached()
+                    row = refused_row(index, error, log_start)
+                rows.append(row)
+                yield None
+
+    def _append_slowly(
+        self,
+        name: str | None,
+        index: int,
+        partitions: list[tuple[int, memoryview | None]],
+        number: int,
+    ) -> Generator[SlowWork, None, AppendInfo]:
+        """Append one partition's records with threads for what takes long: reading them, writing them."""
+        if self._request.size <= YIELD_BYTES:
+            self._request.copy_records()
+        records = partitions[number][1] or _NO_RECORDS
+        partition = self._check(name, index, records)
+        reading = LongReading(partition.log.validator, records, self._now_ms)
+        yield reading
+        validated = reading.result()
+        partition = self._check(name, index, records)
+        while partition.writing is not None:
+            yield OtherWriting(partition.writing)
+            partition = self._check(name, index, records)
+        acks = self._request.acks
+        if len(validated.data) <= WRITTEN_ON_LOOP_BYTES:
+            return partition.append_validated(validated, acks=acks, now_ms=self._now_ms)
+        writing = LongWriting(partition, validated, acks, self._now_ms)
+        yield writing
+        return writing.result()
+
+    def _check(self, name: str | None, index: int, records: memoryview | None) -> Partition:
+        """Return the partition; raise `KafkaError` for what is refused without looking at its log."""
+        if name is None:
+            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, "no topic has this id")
+        partition = self._replica_manager.partition(name, index)
+        if self._version >= 3:
+            check_one_batch(records or _NO_RECORDS, self._version)
+        if name in INTERNAL_TOPICS and self._context.client_id != _ADMIN_CLIENT_ID:
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{name}` is the broker's own")
+        return partition
+
+    def _append(self, partition: Partition, records: memoryview) -> AppendInfo:
+        return partition.append(
+            records,
+            acks=self._request.acks,
+            now_ms=self._now_ms,
+            max_decompressed=LOOP_DECOMPRESSED_BYTES,
+        )
+
+    def _appended(
+        self, partition: Partition, index: int, info: AppendInfo, topic_number: int, number: int
+    ) -> Row:
+        if self._request.acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
+            self._pending.append((topic_number, number, partition, info.last_offset + 1))
+        if partition.must_flush:
+            self.to_flush.append((topic_number, number, partition))
+        return index, 0, info.first_offset, info.log_append_time, info.log_start_offset
+
+    async def flush_and_finish(self) -> Produced:
+        """Wait for the disk where `flush.messages` says so, then finish."""
+        for topic_number, number, partition in self.to_flush:
+            try:
+                await self._replica_manager.group_commit.flush(partition.log)
+            except KafkaError as error:
+                rows = self._rows[topic_number][2]
+                self._errors[topic_number, number] = error.detached()
+                rows[number] = refused_row(rows[number][0], error, -1)
+        return self.finish()
+
+    def finish(self) -> Produced:
+        """Return the response, or the operation that will make it."""
+        if self._request.acks == 0:
+            for error in self._errors.values():
+                raise CloseConnection(f"a produce with acks=0 failed: {error.message}")
+            return None
+        if not self._errors and not self._pending:
+            return encode_rows(self._rows, self._version)
+        response = self._response()
+        writes = [
+            PendingWrite(partition.key, offset, response.responses[topic_number].partition_responses[number])
+            for topic_number, number, partition, offset in self._pending
+        ]
+        return once_settled(
+            self._replica_manager,
+            response,
+            pending=writes,
+            timeout_ms=self._request.timeout_ms,
+            lets_pass=self._lets_pass(),
+        )
+
+    def _lets_pass(self) -> bool:
+        """Whether the next writes of the connection may be appended before this one is answered.
+
+        Not those of idempotent producers. If all their batches under way were in the log of a leader that is
+        lost, its successor would take the next one before the first is repeated, and the first would be no
+        longer among those that are known: written twice, or refused for good. Kafka reads no request before
+        the answer to the one before, so that at most one batch without an answer is there.
+        """
+        return all(
+            _producer_id(records) == NO_PRODUCER_ID
+            for _, _, partitions in self._request.topics
+            for _, records in partitions
+        )
+
+    def _response(self) -> ProduceResponse:
+        topics = [
+            TopicProduceResponse(
+                name=name,
+                topic_id=topic_id,
+                partition_responses=[
+                    PartitionProduceResponse(
+                        index=index,
+                        error_code=error_code,
+                        base_offset=base_offset,
+                        log_append_time_ms=log_append_time,
+                        log_start_offset=log_start_offset,
+                    )
+                    for index, error_code, base_offset, log_append_time, log_start_offset in rows
+                ],
+            )
+            for name, topic_id, rows in self._rows
+        ]
+        moved_leaders: set[int] = set()
+        for (topic_number, number), error in self._errors.items():
+            topic = topics[topic_number]
+            row = topic.partition_responses[number]
+            _explain(row, error)
+            if error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER and self._version >= LEADERS_FROM:
+                leader = self._leader_of(topic, row.index)
+                if leader is not None:
+                    row.current_leader = LeaderIdAndEpoch(leader_id=leader[0], leader_epoch=leader[1])
+                    moved_leaders.add(leader[0])
+        response = ProduceResponse(responses=topics)
+        if moved_leaders:
+            response.node_endpoints = self._endpoints(moved_leaders)
+        return response
+
+    def _leader_of(self, topic: TopicProduceResponse, index: int) -> tuple[int, int] | None:
+        manager = self._replica_manager
+        name = manager.topic_name(topic.topic_id) if self._version >= TOPIC_IDS_FROM else topic.name
+        return None if name is None else manager.current_leader(name, index)
+
+    def _endpoints(self, node_ids: set[int]) -> list[NodeEndpoint]:
+        image, listener_name = self._context.broker.image, self._context.listener_name
+        return [
+            NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+            for broker, endpoint in image.brokers_with_listener(listener_name, node_ids)
+        ]
+
+
+def _producer_id(records: memoryview | None) -> int:
+    """Return who wrote a batch; in formats without producers it is any number."""
+    if records is None or len(records) < _MIN_BATCH_SIZE:
+        return NO_PRODUCER_ID
+    producer_id: int = _PRODUCER_ID.unpack_from(records, _PRODUCER_ID_POSITION)[0]
+    return producer_id
+
+
+def check_one_batch(records: memoryview, version: int) -> None:
+    """Raise `KafkaError` unless `records` is one batch that this version may carry."""
+    if len(records) < _MIN_BATCH_SIZE:
+        raise KafkaError(ErrorCode.INVALID_RECORD, "there is no record batch")
+    length, _, magic, _, attributes = _BATCH_HEAD.unpack_from(records, _BATCH_HEAD_POSITION)
+    if magic != 2:
+        raise _wrong_magic(magic, version)
+    if length + _LOG_OVERHEAD != len(records):
+        _check_end(records, length, version)
+    if version < 7 and attributes & 7 == Codec.ZSTD:
+        raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs version 7 or later")
+    if attributes & _TRANSACTIONAL:
+        raise KafkaError(ErrorCode.INVALID_TXN_STATE, "there is no transaction coordinator")
+
+
+def _wrong_magic(magic: int, version: int) -> KafkaError:
+    code = ErrorCode.INVALID_RECORD if magic in (0, 1) else ErrorCode.CORRUPT_MESSAGE
+    return KafkaError(code, f"version {version} carries record batches of magic 2, not {magic}")
+
+
+def _check_end(records: memoryview, length: int, version: int) -> None:
+    """Raise `KafkaError` unless the batch is whole and nothing whole comes behind it.
+
+    A part of an entry behind the batch is dropped, as everywhere.
+    """
+    if length + _LOG_OVERHEAD < _MIN_BATCH_SIZE:
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"a record batch cannot be as short as {length} bytes")
+    rest = records[length + _LOG_OVERHEAD :]
+    if length + _LOG_OVERHEAD > len(records):
+        raise KafkaError(ErrorCode.INVALID_RECORD, "the record batch is cut short")
+    if len(rest) >= _MIN_ENTRY_SIZE and _SIZE.unpack_from(rest, 8)[0] + _LOG_OVERHEAD <= len(rest):
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"version {version} carries exactly one record batch")

@@ -1,0 +1,146 @@
+"""LongReading: records that take too long to read on the loop are read in a thread.
+
+Most batches are stored as they came. Some have to be read to the last record: keys of a compacted topic, a
+codec other than the topic's, formats before 0.11. What that may cost nobody can tell from outside: eleven
+kilobytes can hold millions of records. So the loop reads up to `LOOP_DECOMPRESSED_BYTES`, and what holds more
+is read again in a thread. One at a time, so that memory stays bounded: a reading takes up to about four times
+`MAX_DECOMPRESSED_BYTES`.
+
+LongWriting: record sets that take too long to write on the loop are written in a thread.
+
+A megabyte takes the page cache a fraction of a millisecond; a hundred, or a busy disk, take far longer. So
+above `WRITTEN_ON_LOOP_BYTES` a thread writes behind the end of the segment, where nobody reads, and the
+append on the loop then only moves the end. Meanwhile nobody else appends to that partition; others go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.protocol.error_codes import KafkaError
+
+if TYPE_CHECKING:
+    from kcli.broker.replication.partition import Partition
+    from kcli.storage.log.file_records import WriteAhead
+    from kcli.storage.log.log_appender import AppendInfo
+    from kcli.storage.log.log_validator import LogValidator, ValidatedRecords
+
+
+LOOP_DECOMPRESSED_BYTES = 512 * 1024
+"""Decompressed in a millisecond; a record counts for 128 bytes at least (`BYTES_PER_RECORD`)."""
+MAX_DECOMPRESSED_BYTES = 128 * 1024 * 1024
+"""What checking one batch may decompress to; a batch that holds more is refused."""
+
+_ONE_AT_A_TIME = trio.CapacityLimiter(1)
+
+
+class LongReading:
+    """Records on their way through a validator. They must stay where they are until it has ended."""
+
+    __slots__ = ("_error", "_now_ms", "_records", "_validated", "_validator")
+
+    def __init__(self, validator: LogValidator, records: memoryview, now_ms: int) -> None:
+        self._validator = validator
+        self._records = records
+        self._now_ms = now_ms
+        self._validated: ValidatedRecords | None = None
+        self._error: KafkaError | None = None
+
+    async def run(self) -> None:
+        """Read; `result` tells what came of it."""
+        try:
+            self._validated = await trio.to_thread.run_sync(self._validate, limiter=_ONE_AT_A_TIME)
+        except KafkaError as error:
+            self._error = error.detached()
+
+    def _validate(self) -> ValidatedRecords:
+        return self._validator.validate(
+            self._records, now_ms=self._now_ms, max_decompressed=MAX_DECOMPRESSED_BYTES
+        )
+
+    def result(self) -> ValidatedRecords:
+        """Return the records, fit to be appended, once it has run. Raises `KafkaError`."""
+        if self._error is not None:
+            raise self._error
+        assert self._validated is not None
+        return self._validated
+
+
+WRITTEN_ON_LOOP_BYTES = 1024 * 1024
+
+_WRITERS = trio.CapacityLimiter(2)
+
+
+class LongWriting:
+    """Validated records on their way into a partition that nobody else is writing to."""
+
+    __slots__ = ("_acks", "_error", "_info", "_now_ms", "_partition", "_validated")
+
+    def __init__(self, partition: Partition, validated: ValidatedRecords, acks: int, now_ms: int) -> None:
+        self._partition = partition
+        self._validated = validated
+        self._acks = acks
+        self._now_ms = now_ms
+        self._info: AppendInfo | None = None
+        self._error: KafkaError | None = None
+
+    async def run(self) -> None:
+        """Write and append; `result` tells what came of it."""
+        partition = self._partition
+        try:
+            written = partition.write_ahead(self._validated, acks=self._acks, now_ms=self._now_ms)
+            if written is not None:
+                await self._write(written)
+            else:
+                self._append(None)
+        except KafkaError as error:
+            self._error = error.detached()
+
+    async def _write(self, written: WriteAhead) -> None:
+        partition = self._partition
+        done = partition.writing = trio.Event()
+        try:
+            try:
+                await trio.to_thread.run_sync(written.run, limiter=_WRITERS)
+            except OSError as error:
+                raise partition.log.failed("append to", error) from error
+            self._append(written)
+        finally:
+            partition.writing = None
+            done.set()
+            if not written.served:
+                # The leader moved, the segment was rolled, or the batch had been there before.
+                self._undo(written)
+
+    def _append(self, written: WriteAhead | None) -> None:
+        self._info = self._partition.append_validated(
+            self._validated, acks=self._acks, now_ms=self._now_ms, written=written
+        )
+
+    def _undo(self, written: WriteAhead) -> None:
+        try:
+            written.undo()
+        except OSError as error:
+            self._error = self._partition.log.failed("append to", error)
+
+    def result(self) -> AppendInfo:
+        """Return what was appended, once it has run. Raises `KafkaError`."""
+        if self._error is not None:
+            raise self._error
+        assert self._info is not None
+        return self._info
+
+
+class OtherWriting:
+    """Somebody else writes to the partition: wait."""
+
+    __slots__ = ("_done",)
+
+    def __init__(self, done: trio.Event) -> None:
+        self._done = done
+
+    async def run(self) -> None:
+        """Return when it is done; yet another may write by then."""
+        await self._done.wait()

@@ -1,0 +1,114 @@
+"""InitProducerId: a producer id for an idempotent producer (KIP-98).
+
+Without a transactional id every request gets a new id with epoch 0, whatever id it says it has: such a
+producer raises its epoch by itself (KIP-360). With one, the answer is COORDINATOR_NOT_AVAILABLE: this broker
+has no transaction coordinator. An empty transactional id is INVALID_REQUEST, and so is an id without epoch.
+
+DescribeProducers: the producers that partitions keep state of (KIP-664).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.describe_producers import (
+    DescribeProducersResponse,
+    PartitionResponse,
+    ProducerState,
+    TopicResponse,
+)
+from kcli.protocol.messages.init_producer_id import InitProducerIdResponse
+
+if TYPE_CHECKING:
+    from kcli.broker.network.request_context import RequestContext
+    from kcli.protocol.messages.describe_producers import DescribeProducersRequest
+    from kcli.protocol.messages.init_producer_id import InitProducerIdRequest
+
+
+NO_PRODUCER_ID = -1
+NO_EPOCH = -1
+
+
+def init_producer_id(request: InitProducerIdRequest, context: RequestContext) -> InitProducerIdResponse:
+    """Answer with the next id of this node's block."""
+    if request.transactional_id == "":
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    if (request.producer_id == NO_PRODUCER_ID) != (request.producer_epoch == NO_EPOCH):
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id goes with an epoch")
+    if request.transactional_id is not None:
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator")
+    return InitProducerIdResponse(producer_id=context.broker.producer_ids.take(), producer_epoch=0)
+
+
+def failed_init_producer_id(request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
+    """Answer with an error and no id."""
+    return InitProducerIdResponse(error_code=error.code, producer_epoch=NO_EPOCH)
+
+
+def describe_producers(
+    request: DescribeProducersRequest, context: RequestContext
+) -> DescribeProducersResponse:
+    """Answer each partition on its own, and once."""
+    seen: set[tuple[str, int]] = set()
+
+    def is_new(topic: str, index: int) -> bool:
+        before = len(seen)
+        seen.add((topic, index))
+        return len(seen) > before
+
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[
+                    _describe(topic.name, index, context)
+                    for index in topic.partition_indexes
+                    if is_new(topic.name, index)
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def failed_describe_producers(
+    request: DescribeProducersRequest, error: KafkaError
+) -> DescribeProducersResponse:
+    """Answer with the same error for every partition."""
+    return DescribeProducersResponse(
+        topics=[
+            TopicResponse(
+                name=topic.name,
+                partitions=[_failed(index, error) for index in topic.partition_indexes],
+            )
+            for topic in request.topics
+        ]
+    )
+
+
+def _failed(index: int, error: KafkaError) -> PartitionResponse:
+    return PartitionResponse(
+        partition_index=index, error_code=error.code, error_message=error.message, active_producers=[]
+    )
+
+
+def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
+    try:
+        partition = context.broker.replica_manager.leader(topic, index)
+    except KafkaError as error:
+        return _failed(index, error)
+    return PartitionResponse(
+        partition_index=index,
+        active_producers=[
+            ProducerState(
+                producer_id=producer.producer_id,
+                producer_epoch=producer.producer_epoch,
+                last_sequence=producer.last_sequence,
+                last_timestamp=producer.last_timestamp,
+                coordinator_epoch=producer.coordinator_epoch,
+                current_txn_start_offset=producer.current_txn_first_offset,
+            )
+            for producer in partition.log.active_producers()
+        ],
+    )

@@ -1,0 +1,383 @@
+"""Connection: one client's socket: frames in, answers out, in the order of the requests.
+
+Receive, handle every complete request, send all answers at once, wait. Requests are carried out one after
+the other: what the client sent behind one that is unfinished waits in memory (up to one receive) or in the
+socket. Only what has been carried out and merely waits for its answer, such as a write for its replicas, lets
+requests of the same kind pass, so that the next batches are copied together; answers stay in order.
+
+What takes no waiting is done by `on_readable`, which the reactor calls, and by `_send_ended` when operations
+end; the connection's task goes on where those had to stop, and sleeps as long as nothing needs it.
+
+Raw non-blocking sockets and `trio.lowlevel`: at this rate each trio operation and each system call counts
+(class `Processor` of Kafka plays this part). Bounds that keep one connection from delaying the others:
+
+* one receive, and one turn of the outbox, moves at most `TURN_BYTES`;
+* after `TURN_BYTES` bytes or `TURN_SECONDS` without waiting it lets others run;
+* unsent answers are flushed at `FLUSH_BYTES`, and a client that does not read is not served.
+"""
+
+from __future__ import annotations
+
+import logging
+from time import perf_counter
+from typing import TYPE_CHECKING
+
+import trio
+from trio.lowlevel import checkpoint, wait_readable
+
+from kcli.broker.network.inbox import Inbox, read_size
+from kcli.broker.network.outbox import TURN_BYTES, Outbox
+from kcli.broker.network.request_context import CloseConnection
+from kcli.broker.network.responses import AnswerQueue, Later, give_up
+from kcli.broker.waiting.pause_gate import PauseGate, Sleeper
+from kcli.broker.waiting.timer import monotonic_ms
+
+if TYPE_CHECKING:
+    import socket
+
+    from kcli.broker.network.inbox import ReceiveBuffers
+    from kcli.broker.network.reactor import Reactor
+    from kcli.broker.network.request_context import RequestContext
+    from kcli.broker.network.request_engine import Engine
+    from kcli.broker.waiting.purgatory import Purgatory
+
+TURN_SECONDS = 0.002
+TIMED_ANSWERS = 4
+"""After so many small answers the clock is looked at."""
+FLUSH_BYTES = 256 * 1024
+
+_Stop = tuple[Later | None, memoryview, int, int]
+"""An answer that has to be awaited, if any, and the requests behind it."""
+_NO_BYTES = memoryview(b"")
+_log = logging.getLogger(__name__)
+
+
+class Connection:
+    """A socket, and what is unfinished on it."""
+
+    __slots__ = (
+        "_context",
+        "_engine",
+        "_gate",
+        "_hung_up",
+        "_in",
+        "_more",
+        "_out",
+        "_purgatory",
+        "_reactor",
+        "_sleeper",
+        "_socket",
+        "_stop",
+        "_unanswered",
+        "active",
+        "address",
+        "idle_since",
+        "is_closing",
+    )
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        *,
+        engine: Engine,
+        context: RequestContext,
+        purgatory: Purgatory,
+        buffers: ReceiveBuffers,
+        max_request_bytes: int,
+        reactor: Reactor | None = None,
+        gate: PauseGate | None = None,
+    ) -> None:
+        self._gate = gate or PauseGate()
+        self._socket = sock
+        self._engine = engine
+        self._context = context
+        self._purgatory = purgatory
+        self._in = Inbox(sock, buffers, max_request_bytes)
+        self._out = Outbox(sock)
+        self._unanswered = AnswerQueue(self._out, self._note_ended)
+        self.is_closing = False
+        self._reactor = reactor
+        self._sleeper = Sleeper()
+        # Whether there may be more to receive: after a hang-up, until the end of the stream was seen.
+        self._more = self._hung_up = False
+        # What `on_readable` leaves to the task.
+        self._stop: _Stop | None = None
+        self.address = context.peer_address
+        self.active = True
+        """Set by traffic, cleared by the sweep for idle connections, which keeps `idle_since`."""
+        self.idle_since = 0.0
+
+    async def run(self) -> None:
+        """Serve until the client or the broker closes the connection; never raises but `trio.Cancelled`."""
+        try:
+            try:
+                if self._reactor is not None:
+                    self._reactor.add(self)
+                await self._serve()
+            except CloseConnection as error:
+                _log.warning("closed the connection from %s: %s", self.address, error.shown)
+            except (OSError, trio.ClosedResourceError):
+                raise
+            except Exception:
+                _log.exception("closed the connection from %s", self.address)
+            # What was asked before that is answered.
+            await self._drain()
+            await self._out.send()
+        except (OSError, trio.ClosedResourceError, CloseConnection) as error:
+            _log.debug("the connection from %s ended: %s", self.address, error)
+        finally:
+            self.is_closing = True
+            if self._reactor is not None:
+                self._reactor.remove(self)
+            self._socket.close()
+            self._unanswered.give_up(self._purgatory)
+            if self._stop is not None:
+                give_up(self._stop[0], self._purgatory)
+            if self._in.frame is not None:
+                self._in.drop_frame()
+
+    def close(self) -> None:
+        """Make `run` end soon; what is unfinished is given up."""
+        if self.is_closing:
+            return
+        self.is_closing = True
+        self._out.close()
+        self._sleeper.wake()
+        trio.lowlevel.notify_closing(self._socket)
+
+    def use(self, engine: Engine) -> None:
+        """Feed another engine, from the next request on."""
+        self._engine = engine
+
+    @property
+    def is_parked(self) -> bool:
+        """Whether a request waits for something to happen."""
+        return bool(self._unanswered.waiting)
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether the client has to pause: it is silent because it was told to be."""
+        until_ms = self._context.mute_until_ms
+        return until_ms > 0 and until_ms > monotonic_ms()
+
+    def fileno(self) -> int:
+        """Return the socket's descriptor, -1 when it is closed."""
+        return self._socket.fileno()
+
+    # --- receiving -------------------------------------------------------------------------------
+
+    def on_readable(self, *, hung_up: bool) -> None:
+        """Serve what has come if that takes no waiting; else leave the rest to the task."""
+        if hung_up:
+            self._hung_up = True
+        if self._sleeper.task is None or self._unanswered.holds_back:
+            self._more = True
+            return
+        try:
+            if not self._serve_now():
+                self._sleeper.wake()
+        except Exception as error:
+            self._sleeper.fail(error)
+
+    def _serve_now(self) -> bool:
+        """Receive and answer; return whether that was all there is to do.
+
+        The kernel tells once only of what has come: nothing may be left in the socket unnoticed.
+        """
+        inbox = self._in
+        room, turn_ends = TURN_BYTES, 0.0
+        while not self._hung_up:
+            try:
+                count = inbox.receive()
+            except BlockingIOError:
+                return True
+            if count == 0:
+                self._hung_up = True
+                return False
+            self.active = True
+            self._more = inbox.may_be_more
+            self._handle_received(count)
+            if self._stop is not None or not self._out.send_now():
+                return False
+            if not self._more or self._unanswered.holds_back:
+                return True
+            room -= count
+            # Only here, so that what comes alone costs no look at the clock.
+            now = perf_counter()
+            turn_ends = turn_ends or now + TURN_SECONDS
+            if room <= 0 or now > turn_ends:
+                return False
+        self._more = True
+        return False
+
+    async def _serve(self) -> None:
+        """Do what `on_readable` leaves to the task, until the client closes its side."""
+        inbox = self._in
+        turn_bytes, turn_ends = 0, perf_counter() + TURN_SECONDS
+        while not self.is_closing:
+            if self._gate.is_closed:
+                await self._gate.passed()
+            self._take_ended()
+            await self._go_on()
+            await self._out.send()
+            if self.is_closing or self._unanswered.has_ended:
+                continue
+            if self._unanswered.holds_back or not (self._more or self._hung_up):
+                await self._idle()
+                turn_bytes, turn_ends = 0, perf_counter() + TURN_SECONDS
+                continue
+            try:
+                count = inbox.receive()
+            except BlockingIOError:
+                self._more = self._hung_up = False
+                continue
+            if count == 0:
+                await self._drain()
+                return
+            self.active = True
+            self._more = inbox.may_be_more
+            self._handle_received(count)
+            turn_bytes += count
+            if self._more and (turn_bytes >= TURN_BYTES or perf_counter() > turn_ends):
+                await self._out.send()
+                await checkpoint()
+                turn_bytes, turn_ends = 0, perf_counter() + TURN_SECONDS
+
+    async def _idle(self) -> None:
+        """Return when there is something to receive, or to do."""
+        if self._reactor is None and not self._unanswered.waiting:
+            await wait_readable(self._socket)
+            self._more = True
+        else:
+            await self._sleeper.sleep()
+
+    # --- handling --------------------------------------------------------------------------------
+
+    def _handle_received(self, count: int) -> None:
+        """Handle the requests that `count` more bytes make whole."""
+        inbox = self._in
+        if inbox.frame is None:
+            self._handle(inbox.buffers.scratch, 0, len(inbox.carry) + count)
+        elif inbox.filled(count):
+            self._handle(inbox.frame, 0, inbox.need)
+
+    def _handle(self, view: memoryview, position: int, end: int) -> None:
+        self._stop = self._handle_now(view, position, end)
+        if self._stop is None and view is self._in.frame:
+            self._in.give_back_frame()
+
+    def _handle_now(self, view: memoryview, position: int, end: int) -> _Stop | None:
+        """Handle the complete requests in `view[position:end]` and keep the rest for the next receive.
+
+        Stop at what has to wait for an answer that is not there at once, and where others should run first.
+        """
+        inbox, out, waiting = self._in, self._out, self._unanswered.waiting
+        inbox.carry = b""
+        feed, context = self._engine.feed, self._context
+        parts = out.parts
+        started = 0.0
+        while end - position >= 4:
+            size = read_size(view, position)[0]
+            if not 0 <= size <= inbox.max_request_bytes:
+                raise inbox.bad_size(size)
+            stop = position + 4 + size
+            if stop > end:
+                break
+            if waiting and not self._unanswered.may_pass(view, position + 4, size):
+                self._unanswered.hold_back()
+                return None, *inbox.own(view, position, end)
+            answer = feed(context, view, position + 4, stop)
+            position = stop
+            if type(answer) is bytes and not waiting:
+                parts.append(answer)
+                if position == end:
+                    return None
+                out.size_bytes += len(answer)
+                if len(parts) % TIMED_ANSWERS:
+                    continue
+            elif answer is None:
+                continue
+            else:
+                later = self._unanswered.take(answer, context.api_key, self._engine)
+                if later is not None:
+                    return later, *inbox.own(view, position, end)
+                if position == end:
+                    return None
+            now = perf_counter()
+            if started == 0.0:
+                started = now
+            if out.size_bytes > FLUSH_BYTES or now - started > TURN_SECONDS:
+                return None, *inbox.own(view, position, end)
+        if position < end:
+            inbox.keep(view, position, end)
+        return None
+
+    async def _go_on(self) -> None:
+        """Do what handling stopped at, and handle what is behind it."""
+        while self._stop is not None:
+            if self._stop[0] is not None or self._unanswered.holds_back:
+                await self._drain()
+            if self.is_closing:
+                return
+            await self._out.send()
+            (answer, view, position, end), self._stop = self._stop, None
+            if answer is not None:
+                await self._deliver(answer)
+            else:
+                await checkpoint()
+            # With nothing behind it, what is incomplete has been kept already.
+            if view is not _NO_BYTES:
+                self._handle(view, position, end)
+
+    # --- answering -------------------------------------------------------------------------------
+
+    def _note_ended(self) -> None:
+        """Have what has ended answered soon: whoever ended it is not to wait for that."""
+        self._purgatory.timer.call_soon(self._send_ended)
+
+    async def _send_ended(self) -> None:
+        """Answer what has ended, unless that is for the task, which does so before it sleeps."""
+        if self._sleeper.task is None:
+            return
+        try:
+            if not self._gate.is_closed:
+                self.active = True
+                self._take_ended()
+                is_sent = self._out.send_now()
+                has_more = self._more or self._hung_up or self._stop is not None or self._reactor is None
+                if is_sent and (self._unanswered.waiting or not has_more):
+                    return
+        except Exception as error:
+            self._sleeper.fail(error)
+            return
+        self._sleeper.wake()
+
+    def _take_ended(self) -> None:
+        """Take the answers that are there by now."""
+        later = self._unanswered.settle(self._engine)
+        if later is not None:
+            rest = (_NO_BYTES, 0, 0) if self._stop is None else self._stop[1:]
+            self._stop = later, *rest
+
+    async def _drain(self) -> None:
+        """Return when everything that was asked is answered, or about to be by what is in `_stop`."""
+        unanswered = self._unanswered
+        unanswered.hold_back()
+        while unanswered.waiting and not self.is_closing:
+            if self._gate.is_closed:
+                await self._gate.passed()
+            self._take_ended()
+            await self._out.send()
+            if unanswered.waiting and not unanswered.has_ended:
+                self._more = True  # So that the last answer wakes the task.
+                await self._sleeper.sleep()
+
+    async def _deliver(self, answer: Later) -> None:
+        """Take an answer that has to be awaited, now that those before it are sent."""
+        later: Later | None = answer
+        # It may be one again: a write that was held back, and then is a long one.
+        while later is not None:
+            later = self._unanswered.take(await later, self._context.api_key, self._engine)
+        if self._gate.is_closed:
+            await self._gate.passed()
+        self.active = True

@@ -1,0 +1,177 @@
+"""ReceiveBuffers: the memory that requests are received into.
+
+Small requests go through one scratch buffer that all connections of the process share: it belongs to
+whoever received last, until the next await. A request too large for that gets a buffer of its own from a
+small pool of power-of-two sizes. These are anonymous private mappings: the kernel gives them memory page by
+page as bytes arrive, so a client that announces 100 MB and sends nothing costs address space only, and a
+pooled one spares the zeroing and the page faults of a new one.
+
+What all unfinished requests hold together is bounded by `held_limit`: a connection that would exceed it is
+closed. So receiving never takes more than that, the pool and the scratch buffer, however many connections
+there are.
+
+Inbox: requests on their way in: what a connection has received and not handled yet.
+
+Small requests go through the scratch buffer that all connections share; what is incomplete behind them is
+carried to the next receive. A larger request gets a buffer of its own as soon as its size is known, and is
+received straight into it (`ReceiveBuffers`).
+"""
+
+from __future__ import annotations
+
+import mmap
+from struct import Struct
+from typing import TYPE_CHECKING
+
+from kcli.broker.network.outbox import TURN_BYTES
+from kcli.broker.network.request_context import CloseConnection
+
+if TYPE_CHECKING:
+    import socket
+
+
+SCRATCH_BYTES = 256 * 1024
+MIN_CLASS_BYTES = 16 * 1024
+MAX_POOLED_CLASS_BYTES = 16 * 1024 * 1024
+POOLED_BYTES = 32 * 1024 * 1024
+POOLED_PER_CLASS = 4
+HELD_LIMIT_BYTES = 1024 * 1024 * 1024
+
+
+class ReceiveBuffers:
+    """The scratch buffer and the pool of larger ones."""
+
+    __slots__ = ("_free", "held_bytes", "held_limit", "pooled_bytes", "scratch")
+
+    def __init__(self, held_limit: int = HELD_LIMIT_BYTES) -> None:
+        self.held_limit = held_limit
+        self.held_bytes = 0
+        """How many bytes unfinished requests have brought."""
+        self.scratch = memoryview(bytearray(SCRATCH_BYTES))
+        self._free: dict[int, list[memoryview]] = {}
+        self.pooled_bytes = 0
+        """How many bytes lie in the pool."""
+
+    def take(self, size: int) -> memoryview:
+        """Return a buffer of at least `size` bytes, with anything in it."""
+        class_bytes = MIN_CLASS_BYTES
+        while class_bytes < size:
+            class_bytes *= 2
+        free = self._free.get(class_bytes)
+        if free:
+            self.pooled_bytes -= class_bytes
+            return free.pop()
+        if class_bytes > MAX_POOLED_CLASS_BYTES:
+            class_bytes = size
+        return memoryview(mmap.mmap(-1, class_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+
+    def give_back(self, buffer: memoryview) -> None:
+        """Take a buffer that nobody reads any more; slices of it must not be used again."""
+        class_bytes = len(buffer)
+        if class_bytes > MAX_POOLED_CLASS_BYTES or self.pooled_bytes + class_bytes > POOLED_BYTES:
+            return
+        free = self._free.setdefault(class_bytes, [])
+        if len(free) < POOLED_PER_CLASS:
+            free.append(buffer)
+            self.pooled_bytes += class_bytes
+
+
+CARRY_BYTES = 4096
+"""An incomplete request up to this size is carried to the next receive; a larger one gets a buffer."""
+
+_SIZE = Struct(">i")
+read_size = _SIZE.unpack_from
+
+
+class Inbox:
+    """What is incomplete: `carry`, or `frame`, which lacks all from byte `received` to byte `need`."""
+
+    __slots__ = (
+        "_socket",
+        "buffers",
+        "carry",
+        "frame",
+        "max_request_bytes",
+        "may_be_more",
+        "need",
+        "received",
+    )
+
+    def __init__(self, sock: socket.socket, buffers: ReceiveBuffers, max_request_bytes: int) -> None:
+        self._socket = sock
+        self.buffers = buffers
+        self.max_request_bytes = max_request_bytes
+        self.carry = b""
+        self.frame: memoryview | None = None
+        self.need = 0
+        self.received = 0
+        self.may_be_more = False
+        """Whether all the room was taken when something was received last."""
+
+    def receive(self) -> int:
+        """Receive into the frame, or into the scratch behind what is carried; return how much there came.
+
+        Raises `OSError`, as a rule `BlockingIOError`.
+        """
+        frame = self.frame
+        if frame is not None:
+            received = self.received
+            room = frame[received : min(self.need, received + TURN_BYTES)]
+        else:
+            room = self.buffers.scratch
+            if self.carry:
+                carried = len(self.carry)
+                room[:carried] = self.carry
+                room = room[carried:]
+        count = self._socket.recv_into(room)
+        self.may_be_more = count == len(room)
+        return count
+
+    def filled(self, count: int) -> bool:
+        """Take note of what was received into the frame; return whether that is whole.
+
+        Raises `CloseConnection` when all unfinished requests together hold too much.
+        """
+        buffers = self.buffers
+        self.received += count
+        buffers.held_bytes += count
+        if buffers.held_bytes > buffers.held_limit:
+            raise CloseConnection(f"unfinished requests hold {buffers.held_bytes} bytes")
+        return self.received == self.need
+
+    def keep(self, view: memoryview, position: int, end: int) -> None:
+        """Keep an incomplete request until more of it comes."""
+        count = end - position
+        need = 4 + read_size(view, position)[0] if count >= 4 else 4
+        if need <= CARRY_BYTES:
+            self.carry = bytes(view[position:end])
+            return
+        frame = self.buffers.take(need)
+        frame[:count] = view[position:end]
+        self.frame, self.received, self.need = frame, count, need
+        self.buffers.held_bytes += count
+
+    def drop_frame(self) -> None:
+        """Let go of the frame, which whoever handles it may still read."""
+        self.frame = None
+        self.buffers.held_bytes -= self.received
+
+    def give_back_frame(self) -> None:
+        """Let go of the frame, which nobody reads any more."""
+        frame = self.frame
+        if frame is not None:
+            self.drop_frame()
+            self.buffers.give_back(frame)
+
+    def own(self, view: memoryview, position: int, end: int) -> tuple[memoryview, int, int]:
+        """Return the rest of `view` where no other connection receives into it."""
+        if view is not self.buffers.scratch:
+            return view, position, end
+        return memoryview(bytearray(view[position:end])), 0, end - position
+
+    def bad_size(self, size: int) -> CloseConnection:
+        """Return what to raise for a request of a size that cannot be."""
+        limit = self.max_request_bytes
+        if size < 0:
+            return CloseConnection(f"a request announces {size} bytes")
+        return CloseConnection(f"a request announces {size} bytes, `socket.request.max.bytes` is {limit}")

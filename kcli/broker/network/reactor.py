@@ -1,0 +1,88 @@
+"""Reactor: one epoll for the connections of a listener, and the one task that serves those with something to
+read.
+
+Waking a connection's own task costs more than answering a small request. So the task sleeps, and the reactor
+calls the connection's `on_readable` instead, which receives, answers and returns. Only what needs waiting, a
+parked fetch, a slow client, a large request, wakes the task.
+
+Registrations are edge-triggered and never change: an event says that something came, and whoever serves the
+connection then reads until there is no more. A client that has closed its side is said once, too.
+"""
+
+from __future__ import annotations
+
+import select
+from time import perf_counter
+from typing import TYPE_CHECKING, Protocol
+
+from trio.lowlevel import checkpoint, wait_readable
+
+from kcli.broker.waiting.pause_gate import PauseGate
+
+if TYPE_CHECKING:
+    import trio
+
+READABLE = getattr(select, "EPOLLIN", 0)
+READY_AT_ONCE = 64
+TURN_SECONDS = 0.0005
+"""How long connections are served before other tasks run."""
+
+
+class Readable(Protocol):
+    """What the reactor serves."""
+
+    def fileno(self) -> int:
+        """Return the descriptor."""
+
+    def on_readable(self, *, hung_up: bool) -> None:
+        """Serve what came. `hung_up` says that nothing comes behind it. Never raises."""
+
+
+class Reactor:
+    """Serves the connections that were added, while `run` runs and `gate` is open."""
+
+    __slots__ = ("_connections", "_epoll", "_gate")
+
+    def __init__(self, gate: PauseGate | None = None) -> None:
+        self._gate = gate or PauseGate()
+        self._epoll = select.epoll()
+        self._connections: dict[int, Readable] = {}
+
+    def add(self, connection: Readable) -> None:
+        """Serve a connection from now on."""
+        descriptor = connection.fileno()
+        self._epoll.register(descriptor, READABLE | select.EPOLLRDHUP | select.EPOLLET)
+        self._connections[descriptor] = connection
+
+    def remove(self, connection: Readable) -> None:
+        """Forget a connection that is about to be closed."""
+        self._connections.pop(connection.fileno(), None)
+
+    async def run(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Serve until cancelled."""
+        task_status.started()
+        poll, connections = self._epoll.poll, self._connections
+        try:
+            while True:
+                await wait_readable(self._epoll)
+                if self._gate.is_closed:
+                    await self._gate.passed()
+                turn_ends = perf_counter() + TURN_SECONDS
+                # Asking again costs little, and meanwhile others have often become readable.
+                while ready := poll(0, READY_AT_ONCE):
+                    for descriptor, events in ready:
+                        connection = connections.get(descriptor)
+                        if connection is not None:
+                            connection.on_readable(hung_up=events != READABLE)
+                        if perf_counter() > turn_ends:
+                            await checkpoint()
+                            if self._gate.is_closed:
+                                await self._gate.passed()
+                            turn_ends = perf_counter() + TURN_SECONDS
+        finally:
+            self._epoll.close()
+
+
+def new_reactor(gate: PauseGate | None = None) -> Reactor | None:
+    """Return a reactor, None on a system without epoll: connections wait for themselves there."""
+    return Reactor(gate) if hasattr(select, "epoll") else None

@@ -1,0 +1,304 @@
+"""RequestEngine: one request in, its answer out; synchronous, knows no socket.
+
+`feed` decodes a frame, calls the API's handler and encodes what it returns. A handler returns
+
+* a response object, or the bytes of a response body, or its parts, some of them in files: answered at once;
+* None: there is nothing to answer (Produce with acks=0);
+* a `DelayedOperation` it has parked: `finish` makes the answer when it has ended;
+* a coroutine: whoever drives the engine gets `Later`, and awaits that.
+
+A handler's `KafkaError`, or any other exception, becomes the API's error response. What the protocol has no
+answer for raises `CloseConnection`: an unknown API or version, a body that cannot be read. Whatever else is
+raised is a bug after which the connection cannot go on.
+
+EngineLayers: what stands between a node's connections and its `RequestEngine`.
+
+Faults, quotas and measurements each put an engine of their own before it, but only as long as they have
+something to do: without them a request costs nothing more.
+"""
+
+from __future__ import annotations
+
+import logging
+from enum import IntEnum
+from functools import partial
+from struct import Struct
+from types import CoroutineType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kcli.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported_version_body
+from kcli.broker.network.request_context import CloseConnection
+from kcli.broker.network.responses import Later
+from kcli.broker.waiting.purgatory import DelayedOperation
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.frames import parse_request_header, response_header_version
+from kcli.protocol.schema.declaration import DecodeError, codec, message_info
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from kcli.broker.network.apis import Api
+    from kcli.broker.network.request_context import RequestContext
+
+
+_log = logging.getLogger(__name__)
+
+_HEADER = Struct(">iih")
+"""API key and version, taken as one number; correlation id; size of the client id."""
+_HEADER_SIZE = _HEADER.size
+_read_header = _HEADER.unpack_from
+_FRAME = Struct(">ii")
+_TAGGED_FRAME = Struct(">iix")
+_MAX_CACHED_CLIENT_IDS = 10_000
+_MAX_CACHED_CLIENT_ID_BYTES = 256
+
+Answer = bytes | list[Any] | DelayedOperation | Later | None
+"""A whole frame as bytes, or in parts of which some are file slices; or not yet, or never."""
+
+
+class _Version:
+    """One API in one version: what decodes, handles and encodes it."""
+
+    __slots__ = (
+        "api",
+        "decode",
+        "direct",
+        "encode",
+        "flexible",
+        "frame",
+        "handler",
+        "header_size",
+        "key",
+        "version",
+    )
+
+    def __init__(self, api: Api, version: int) -> None:
+        self.api = api
+        self.key = api.key
+        self.version = version
+        self.handler = api.handler
+        info = message_info(api.request)
+        self.decode = api.decoder(version)
+        self.direct = api.direct
+        self.encode = codec(info.response, version).encode_parts
+        self.flexible = info.is_flexible(version)
+        tagged = response_header_version(api.key, version) == 1
+        self.frame = _TAGGED_FRAME if tagged else _FRAME
+        self.header_size = 5 if tagged else 4
+
+
+class Engine(Protocol):
+    """What connections feed."""
+
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+        """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
+        ...
+
+    def finish(self, operation: DelayedOperation) -> Answer:
+        """Return the answer of a request whose operation has ended."""
+        ...
+
+
+class RequestEngine:
+    """The APIs of one node, ready to be fed."""
+
+    def __init__(self, apis: Iterable[Api]) -> None:
+        self._apis = {api.key: api for api in apis}
+        self._versions: dict[int, _Version] = {}
+        self._client_ids: dict[bytes, str] = {}
+
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+        """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
+        if end - start < _HEADER_SIZE:
+            raise CloseConnection(f"a request of {end - start} bytes has no header")
+        number, correlation_id, client_id_size = _read_header(buffer, start)
+        entry = self._versions.get(number) or self._find(number)
+        if entry is None:
+            body = self._unsupported(number)
+            return _FRAME.pack(4 + len(body), correlation_id) + body
+        context.api_key = entry.key
+        context.api_version = entry.version
+        context.correlation_id = correlation_id
+        position = start + _HEADER_SIZE
+        if entry.direct is not None and client_id_size >= -1:
+            behind = position + client_id_size if client_id_size > 0 else position
+            answer = entry.direct(context, buffer, behind, end)
+            if type(answer) is bytes or type(answer) is list:
+                return answer
+            if answer is not None:
+                return self._encode(entry, correlation_id, answer)
+        position = self._take_client_id(context, buffer, position, client_id_size, end)
+        if entry.flexible:
+            if position < end and buffer[position] == 0:
+                position += 1
+            else:
+                position = _skip_header_tags(buffer[start:end]) + start
+        try:
+            request = entry.decode(buffer, position, end)[0]
+        except DecodeError as error:
+            raise CloseConnection(error.message) from error
+        try:
+            result = entry.handler(request, context)
+            if type(result) is CoroutineType:
+                return Later(result, partial(self._finish_later, entry, request, context))
+            return self._encode(entry, correlation_id, result)
+        except Exception as error:
+            return self._failure(entry, request, context, error)
+
+    def read(
+        self, context: RequestContext, buffer: memoryview, start: int, end: int
+    ) -> tuple[Api, object] | None:
+        """Return the API and the request in `buffer[start:end]` without handling it, None if it is unknown.
+
+        Raises `DecodeError`.
+        """
+        if end - start < _HEADER_SIZE:
+            raise DecodeError(f"a request of {end - start} bytes has no header")
+        # The form of a header is known once the API is.
+        entry = self._find(_read_header(buffer, start)[0])
+        if entry is None:
+            return None
+        header, position = parse_request_header(buffer[start:end])
+        context.api_key, context.api_version = header.api_key, header.api_version
+        context.correlation_id = header.correlation_id
+        context.client_id = header.client_id or ""
+        return entry.api, entry.decode(buffer, start + position, end)[0]
+
+    def finish(self, operation: DelayedOperation) -> Answer:
+        """Return the answer of a request whose operation has ended."""
+        result = operation.finish()
+        if operation.reply_to is None:  # It was held back before anybody looked at it.
+            return result  # type: ignore[no-any-return]  # what handles it
+        entry, correlation_id = operation.reply_to
+        if type(result) is CoroutineType:
+            return Later(result, partial(self._finish_delayed, entry, correlation_id))
+        return self._encode(entry, correlation_id, result)
+
+    async def _finish_delayed(
+        self, entry: _Version, correlation_id: int, coroutine: Coroutine[Any, Any, Any]
+    ) -> Answer:
+        return self._encode(entry, correlation_id, await coroutine)
+
+    async def _finish_later(
+        self, entry: _Version, request: object, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
+    ) -> Answer:
+        try:
+            return self._encode(entry, context.correlation_id, await coroutine)
+        except Exception as error:
+            return self._failure(entry, request, context, error)
+
+    def _encode(self, entry: _Version, correlation_id: int, result: object) -> Answer:
+        if type(result) is bytes:
+            return entry.frame.pack(entry.header_size + len(result), correlation_id) + result
+        if result is None:
+            return None
+        if isinstance(result, DelayedOperation):
+            result.reply_to = entry, correlation_id
+            return result
+        is_body = type(result) is list
+        parts: list[Any] = result if is_body else entry.encode(result)  # type: ignore[assignment]
+        size = entry.header_size + sum(map(len, parts))
+        parts.insert(0, entry.frame.pack(size, correlation_id))
+        return parts if is_body or entry.api.sends_files else b"".join(parts)
+
+    def _failure(self, entry: _Version, request: object, context: RequestContext, error: Exception) -> Answer:
+        """Return the error response for what a handler raised."""
+        if isinstance(error, CloseConnection):
+            raise error
+        name = entry.api.name
+        if isinstance(error, KafkaError):
+            failure = error
+        else:
+            _log.error("%s from %s failed", name, context.peer_address, exc_info=error)
+            failure = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        if entry.api.failed is None:
+            raise CloseConnection(f"{name} failed: {failure.message}") from error
+        response = entry.api.failed(request, failure)
+        if response is None:
+            raise CloseConnection(f"{name} failed: {failure.message}") from error
+        return self._encode(entry, context.correlation_id, response)
+
+    def _find(self, number: int) -> _Version | None:
+        key, version = _key_and_version(number)
+        api = self._apis.get(key)
+        if api is None or not api.min_version <= version <= api.max_version:
+            return None
+        entry = self._versions[number] = _Version(api, version)
+        return entry
+
+    def _unsupported(self, number: int) -> bytes:
+        key, version = _key_and_version(number)
+        if key == API_VERSIONS_KEY:
+            return unsupported_version_body(self._apis[key])
+        name = self._apis[key].name if key in self._apis else f"API {key}"
+        raise CloseConnection(f"{name} version {version} is not supported")
+
+    def _take_client_id(
+        self, context: RequestContext, buffer: memoryview, position: int, size: int, end: int
+    ) -> int:
+        """Take the client id out of a header; return where that goes on."""
+        if size > 0 and position + size <= end:
+            raw = bytes(buffer[position : position + size])
+            context.client_id = self._client_ids.get(raw) or self._client_id(raw)
+            return position + size
+        if size < -1 or size > 0:
+            raise CloseConnection("the client id reaches past the request")
+        context.client_id = ""
+        return position
+
+    def _client_id(self, raw: bytes) -> str:
+        try:
+            client_id = raw.decode()
+        except UnicodeDecodeError as error:
+            raise CloseConnection("the client id is not UTF-8") from error
+        if len(raw) <= _MAX_CACHED_CLIENT_ID_BYTES:
+            if len(self._client_ids) >= _MAX_CACHED_CLIENT_IDS:
+                self._client_ids.clear()
+            self._client_ids[raw] = client_id
+        return client_id
+
+
+def _key_and_version(number: int) -> tuple[int, int]:
+    return number >> 16, (number & 0xFFFF) - (number << 1 & 0x10000)
+
+
+def _skip_header_tags(frame: memoryview) -> int:
+    """Return where the body starts in a request whose header has tagged fields."""
+    try:
+        return parse_request_header(frame)[1]
+    except DecodeError as error:
+        raise CloseConnection(error.message) from error
+
+
+class Layer(IntEnum):
+    """What may stand before the engine; the lower stand nearer to it."""
+
+    FAULTS = 0
+    QUOTAS = 1
+    TIMES = 2
+
+
+class EngineLayers:
+    """The layers of one node; `use` is told what connections feed from now on."""
+
+    def __init__(self, engine: RequestEngine, use: Callable[[Engine], None]) -> None:
+        self._engine = engine
+        self._use = use
+        self._layers: dict[Layer, Callable[[Engine], Engine]] = {}
+        self.outermost: Engine = engine
+        """What connections feed."""
+
+    def put(self, layer: Layer, make: Callable[[Engine], Engine] | None) -> None:
+        """Have what `make` returns for the engine behind it be a layer; None takes the layer away.
+
+        It is made anew whenever a layer comes or goes, so what it remembers has to lie elsewhere.
+        """
+        if make is None:
+            self._layers.pop(layer, None)
+        else:
+            self._layers[layer] = make
+        engine: Engine = self._engine
+        for each in sorted(self._layers):
+            engine = self._layers[each](engine)
+        self.outermost = engine
+        self._use(engine)

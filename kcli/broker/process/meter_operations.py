@@ -1,0 +1,92 @@
+"""What `kcli broker requests` asks of a running process: how long its nodes take for requests."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from kcli.broker.config.option_values import whole
+from kcli.broker.process.control_server import Lasting
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from kcli.broker.metering.meters import Meter
+    from kcli.broker.metering.request_times import ApiTimes, TimeHistogram
+    from kcli.broker.process.cluster import Cluster
+
+    Operation = Callable[[Cluster, Mapping[str, Any]], Awaitable[object]]
+
+MOST_SECONDS = 3600
+
+
+async def measure_requests(cluster: Cluster, arguments: Mapping[str, Any]) -> Lasting:
+    """Measure for so many `seconds`, or until the client has left, the requests to one `node` or to all."""
+    seconds = whole({"seconds": 0, **arguments}, "seconds", least=1)
+    if seconds > MOST_SECONDS:
+        raise UsageError(f"`seconds` is at most {MOST_SECONDS}, not {seconds}")
+    return Lasting(partial(_measure, cluster, node_id=_node(cluster, arguments), seconds=seconds))
+
+
+def _node(cluster: Cluster, arguments: Mapping[str, Any]) -> int | None:
+    """Return the node to be measured, None for all. Raises `KcliError` if it does not run, or none does."""
+    if arguments.get("node") is None:
+        if not any(node.is_alive for node in cluster.nodes.values()):
+            raise KcliError("no node runs", hint="`kcli broker node start` starts one")
+        return None
+    node_id = whole(arguments, "node")
+    node = cluster.nodes.get(node_id)
+    if node is None:
+        raise KcliError(
+            f"there is no node {node_id}", hint=f"the nodes are {', '.join(map(str, cluster.nodes))}"
+        )
+    if not node.is_alive:
+        raise KcliError(f"node {node_id} is not running", hint=f"`kcli broker node start {node_id}`")
+    return node_id
+
+
+async def _measure(
+    cluster: Cluster, left: trio.Event, *, node_id: int | None, seconds: int
+) -> dict[str, Any]:
+    with cluster.meters.reading(node_id) as meter:
+        with trio.move_on_after(seconds):
+            await left.wait()
+        measured_seconds = trio.current_time() - meter.since
+    return _described(meter, measured_seconds)
+
+
+def _described(meter: Meter, seconds: float) -> dict[str, Any]:
+    rows = [
+        _row(node_id, api, times=times, seconds=seconds)
+        for node_id, of_node in sorted(meter.times.items())
+        for api, times in of_node.by_api.items()
+    ]
+    return {"seconds": round(seconds, 3), "nodes": sorted(meter.times), "apis": rows}
+
+
+def _row(node_id: int, api: str, *, times: ApiTimes, seconds: float) -> dict[str, Any]:
+    return {
+        "node": node_id,
+        "api": api,
+        "requests": times.total.count,
+        "per_second": round(times.total.count / seconds, 3) if seconds else 0.0,
+        "local_ms": _milliseconds(times.local),
+        "remote_ms": _milliseconds(times.remote),
+        "total_ms": _milliseconds(times.total),
+    }
+
+
+def _milliseconds(times: TimeHistogram) -> dict[str, float]:
+    found = {
+        "mean": times.mean_ns,
+        "p50": times.quantile_ns(0.5),
+        "p99": times.quantile_ns(0.99),
+        "max": times.largest_ns,
+    }
+    return {name: round(time_ns / 1e6, 4) for name, time_ns in found.items()}
+
+
+METER_OPERATIONS: Mapping[str, Operation] = {"requests.measure": measure_requests}

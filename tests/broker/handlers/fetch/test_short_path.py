@@ -1,0 +1,389 @@
+"""The direct way of a fetch of one partition: what it reads, and that it answers as the other one does."""
+
+from __future__ import annotations
+
+import errno
+import os
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kcli.broker.handlers.fetch.short_path import PLAIN_VERSION, fetch_directly, read_flexible, read_plain
+from kcli.broker.handlers.fetch.wire import TOPIC_IDS_FROM
+from kcli.broker.network.apis import APIS, Api
+from kcli.broker.network.outbox import SENDFILE_FROM
+from kcli.broker.network.request_context import RequestContext
+from kcli.protocol.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    ForgottenTopic,
+    ReplicaState,
+)
+from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
+from kcli.protocol.schema.declaration import DecodeError, codec
+from kcli.protocol.uuids import ZERO_UUID
+from kcli.storage.log.file_records import FileSlice
+from kcli.storage.producers.producer_state import Origin
+from tests.broker.records import batch, fill
+from tests.broker.single_node import LISTENER, START_MS, Node, connected, running_node
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VERSIONS = [PLAIN_VERSION, *range(TOPIC_IDS_FROM, 19)]
+BEFORE = b"\x00" * 7
+ID = bytes(range(16))
+
+ints = st.integers(-(2**31), 2**31 - 1)
+longs = st.integers(-(2**63), 2**63 - 1)
+
+
+def request_of(name: str = "t", topic_id: bytes = ID, **fields: Any) -> FetchRequest:
+    """Return a request of the direct shape, but for `fields` of it, its topic or its partition."""
+    row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
+    row |= {key: fields.pop(key) for key in list(fields) if key in FetchPartition.__slots__}
+    topic = FetchTopic(topic=name, topic_id=topic_id, partitions=[FetchPartition(**row)])
+    whole: dict[str, Any] = {"max_wait_ms": 500, "min_bytes": 1, "topics": [topic]}
+    return FetchRequest(**whole | fields)
+
+
+def read(data: bytes, version: int) -> Any:
+    """Return what the direct way makes of a body: None, or all that is in it."""
+    tags = b"\x00" if version >= TOPIC_IDS_FROM else b""
+    buffer = memoryview(BEFORE + tags + data)
+    reading = read_flexible if version >= TOPIC_IDS_FROM else read_plain
+    return reading(buffer, len(BEFORE), len(BEFORE) + len(tags) + len(data), version)
+
+
+@given(
+    version=st.sampled_from(VERSIONS),
+    name=st.text("abc._-é", max_size=249),
+    topic_id=st.binary(min_size=16, max_size=16),
+    isolation=st.sampled_from([0, 1]),
+    numbers=st.tuples(ints, ints, ints, ints, ints, ints),
+    offsets=st.tuples(longs, longs),
+)
+def test_a_fetch_of_one_partition_is_read(
+    version: int,
+    name: str,
+    topic_id: bytes,
+    isolation: int,
+    numbers: tuple[int, ...],
+    offsets: tuple[int, int],
+) -> None:
+    index, epoch, wait_ms, min_bytes, max_bytes, partition_max_bytes = numbers
+    request = request_of(
+        name,
+        topic_id,
+        partition=index,
+        current_leader_epoch=epoch,
+        fetch_offset=offsets[0],
+        log_start_offset=offsets[1],
+        partition_max_bytes=partition_max_bytes,
+        isolation_level=isolation,
+        max_wait_ms=wait_ms,
+        min_bytes=min_bytes,
+        max_bytes=max_bytes,
+    )
+    topic = topic_id if version >= TOPIC_IDS_FROM else name.encode()
+    most = min(max_bytes, partition_max_bytes)
+    expected = topic, index, epoch, offsets[0], isolation, wait_ms, min_bytes, most
+    assert read(codec(FetchRequest, version).encode(request), version) == expected
+
+
+@given(
+    version=st.sampled_from(VERSIONS),
+    changes=st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255)), max_size=4),
+    cut=st.sampled_from([0, 0, 0, 1, 5, 40]),
+    more=st.sampled_from([b"", b"", b"", b"\x00"]),
+)
+def test_what_is_read_is_what_the_request_says(
+    version: int, changes: list[tuple[int, int]], cut: int, more: bytes
+) -> None:
+    encoded = bytearray(codec(FetchRequest, version).encode(request_of("topic", partition=3)))
+    for position, value in changes:
+        encoded[position % len(encoded)] = value
+    check_reading(bytes(encoded[: len(encoded) - cut]) + more, version)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_byte_is_overlooked(version: int) -> None:
+    encoded = codec(FetchRequest, version).encode(request_of("topic", partition=3))
+    for position, value in product(range(len(encoded)), range(256)):
+        check_reading(encoded[:position] + bytes([value]) + encoded[position + 1 :], version)
+    for size in range(len(encoded)):
+        assert read(encoded[:size], version) is None
+    assert read(encoded + b"\x00", version) is None
+
+
+@pytest.mark.parametrize("version", VERSIONS[1:])
+def test_tags_of_the_header_are_left_to_the_rest(version: int) -> None:
+    body = codec(FetchRequest, version).encode(request_of())
+    for count in range(1, 256):
+        buffer = memoryview(bytes([count]) + body)
+        assert read_flexible(buffer, 0, len(buffer), version) is None
+
+
+def check_reading(data: bytes, version: int) -> None:
+    """Fail unless a body is left to the rest, or read as the codec reads it and of the direct shape."""
+    found = read(data, version)
+    if found is None:
+        return
+    try:
+        request, end = codec(FetchRequest, version).decode(memoryview(data), 0, len(data))
+    except DecodeError:
+        # A name that is not UTF-8 is that of no partition.
+        with pytest.raises(UnicodeDecodeError):
+            found[0].decode()
+        return
+    assert end == len(data)
+    ((topic,), ((row,),)) = request.topics, [topic.partitions for topic in request.topics]
+    assert found == (
+        topic.topic_id if version >= TOPIC_IDS_FROM else topic.topic.encode(),
+        row.partition,
+        row.current_leader_epoch,
+        row.fetch_offset,
+        request.isolation_level,
+        request.max_wait_ms,
+        request.min_bytes,
+        min(request.max_bytes, row.partition_max_bytes),
+    )
+    assert (request.replica_id, request.replica_state.replica_id, row.last_fetched_epoch) == (-1, -1, -1)
+    assert (request.session_id, request.session_epoch, request.rack_id) == (0, -1, "")
+    assert request.forgotten_topics_data == []
+
+
+OTHER_SHAPES = {
+    "a session to open": {"session_epoch": 0},
+    "a session that goes on": {"session_id": 5, "session_epoch": 3},
+    "a session to close": {"session_id": 5},
+    "an unknown isolation": {"isolation_level": 2},
+    "a negative isolation": {"isolation_level": -1},
+    "a rack": {"rack_id": "r"},
+    "no topic": {"topics": []},
+    "two topics": {"topics": request_of().topics * 2},
+    "no partition": {"topics": [FetchTopic(topic="t", topic_id=ID, partitions=[])]},
+    "two partitions": {
+        "topics": [FetchTopic(topic="t", topic_id=ID, partitions=request_of().topics[0].partitions * 2)]
+    },
+    "a partition to forget": {
+        "forgotten_topics_data": [ForgottenTopic(topic="t", topic_id=ID, partitions=[0])]
+    },
+}
+FLEXIBLE_SHAPES = {"an epoch fetched last": {"last_fetched_epoch": 0}, "a cluster id": {"cluster_id": "c"}}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_other_shapes_are_left_to_the_rest(version: int) -> None:
+    shapes = dict(OTHER_SHAPES)
+    if version >= TOPIC_IDS_FROM:
+        shapes |= FLEXIBLE_SHAPES
+    shapes["a follower"] = (
+        {"replica_state": ReplicaState(replica_id=2, replica_epoch=1)} if version >= 15 else {"replica_id": 2}
+    )
+    assert read(codec(FetchRequest, version).encode(request_of()), version) is not None
+    for name, fields in shapes.items():
+        assert read(codec(FetchRequest, version).encode(request_of(**fields)), version) is None, name
+
+
+# --- answers -------------------------------------------------------------------------------------
+
+
+def aborted_transaction() -> tuple[bytearray, bytearray]:
+    records = batch(b"a", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True)
+    marker = EndTxnMarker(ControlRecordType.ABORT, 0)
+    return bytearray(records), bytearray(
+        end_txn_batch(marker, timestamp=START_MS, producer_id=7, producer_epoch=0)
+    )
+
+
+async def fill_topics(node: Node, client: Any) -> dict[str, bytes]:
+    """Make topics of small and large records, of none and of transactions, and some whose ends differ.
+
+    Return their ids.
+    """
+    ids = {}
+    for name in ("small", "large", "empty", "aborted", "open", "copied", "cut"):
+        ids[name] = node.create_topic(name, partitions=2).topic_id
+    await fill(client, "small", b"a", b"b", b"c", index=1)
+    for _ in range(3):
+        await fill(client, "large", b"v" * SENDFILE_FROM, b"w")
+    log = node.replica_manager.partition("aborted", 0).log
+    records, marker = aborted_transaction()
+    log.append_as_leader(records, leader_epoch=0, now_ms=START_MS)
+    log.append_as_leader(marker, leader_epoch=0, now_ms=START_MS, origin=Origin.COORDINATOR)
+    log.advance_high_watermark_to_end()
+    fill_with_other_ends(node)
+    return ids
+
+
+def fill_with_other_ends(node: Node) -> None:
+    """Write a transaction that goes on, records that followers lack, and some that were deleted since."""
+    logs = {name: node.replica_manager.partition(name, 0).log for name in ("open", "copied", "cut")}
+    for log in logs.values():
+        for value in (b"a", b"b", b"c"):
+            log.append_as_leader(bytearray(batch(value)), leader_epoch=0, now_ms=START_MS)
+    logs["open"].append_as_leader(aborted_transaction()[0], leader_epoch=0, now_ms=START_MS)
+    logs["open"].advance_high_watermark_to_end()
+    logs["copied"].advance_high_watermark(2)
+    logs["cut"].advance_high_watermark_to_end()
+    logs["cut"].delete_records_before(1)
+
+
+PROPERTIES = {"fetch.max.bytes": str(5 * SENDFILE_FROM // 2)}
+"""More than two of the large batches, and less than three."""
+
+REQUESTS: dict[str, dict[str, Any]] = {
+    "records": {"name": "small", "partition": 1},
+    "of an epoch": {"name": "small", "partition": 1, "current_leader_epoch": 0},
+    "committed records": {"name": "small", "partition": 1, "isolation_level": 1},
+    "the last": {"name": "small", "partition": 1, "fetch_offset": 2},
+    "the end": {"name": "small", "partition": 1, "fetch_offset": 3, "max_wait_ms": 0},
+    "past the end": {"name": "small", "partition": 1, "fetch_offset": 4},
+    "before the start": {"name": "small", "partition": 1, "fetch_offset": -1},
+    "a partition without records": {"name": "small", "max_wait_ms": 0},
+    "no such partition": {"name": "small", "partition": 2},
+    "an epoch too old": {"name": "small", "partition": 1, "current_leader_epoch": -2},
+    "an epoch too new": {"name": "small", "partition": 1, "current_leader_epoch": 9},
+    "too few, at once": {"name": "small", "partition": 1, "min_bytes": 1000, "max_wait_ms": 0},
+    "too few, in vain": {"name": "small", "partition": 1, "min_bytes": 1000, "max_wait_ms": 1},
+    "large records": {"name": "large"},
+    "one large record": {"name": "large", "partition_max_bytes": 1},
+    "so many bytes in all": {"name": "large", "max_bytes": SENDFILE_FROM + 200},
+    "no bytes": {"name": "large", "max_bytes": 0},
+    "fewer than no bytes": {"name": "large", "max_bytes": -1},
+    "small behind large": {"name": "large", "fetch_offset": 5},
+    "an empty topic": {"name": "empty", "max_wait_ms": 0},
+    "an aborted transaction": {"name": "aborted", "isolation_level": 1},
+    "uncommitted records": {"name": "aborted"},
+    "below an open transaction": {"name": "open", "isolation_level": 1},
+    "in an open transaction": {"name": "open", "isolation_level": 1, "fetch_offset": 3, "max_wait_ms": 0},
+    "uncommitted records of it": {"name": "open", "fetch_offset": 3},
+    "what followers have": {"name": "copied"},
+    "committed, what followers have": {"name": "copied", "isolation_level": 1},
+    "what they lack": {"name": "copied", "fetch_offset": 2, "max_wait_ms": 0},
+    "behind deleted records": {"name": "cut", "fetch_offset": 1},
+    "deleted records": {"name": "cut"},
+    "an unknown topic": {"name": "unknown"},
+    "an id of nothing": {"name": "zero"},
+}
+
+
+def without_direct() -> tuple[Api, ...]:
+    """Return the API table with the ordinary way only."""
+    ordinary = Api(1, "Fetch", "0-18", "fetch.handler", sends_files=True)
+    return tuple(ordinary if api.key == 1 else api for api in APIS)
+
+
+async def frames(directory: Path, version: int, apis: tuple[Api, ...]) -> dict[str, bytes]:
+    """Return the answer to every request, as it travels, without what differs from run to run."""
+    async with running_node(directory, PROPERTIES, apis=apis) as node, connected(node) as client:
+        ids = await fill_topics(node, client)
+        # Before version 16 no answer has it, and other numbers may look like it.
+        port = node.port.to_bytes(4, "big") if version >= 16 else b"port"
+        found = {}
+        for what, fields in REQUESTS.items():
+            name = fields["name"]
+            topic_id = ids.get(name, ZERO_UUID if name == "zero" else ID)
+            await client.send(request_of(topic_id=topic_id, **fields), version)
+            frame = await client.receive_frame()
+            found[what] = frame[4:].replace(topic_id, name.encode()).replace(port, b"port")
+        return found
+
+
+@pytest.mark.parametrize("version", [*VERSIONS, 10, 12])
+async def test_both_ways_answer_the_same(version: int, tmp_path: Path) -> None:
+    for name in ("direct", "ordinary"):
+        os.mkdir(tmp_path / name)
+    direct = await frames(tmp_path / "direct", version, APIS)
+    assert direct == await frames(tmp_path / "ordinary", version, without_direct())
+    assert len(direct["large records"]) > 2 * SENDFILE_FROM > len(direct["one large record"]) > SENDFILE_FROM
+
+
+DIRECT = (
+    "records",
+    "of an epoch",
+    "committed records",
+    "the last",
+    "too few, at once",
+    "large records",
+    "one large record",
+    "so many bytes in all",
+    "no bytes",
+    "fewer than no bytes",
+    "small behind large",
+    "uncommitted records",
+    "below an open transaction",
+    "uncommitted records of it",
+    "what followers have",
+    "committed, what followers have",
+    "behind deleted records",
+)
+
+
+def test_the_broker_knows_the_direct_way() -> None:
+    assert [api.name for api in APIS if api.direct is fetch_directly] == ["Fetch"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_what_is_answered_directly(version: int, tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        ids = await fill_topics(node, client)
+        found = {}
+        for what, fields in REQUESTS.items():
+            answer = directly(node, request_of(topic_id=ids.get(fields["name"], ID), **fields), version)
+            if answer is not None:
+                found[what] = type(answer)
+    assert tuple(found) == DIRECT
+    large = [what for what, kind in found.items() if kind is list]
+    assert large == [
+        "large records",
+        "one large record",
+        "so many bytes in all",
+        "no bytes",
+        "fewer than no bytes",
+    ]
+
+
+def directly(node: Node, request: FetchRequest, version: int) -> Any:
+    """Return what the direct way makes of a request."""
+    context = RequestContext(node, LISTENER, "somewhere")  # type: ignore[arg-type]
+    context.api_version = version
+    tags = b"\x00" if version >= TOPIC_IDS_FROM else b""
+    body = memoryview(tags + codec(FetchRequest, version).encode(request))
+    return fetch_directly(context, body, 0, len(body))
+
+
+async def test_what_cannot_be_read_is_left_to_the_rest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        ids = await fill_topics(node, client)
+        request = request_of(topic_id=ids["small"], partition=1)
+        assert directly(node, request, 16) is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(FileSlice, "read", fail)
+            assert directly(node, request, 16) is None
+        log = node.replica_manager.partition("small", 1).log
+        os.truncate(log.segments.active.records.path, log.size_bytes - 1)
+        assert directly(node, request, 16) is None
+
+
+def fail(_: FileSlice) -> bytes:
+    raise OSError(errno.EIO, "the disk is broken")
+
+
+async def test_a_name_that_is_none_and_an_id_of_before_are_left_to_the_rest(tmp_path: Path) -> None:
+    async with running_node(tmp_path) as node, connected(node) as client:
+        ids = await fill_topics(node, client)
+        context = RequestContext(node, LISTENER, "somewhere")  # type: ignore[arg-type]
+        context.api_version = PLAIN_VERSION
+        body = codec(FetchRequest, PLAIN_VERSION).encode(request_of("small", partition=1))
+        buffer = memoryview(body.replace(b"small", b"\xffmall"))
+        assert fetch_directly(context, buffer, 0, len(buffer)) is None
+        node.replica_manager.partition("small", 1).topic_id = ID
+        assert directly(node, request_of(topic_id=ids["small"], partition=1), 16) is None

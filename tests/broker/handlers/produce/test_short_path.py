@@ -1,0 +1,146 @@
+"""The direct way of one batch to one partition: what it reads, and that it answers as the other one does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from struct import error as StructError
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kcli.broker.handlers.produce.short_path import FIRST_VERSION, read_flexible, read_plain
+from kcli.broker.handlers.produce.wire import FLEXIBLE_FROM, decoder
+from kcli.broker.network.apis import APIS, Api
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from kcli.protocol.schema.declaration import DecodeError, codec
+from tests.broker.records import batch, produce_request
+from tests.broker.single_node import START_MS, Node, connected, running_node
+
+VERSIONS = range(FIRST_VERSION, 13)
+BEFORE = b"\x00" * 7
+
+
+def read(data: bytes, version: int) -> Any:
+    """Return what the direct way makes of a body: None, or all that is in it."""
+    tags = b"\x00" if version >= FLEXIBLE_FROM else b""
+    buffer = memoryview(bytearray(BEFORE + tags + data + b"\x00" * 50))
+    reading = read_flexible if version >= FLEXIBLE_FROM else read_plain
+    try:
+        found = reading(buffer, len(BEFORE), len(BEFORE) + len(tags) + len(data))
+    except (StructError, IndexError):
+        return None
+    if found is None:
+        return None
+    acks, name, index, records = found
+    return acks, name, index, bytes(records)
+
+
+def request_of(name: str, index: int, records: bytes, acks: int) -> ProduceRequest:
+    rows = [PartitionProduceData(index=index, records=memoryview(records))]
+    return ProduceRequest(
+        acks=acks, timeout_ms=5, topic_data=[TopicProduceData(name=name, partition_data=rows)]
+    )
+
+
+names = st.text("abc._-é", min_size=1, max_size=100)
+small_ints = st.integers(-(2**31), 2**31 - 1)
+
+
+@given(
+    version=st.sampled_from(VERSIONS),
+    name=names,
+    index=small_ints,
+    acks=st.sampled_from([-1, 1]),
+    size=st.sampled_from([0, 1, 100, 126, 127, 128, 20_000]),
+)
+def test_one_batch_to_one_partition_is_read(
+    version: int, name: str, index: int, acks: int, size: int
+) -> None:
+    records = bytes(size)
+    encoded = codec(ProduceRequest, version).encode(request_of(name, index, records, acks))
+    expected = None if version >= FLEXIBLE_FROM and len(name.encode()) > 126 else (
+        acks, name.encode(), index, records,
+    )  # fmt: skip
+    assert read(encoded, version) == expected
+
+
+@given(
+    version=st.sampled_from(VERSIONS),
+    name=names,
+    changes=st.lists(st.tuples(st.integers(0, 80), st.integers(0, 255)), max_size=4),
+    cut=st.sampled_from([0, 0, 0, 1, 5]),
+    more=st.sampled_from([b"", b"", b"", b"\x00"]),
+)
+def test_what_is_read_is_what_the_request_says(
+    version: int, name: str, changes: list[tuple[int, int]], cut: int, more: bytes
+) -> None:
+    encoded = bytearray(codec(ProduceRequest, version).encode(request_of(name, 3, b"r" * 20, 1)))
+    for position, value in changes:
+        encoded[position % len(encoded)] = value
+    data = bytes(encoded[: len(encoded) - cut]) + more
+    found = read(data, version)
+    if found is None:
+        return
+    acks, raw, index, records = found
+    try:
+        request, end = decoder(version)(memoryview(data), 0, len(data))
+    except DecodeError:
+        # A name that is not UTF-8 is that of no partition.
+        with pytest.raises(UnicodeDecodeError):
+            raw.decode()
+        return
+    assert end == len(data)
+    ((topic, _, partitions),) = request.topics
+    ((partition, data_of_it),) = partitions
+    assert (acks, raw, index, records) == (request.acks, topic.encode(), partition, bytes(data_of_it or b""))
+    assert request.transactional_id is None
+
+
+REQUESTS = {
+    "one record": batch(b"v"),
+    "many records": batch(*[b"v" * 100] * 300),
+    "a producer's first": batch(b"v", producer_id=5, producer_epoch=0, base_sequence=0),
+    "out of order": batch(b"v", producer_id=6, producer_epoch=0, base_sequence=3),
+    "transactional": batch(b"v", producer_id=7, producer_epoch=0, base_sequence=0, is_transactional=True),
+    "flipped": batch(b"v")[:-1] + b"\x07",
+    "cut": batch(b"v")[:-1],
+    "two": batch(b"v") * 2,
+    "none": b"",
+    "too large": batch(b"v" * 1_048_600),
+    "too late": batch(b"v", timestamp=START_MS + 3_600_001),
+}
+
+
+def without_direct() -> tuple[Api, ...]:
+    """Return the API table with the ordinary way only."""
+    ordinary = Api(0, "Produce", "0-13", "produce.handler", decoder="produce.wire.decoder")
+    return tuple(ordinary if api.key == 0 else api for api in APIS)
+
+
+async def answers(directory: Path, version: int, apis: tuple[Api, ...]) -> list[Any]:
+    async with running_node(directory, apis=apis) as node, connected(node) as client:
+        node.create_topic("t")
+        node.create_topic("stamped", message_timestamp_type="LogAppendTime")
+        found = [
+            await client.ask(produce_request(topic, records), version)
+            for topic in ("t", "stamped", "unknown")
+            for records in REQUESTS.values()
+        ]
+        return [*found, *(ends(node))]
+
+
+def ends(node: Node) -> list[object]:
+    return [(log.topic_partition, log.log_end_offset, log.high_watermark) for log in node.log_manager]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_both_ways_answer_the_same(version: int, tmp_path: Path) -> None:
+    for name in ("direct", "ordinary"):
+        os.mkdir(tmp_path / name)
+    direct = await answers(tmp_path / "direct", version, APIS)
+    assert direct == await answers(tmp_path / "ordinary", version, without_direct())
+    assert direct[0].responses[0].partition_responses[0].error_code == ErrorCode.NONE
