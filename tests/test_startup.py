@@ -117,8 +117,8 @@ NOT_FOR_AN_IDLE_NODE = (
     "kcli.client",
     "kcli.broker.faults",
     "kcli.broker.coordinator.group_coordinator",
-    "kcli.broker.coordinator.consumer_groups",
-    "kcli.broker.coordinator.classic_groups",
+    "kcli.broker.coordinator.consumer.group_manager",
+    "kcli.broker.coordinator.classic.group_manager",
 )
 
 

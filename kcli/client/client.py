@@ -7,6 +7,26 @@ One nursery holds the connections and one refresher task. A request goes to a br
 or to the least-loaded broker, in the highest version both sides know, and is sent again after a lost
 connection until `default.api.timeout.ms` is over. When no known broker can be reached the client starts over
 from its bootstrap addresses (KIP-899).
+
+Attempts: the tries of one request, from the first to the one that is answered or the end of its time.
+
+attempts = Attempts(client, node_id, seconds)
+while True:
+    try:
+        connection = await attempts.connection()
+        ...
+    except (Disconnected, Unreachable) as error:
+        attempts.failed(error)
+    await attempts.wait()
+
+Coordinators: which broker coordinates each group, asked once and kept until it turns out to be wrong.
+
+    node = await client.coordinators.find("billing")
+    ...
+    client.coordinators.forget("billing")      # it answered 15 or 16, or the connection to it was lost
+
+FindCoordinator goes to any broker, about several groups at once where the broker can (KIP-699). Answers that
+say "later" are retried with backoff until the time is up: the first lookup makes the coordinators' topic.
 """
 
 from __future__ import annotations
@@ -16,28 +36,192 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from kcli.client.attempts import Attempts
-from kcli.client.background import unwrapped
-from kcli.client.bootstrap import Unreachable, open_tcp, parse_bootstrap
 from kcli.client.config import ClientConfig
-from kcli.client.connection import Disconnected, RequestTimedOut
-from kcli.client.coordinators import Coordinators
-from kcli.client.metadata import cluster_of, metadata_request
-from kcli.client.metadata_cache import MetadataCache
-from kcli.client.node_links import NodeLinks
-from kcli.client.routing import ANY
+from kcli.client.network.background import unwrapped
+from kcli.client.network.backoff import Backoff
+from kcli.client.network.bootstrap import Unreachable, open_tcp, parse_bootstrap
+from kcli.client.network.connection import Disconnected, RequestTimedOut
+from kcli.client.network.metadata import ANY, CONTROLLER, MetadataCache, Node, cluster_of, metadata_request
+from kcli.client.network.node_links import NodeLinks
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataResponse
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Collection, Sequence
+    from collections.abc import AsyncIterator, Callable, Collection, Iterable, Sequence
 
-    from kcli.client.bootstrap import OpenStream
-    from kcli.client.connection import Connection
-    from kcli.client.metadata import ClusterMetadata, NewLeader, Node, TopicMetadata
-    from kcli.client.routing import Target
-    from kcli.client.versions import NodeVersions
+    from kcli.client.network.bootstrap import OpenStream
+    from kcli.client.network.connection import Connection, NodeVersions
+    from kcli.client.network.metadata import ClusterMetadata, NewLeader, Target, TopicMetadata
+    from kcli.client.network.node_links import NodeLink
+
+
+class Attempts:
+    """Where one request goes, how long it may take, and when its next try is due."""
+
+    def __init__(self, client: Client, target: Target, seconds: float) -> None:
+        now = trio.current_time()
+        config = client.config
+        self.deadline = now + seconds
+        # Whoever cannot be reached at all is given up earlier than whoever answers slowly.
+        self._unreachable_at = min(self.deadline, now + config.socket_connection_setup_timeout_ms / 1000)
+        self._client = client
+        self._target = target
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._last_error: KcliError | None = None
+        self._was_connected = False
+
+    async def connection(self) -> Connection:
+        """Return an open connection to the target."""
+        connection = await self._link().ready()
+        self._was_connected = True
+        return connection
+
+    def request_seconds(self) -> float:
+        """Return the timeout for one attempt."""
+        remaining = self.deadline - trio.current_time()
+        return min(self._client.config.request_timeout_ms / 1000, max(remaining, 0.001))
+
+    def failed(self, error: KcliError) -> None:
+        """Note an error; raise it if the time is up."""
+        self._last_error = error
+        self._client.request_metadata_update()
+        now = trio.current_time()
+        if now >= self.deadline or (not self._was_connected and now >= self._unreachable_at):
+            raise error
+
+    async def wait(self) -> None:
+        """Sleep the backoff, and no longer than there is time."""
+        delay = self._backoff.next_delay()
+        await trio.sleep(min(delay, max(0.0, self.deadline - trio.current_time())))
+
+    def timed_out(self) -> KcliError:
+        """Return the error for a request that got no answer within its whole time."""
+        if self._last_error is not None:
+            return self._last_error
+        return RequestTimedOut("the broker did not answer in time")
+
+    def _link(self) -> NodeLink:
+        target, links = self._target, self._client.links
+        cluster = self._client.cluster
+        if target is CONTROLLER:
+            target = cluster.controller_id if cluster.controller_id in cluster.nodes else ANY
+        if isinstance(target, int) and not cluster.nodes:
+            raise Disconnected("no broker of the cluster is known at the moment")
+        return links.get(target) if isinstance(target, int) else links.least_loaded()
+
+
+COORDINATOR = "coordinator"
+"""The purpose of a link that carries a member's requests, kept apart from fetches that wait."""
+
+COORDINATOR_MOVED = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
+"""Codes after which the coordinator is to be forgotten and looked up again."""
+
+_LATER = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_NOT_AVAILABLE})
+_FIRST_BATCHED_VERSION = 4
+
+
+class Coordinators:
+    """The coordinators of one client's groups. Made by `Client`; shareable by many tasks."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._node_ids: dict[str, int] = {}
+
+    def known(self, group_id: str) -> Node | None:
+        """Return the group's coordinator if it has been looked up and is still in the cluster."""
+        return self._client.cluster.nodes.get(self._node_ids.get(group_id, -1))
+
+    def forget(self, group_id: str) -> None:
+        """Have the coordinator looked up again the next time."""
+        self._node_ids.pop(group_id, None)
+
+    async def find(self, group_id: str, *, timeout_ms: int | None = None) -> Node:
+        """Return the group's coordinator.
+
+        Raises `KafkaError` if the lookup is refused, at once, or answered with "later" until the time is up.
+        """
+        found = (await self.find_many([group_id], timeout_ms=timeout_ms))[group_id]
+        if isinstance(found, KafkaError):
+            raise found
+        return found
+
+    async def find_many(
+        self, group_ids: Iterable[str], *, timeout_ms: int | None = None
+    ) -> dict[str, Node | KafkaError]:
+        """Return the coordinator of each group, or why its lookup was refused."""
+        config = self._client.config
+        seconds = (config.default_api_timeout_ms if timeout_ms is None else timeout_ms) / 1000
+        deadline = trio.current_time() + seconds
+        backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        found: dict[str, Node | KafkaError] = {}
+        pending = list(dict.fromkeys(group_ids))
+        for group_id in pending:
+            node = self.known(group_id)
+            if node is not None:
+                found[group_id] = node
+        while pending := [group_id for group_id in pending if _is_open(found.get(group_id))]:
+            delay = backoff.next_delay() if found.keys() & pending else 0.0
+            if delay and trio.current_time() + delay >= deadline:
+                break
+            await trio.sleep(delay)
+            remaining_ms = max(1, round((deadline - trio.current_time()) * 1000))
+            found.update(await self._look_up(pending, remaining_ms))
+        return found
+
+    async def link(self, group_id: str, *, timeout_ms: int | None = None) -> NodeLink:
+        """Return the link to the group's coordinator that carries nothing else."""
+        node = await self.find(group_id, timeout_ms=timeout_ms)
+        return self._client.links.get(node.node_id, COORDINATOR)
+
+    async def _look_up(self, group_ids: list[str], timeout_ms: int) -> dict[str, Node | KafkaError]:
+        """Ask once about each group: about all at once, or a broker that cannot do that about one by one."""
+        answers: dict[str, Node | KafkaError] = {}
+        rest = group_ids
+        while rest:
+            answers.update(await self._ask(rest, timeout_ms))
+            rest = [group_id for group_id in group_ids if group_id not in answers]
+        return answers
+
+    async def _ask(self, group_ids: list[str], timeout_ms: int) -> dict[str, Node | KafkaError]:
+        is_batched = False
+
+        def build(version: int) -> FindCoordinatorRequest:
+            nonlocal is_batched
+            is_batched = version >= _FIRST_BATCHED_VERSION
+            if is_batched:
+                return FindCoordinatorRequest(coordinator_keys=group_ids)
+            return FindCoordinatorRequest(key=group_ids[0])
+
+        response: FindCoordinatorResponse = await self._client.request_by_version(
+            ANY, FindCoordinatorRequest, build, timeout_ms=timeout_ms
+        )
+        if not is_batched:
+            node = Node(response.node_id, response.host, response.port)
+            return {
+                group_ids[0]: self._learn(group_ids[0], node, response.error_code, response.error_message)
+            }
+        answers: dict[str, Node | KafkaError] = {group_id: _left_out(group_id) for group_id in group_ids}
+        for entry in response.coordinators:
+            node = Node(entry.node_id, entry.host, entry.port)
+            answers[entry.key] = self._learn(entry.key, node, entry.error_code, entry.error_message)
+        return answers
+
+    def _learn(self, group_id: str, node: Node, code: int, message: str | None) -> Node | KafkaError:
+        if code:
+            return KafkaError(ErrorCode.of(code), message or None)
+        self._client.cache.learn_node(node)
+        self._node_ids[group_id] = node.node_id
+        return self._client.cluster.nodes[node.node_id]
+
+
+def _left_out(group_id: str) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the broker left group `{group_id}` out of its answer")
+
+
+def _is_open(answer: Node | KafkaError | None) -> bool:
+    return answer is None or (isinstance(answer, KafkaError) and answer.code in _LATER)
 
 
 @asynccontextmanager

@@ -165,7 +165,7 @@ async def exists(client: Client, entity: Entity) -> bool:
 async def group_names(client: Client) -> tuple[list[str], list[KcliError]]:
     """Return the groups that there are, and those that only have a configuration."""
     from kcli.client import admin
-    from kcli.client.versions import UnsupportedVersion
+    from kcli.client.network.connection import UnsupportedVersion
     from kcli.commands.groups.lookup import list_consumer_groups
 
     groups, failures = await list_consumer_groups(client)

@@ -15,7 +15,7 @@ from kcli.errors import Interrupted, KcliError, UsageError
 if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
-    from kcli.client.consumer import Consumer
+    from kcli.client.consumer.consumer import Consumer
     from kcli.commands.formatters import Format
     from kcli.commands.record_printer import Limits, RecordPrinter
     from kcli.protocol.topics import TopicPartition
@@ -281,7 +281,7 @@ async def print_records(
     verbose: bool,
 ) -> None:
     """Print what is chosen until it ends, then say on stderr how many records that were."""
-    from kcli.client.consumer import Consumer
+    from kcli.client.consumer.consumer import Consumer
     from kcli.commands.groups.reading import CLOSE_SECONDS
     from kcli.commands.interrupts import interruptible
     from kcli.commands.output import note, warn

@@ -25,7 +25,7 @@ from kcli.protocol.schema.declaration import DecodeError
 from kcli.protocol.schema.json_document import document
 
 if TYPE_CHECKING:
-    from kcli.client.completed_fetch import FetchedRecords
+    from kcli.client.fetch.completed_fetch import FetchedRecords
     from kcli.commands.formatters import Format
     from kcli.protocol.record import Record
 

@@ -14,8 +14,8 @@ from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
-    from kcli.client.consumer import Consumer
-    from kcli.client.metadata import ClusterMetadata
+    from kcli.client.consumer.consumer import Consumer
+    from kcli.client.network.metadata import ClusterMetadata
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from kcli.commands.serdes import Convert, Decode, decoder, deserializer, java_te
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
-    from kcli.client.completed_fetch import FetchedRecords
+    from kcli.client.fetch.completed_fetch import FetchedRecords
     from kcli.protocol.record import Record
 
     Format = Callable[[FetchedRecords, Record], bytes]

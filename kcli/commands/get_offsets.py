@@ -96,7 +96,7 @@ async def get_offsets(
     Without TOPIC and --topic-partitions it prints those of all topics.
     """
     from kcli.client import admin
-    from kcli.client.setbacks import HeldUp
+    from kcli.client.network.retry_warnings import HeldUp
     from kcli.commands.output import warn
     from kcli.commands.session import failure, open_client
 

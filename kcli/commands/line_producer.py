@@ -16,8 +16,8 @@ from kcli.errors import Interrupted, KcliError
 if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.config import ProducerConfig
-    from kcli.client.delivery import Delivery, DeliveryRun
-    from kcli.client.producer import Producer
+    from kcli.client.producer.producer import Producer
+    from kcli.client.producer.producer_batch import Delivery, DeliveryRun
     from kcli.commands.line_input import Input
     from kcli.commands.line_reader import LineReader, LineSplitter, ReaderFormat
     from kcli.commands.progress import Advance
@@ -85,7 +85,7 @@ class Tally:
 
     def fail(self, error: KcliError) -> None:
         """Count a record that was not delivered."""
-        from kcli.client.delivery import GivenUp
+        from kcli.client.producer.producer_batch import GivenUp
 
         self.failed += 1
         if isinstance(error, GivenUp):
@@ -125,7 +125,7 @@ async def send_inputs(
     target: Target,
 ) -> Produced:
     """Send every line of the inputs, one after the other, and wait until all are delivered or failed."""
-    from kcli.client.producer import Producer
+    from kcli.client.producer.producer import Producer
     from kcli.commands.interrupts import interruptible
     from kcli.commands.line_input import total_size
     from kcli.commands.line_reader import LineReader

@@ -17,8 +17,8 @@ from kcli.commands.output_pieces import Pieces
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
-    from kcli.client.completed_fetch import FetchedRecords
-    from kcli.client.consumer import Consumer
+    from kcli.client.consumer.consumer import Consumer
+    from kcli.client.fetch.completed_fetch import FetchedRecords
     from kcli.commands.formatters import Format
     from kcli.commands.record_output import RecordOutput
     from kcli.protocol.topics import TopicPartition

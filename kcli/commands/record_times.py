@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.client.config import ConsumerConfig
-from kcli.client.consumer import Consumer
+from kcli.client.consumer.consumer import Consumer
 from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:

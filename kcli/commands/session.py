@@ -85,8 +85,7 @@ def connect_with(
 ) -> AbstractAsyncContextManager[Client]:
     """Return a context manager that connects with client properties, and warns of those without effect."""
     from kcli.client.client import connect
-    from kcli.client.config import ClientConfig
-    from kcli.client.property_warnings import property_warnings
+    from kcli.client.config import ClientConfig, property_warnings
     from kcli.commands.output import note
 
     for warning in property_warnings(properties):

@@ -229,7 +229,7 @@ async def report_topics(
 async def reassignments(client: Client) -> Mapping[TopicPartition, PartitionReassignment]:
     """Return the partitions on the move; none where brokers do not tell, or not us, as Kafka's tool does."""
     from kcli.client import admin
-    from kcli.client.versions import UnsupportedVersion
+    from kcli.client.network.connection import UnsupportedVersion
     from kcli.protocol.error_codes import ErrorCode, KafkaError
 
     try:

@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
 
 from kcli.client.client import connect
 from kcli.client.config import ClientConfig, ProducerConfig
-from kcli.client.producer import Producer
+from kcli.client.producer.producer import Producer
 from kcli.spark.sink_columns import SinkColumns
 from kcli.spark.worker_errors import hinted
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from kcli.client.delivery import Delivery
+    from kcli.client.producer.producer_batch import Delivery
     from kcli.errors import KcliError
     from kcli.spark.sink_options import SinkOptions
 

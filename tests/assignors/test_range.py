@@ -10,8 +10,8 @@ import pytest
 
 from kcli.assignors import range
 from kcli.assignors.members import Partition, Subscription
-from kcli.client.group_assignment import racks_of
-from kcli.client.metadata import ClusterMetadata, Node, PartitionMetadata, TopicMetadata
+from kcli.client.groups.classic_join import racks_of
+from kcli.client.network.metadata import ClusterMetadata, Node, PartitionMetadata, TopicMetadata
 from tests.conftest import GOLDEN
 
 ROWS = (GOLDEN / "range_racks.txt").read_text(encoding="utf-8").splitlines()

@@ -14,7 +14,7 @@ from kcli.broker.config.broker_config import BrokerConfig
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.producer_ids import ProducerIds
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
-from kcli.broker.group_coordination import group_runtime
+from kcli.broker.coordinator.group_service import group_runtime
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.inbox import ReceiveBuffers

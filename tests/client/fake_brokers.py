@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import trio
 from trio.testing import memory_stream_pair
 
-from kcli.client.bootstrap import Unreachable
 from kcli.client.client import Client, connect
-from kcli.client.metadata import Node
+from kcli.client.network.bootstrap import Unreachable
+from kcli.client.network.metadata import Node
 from kcli.protocol.frames import FrameReader, encode_response, parse_request_header
 from kcli.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from kcli.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest

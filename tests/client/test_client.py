@@ -6,19 +6,20 @@ import pytest
 import trio
 
 from kcli.client import admin
-from kcli.client.bootstrap import Unreachable, parse_bootstrap
 from kcli.client.client import connect
 from kcli.client.config import ClientConfig
-from kcli.client.connection import Connection
-from kcli.client.metadata import (
+from kcli.client.network.bootstrap import Unreachable, parse_bootstrap
+from kcli.client.network.connection import Connection
+from kcli.client.network.metadata import (
+    ANY,
+    CONTROLLER,
     ClusterMetadata,
+    MetadataCache,
     Node,
     PartitionMetadata,
     TopicMetadata,
 )
-from kcli.client.metadata_cache import MetadataCache
-from kcli.client.node_link import NodeLink
-from kcli.client.routing import ANY, CONTROLLER
+from kcli.client.network.node_links import NodeLink
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.init_producer_id import InitProducerIdRequest

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from kcli.client.config import ClientConfig
-from kcli.client.metadata import Node
+from kcli.client.network.metadata import Node
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.find_coordinator import (
     Coordinator,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kcli.client.property_warnings import property_warnings
+from kcli.client.config import property_warnings
 
 
 def test_unknown_names_are_warned_of_with_the_nearest_known() -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 
 from kcli.client import admin
 from kcli.client.admin import ConfigOperation, ConfigResourceType, ConfigSource, QuotaMatch
-from kcli.client.metadata import Node
-from kcli.client.setbacks import HeldUp
+from kcli.client.network.metadata import Node
+from kcli.client.network.retry_warnings import HeldUp
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 

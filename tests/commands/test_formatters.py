@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.client.completed_fetch import FetchedRecords
+from kcli.client.fetch.completed_fetch import FetchedRecords
 from kcli.commands.formatters import make_formatter
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.internal.coordinator_records import (

@@ -15,7 +15,7 @@ from kcli.commands.line_reader import ReaderFormat
 from kcli.errors import Interrupted
 from kcli.protocol.messages.produce import ProduceRequest
 from tests.client.fake_brokers import fake_cluster
-from tests.client.sending import TOPICS, produced
+from tests.client.producer.sending import TOPICS, produced
 
 TOO_FEW = produced(19, error_message="too few\nreplicas")
 REFUSED = produced(87, error_message="bad record")

@@ -10,14 +10,14 @@ import trio
 
 from kcli.client.client import Client
 from kcli.client.config import ClientConfig, ConsumerConfig
-from kcli.client.consumer import Consumer
+from kcli.client.consumer.consumer import Consumer
 from kcli.commands.consumption import Choice, End, Start, ends_in_time, print_records
 from kcli.commands.formatters import make_formatter
 from kcli.commands.get_offsets import get_offsets
 from kcli.commands.runner import flatten
 from kcli.errors import KcliError
 from tests.client.fake_brokers import fake_cluster
-from tests.client.fetched_batches import ORDERS_0
+from tests.client.fetch.fetched_batches import ORDERS_0
 
 NO_LEADER = "the partition has no leader at the moment"
 WARNING = f"warning: orders-0: still trying: LEADER_NOT_AVAILABLE: {NO_LEADER}\n"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 import trio
 
-from kcli.client.completed_fetch import FetchedRecords
 from kcli.client.config import ConsumerConfig
-from kcli.client.consumer import Consumer
+from kcli.client.consumer.consumer import Consumer
+from kcli.client.fetch.completed_fetch import FetchedRecords
 from kcli.commands.record_output import ByThread, RecordOutput
 from kcli.commands.record_printer import Limits, RecordPrinter
 from kcli.protocol.record import Record
 from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import FakeBrokers, fake_cluster
-from tests.client.fetched_batches import ORDERS_0, batch, fill
+from tests.client.fetch.fetched_batches import ORDERS_0, batch, fill
 
 SECONDS = 3600.0
 OTHER = TopicPartition("orders", 1)

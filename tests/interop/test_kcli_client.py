@@ -16,9 +16,9 @@ from kcli.client import admin
 from kcli.client.admin import ConfigAlteration, ConfigOperation, ConfigResource, ConfigResourceType, NewTopic
 from kcli.client.client import Client, connect
 from kcli.client.config import ConsumerConfig, ProducerConfig
-from kcli.client.consumer import Consumer
-from kcli.client.producer import Producer
-from kcli.client.topic_subscription import SubscriptionPattern
+from kcli.client.consumer.consumer import Consumer
+from kcli.client.fetch.subscription_state import SubscriptionPattern
+from kcli.client.producer.producer import Producer
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import TopicPartition
 

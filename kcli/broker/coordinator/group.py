@@ -1,8 +1,11 @@
-"""Group: what the coordinator asks of a group, whichever protocol its members speak (Kafka class `Group`)."""
+"""Group: what the coordinator asks of a group, whichever protocol its members speak (Kafka class `Group`).
+
+ClientInfo: who sent a request, as groups remember and show it.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,3 +60,10 @@ class Group(Protocol):
     def listed(self) -> ListedGroup:
         """Return the group's line in ListGroups."""
         ...
+
+
+class ClientInfo(NamedTuple):
+    """`client_id` is that of the request's header; `host` is written as Kafka does: `/127.0.0.1`."""
+
+    client_id: str
+    host: str

@@ -9,23 +9,29 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.coordinator.classic_answers import refuse_sync
-from kcli.broker.coordinator.classic_group import ClassicGroup
-from kcli.broker.coordinator.classic_groups import ClassicGroups, describe_group
-from kcli.broker.coordinator.classic_leave import heartbeat, leave_group
-from kcli.broker.coordinator.classic_members import ClassicMembers
-from kcli.broker.coordinator.classic_states import ClassicGroupState
-from kcli.broker.coordinator.classic_sync import sync_group
-from kcli.broker.coordinator.consumer_group import ConsumerGroup
-from kcli.broker.coordinator.consumer_groups import ConsumerGroups
-from kcli.broker.coordinator.deleted_topics import DELETED_TOPICS_KEY, DeletedTopics
+from kcli.broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
+from kcli.broker.coordinator.classic.group_manager import (
+    ClassicGroups,
+    describe_group,
+    heartbeat,
+    leave_group,
+    sync_group,
+)
+from kcli.broker.coordinator.classic.join_group import JoinAttempt
+from kcli.broker.coordinator.classic.rebalance import refuse_sync
+from kcli.broker.coordinator.consumer.classic_protocol import ClassicMembers
+from kcli.broker.coordinator.consumer.group import ConsumerGroup
+from kcli.broker.coordinator.consumer.group_manager import ConsumerGroups
+from kcli.broker.coordinator.consumer.group_registry import GroupKeeper, Wait
 from kcli.broker.coordinator.effects import Append, Effect, Reply
-from kcli.broker.coordinator.group_deletions import GroupDeletions
-from kcli.broker.coordinator.group_keeper import GroupKeeper
-from kcli.broker.coordinator.group_offsets import GroupOffsets, commit_refused
-from kcli.broker.coordinator.join_attempt import JoinAttempt
-from kcli.broker.coordinator.member_timers import Wait
-from kcli.broker.coordinator.offset_sweep import SWEEP_KEY, OffsetSweep
+from kcli.broker.coordinator.offsets.committed_offsets import GroupOffsets, commit_refused
+from kcli.broker.coordinator.offsets.offset_cleanup import (
+    DELETED_TOPICS_KEY,
+    SWEEP_KEY,
+    DeletedTopics,
+    GroupDeletions,
+    OffsetSweep,
+)
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.coordinator_records import GroupMetadataKey, OffsetCommitKey
 from kcli.protocol.messages.describe_groups import DescribedGroup
@@ -36,9 +42,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
 
     from kcli.broker.config.group_definitions import GroupConfig
-    from kcli.broker.coordinator.client_info import ClientInfo
     from kcli.broker.coordinator.effects import Now, Token
-    from kcli.broker.coordinator.group import Group
+    from kcli.broker.coordinator.group import ClientInfo, Group
     from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage
     from kcli.protocol.error_codes import KafkaError
     from kcli.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from kcli.broker.coordinator.group_coordinator import GroupCoordinator
-    from kcli.broker.coordinator.waiting import Answer
+    from kcli.broker.coordinator.runtime.shard_host import Answer
     from kcli.broker.metadata.metadata_image import MetadataImage, TopicImage
     from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kcli.broker.group_coordination import group_metadata_topic
+from kcli.broker.coordinator.group_service import group_metadata_topic
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
 from kcli.protocol.topics import partition_for

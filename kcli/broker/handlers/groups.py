@@ -20,9 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from kcli.broker.coordinator.client_info import ClientInfo
-from kcli.broker.coordinator.consumer_description import not_described
-from kcli.broker.coordinator.waiting import Answer
+from kcli.broker.coordinator.consumer.group_manager import not_described
+from kcli.broker.coordinator.group import ClientInfo
+from kcli.broker.coordinator.runtime.shard_host import Answer
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from kcli.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.coordinator.effects import Now
     from kcli.broker.coordinator.group_coordinator import GroupCoordinator
-    from kcli.broker.group_coordination import GroupRuntime
+    from kcli.broker.coordinator.group_service import GroupRuntime
     from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
     from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest

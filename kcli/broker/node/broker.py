@@ -17,7 +17,7 @@ import trio
 
 from kcli.broker.config.listener_config import SECURITY_PROTOCOLS
 from kcli.broker.controller.producer_ids import ProducerIds
-from kcli.broker.group_coordination import group_runtime
+from kcli.broker.coordinator.group_service import group_runtime
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint, MetadataDelta
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_engine import EngineLayers

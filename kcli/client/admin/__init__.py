@@ -47,21 +47,10 @@ from kcli.client.admin.configs import (
     incremental_alter_configs,
     list_config_resources,
 )
-from kcli.client.admin.elections import ElectionType, elect_leaders
 from kcli.client.admin.group_offsets import (
     alter_group_offsets,
     delete_group_offsets,
     list_group_offsets,
-)
-from kcli.client.admin.group_types import (
-    CLASSIC,
-    CONSUMER,
-    CommittedOffset,
-    GroupDescription,
-    GroupListing,
-    GroupListings,
-    GroupMember,
-    MemberToRemove,
 )
 from kcli.client.admin.groups import (
     delete_groups,
@@ -70,15 +59,15 @@ from kcli.client.admin.groups import (
     remove_members,
 )
 from kcli.client.admin.partitions import delete_records, list_offsets
-from kcli.client.admin.reassignments import (
+from kcli.client.admin.replicas import (
+    ElectionType,
     PartitionReassignment,
-    alter_partition_reassignments,
-    list_partition_reassignments,
-)
-from kcli.client.admin.replica_log_dirs import (
     ReplicaPlace,
     TopicPartitionReplica,
+    alter_partition_reassignments,
     alter_replica_log_dirs,
+    elect_leaders,
+    list_partition_reassignments,
     replica_places,
 )
 from kcli.client.admin.topics import (
@@ -89,15 +78,23 @@ from kcli.client.admin.topics import (
     list_topics,
 )
 from kcli.client.admin.types import (
+    CLASSIC,
+    CONSUMER,
     ApiVersionRange,
     ClusterDescription,
     ClusterNode,
+    CommittedOffset,
     ConfigAlteration,
     ConfigEntry,
     ConfigResource,
     ConfigSynonym,
     FeatureRange,
+    GroupDescription,
+    GroupListing,
+    GroupListings,
+    GroupMember,
     LogDirDescription,
+    MemberToRemove,
     NewPartitions,
     NewTopic,
     NodeApiVersions,
@@ -108,7 +105,7 @@ from kcli.client.admin.types import (
     TopicDescription,
     TopicListing,
 )
-from kcli.client.metadata import Node
+from kcli.client.network.metadata import Node
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigSource, ConfigType
 from kcli.protocol.messages.describe_client_quotas import QuotaMatch
 from kcli.protocol.messages.list_offsets import EARLIEST, LATEST

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.client.admin.retry import check, error_of, retry_items
-from kcli.client.routing import ANY, CONTROLLER
+from kcli.client.admin.driver import check, error_of, retry_items
+from kcli.client.network.metadata import ANY, CONTROLLER
 from kcli.protocol.messages.alter_client_quotas import (
     AlterClientQuotasRequest,
     AlterClientQuotasResponse,

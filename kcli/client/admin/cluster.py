@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from kcli.client.admin.retry import check, error_of, retry_items
+from kcli.client.admin.driver import check, error_of, retry_items
 from kcli.client.admin.types import (
     ApiVersionRange,
     ClusterDescription,
@@ -16,7 +16,7 @@ from kcli.client.admin.types import (
     NodeApiVersions,
     ReplicaLog,
 )
-from kcli.client.routing import ANY, CONTROLLER
+from kcli.client.network.metadata import ANY, CONTROLLER
 from kcli.errors import KcliError
 from kcli.protocol.apis import api_name, usable_version
 from kcli.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse

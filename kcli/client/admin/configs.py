@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.client.admin.retry import check, error_of, retry_items
+from kcli.client.admin.driver import check, error_of, retry_items
 from kcli.client.admin.types import (
     ConfigAlteration,
     ConfigEntry,
     ConfigResource,
     ConfigSynonym,
 )
-from kcli.client.routing import ANY, CONTROLLER, Target
+from kcli.client.network.metadata import ANY, CONTROLLER, Target
 from kcli.protocol.configs import ConfigResourceType, ConfigSource, ConfigType, InertConfig, tells_no_effect
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.describe_configs import (

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.client.admin.coordinator_calls import request_once
-from kcli.client.admin.group_types import CLASSIC, CONSUMER, GroupDescription, GroupMember
-from kcli.client.admin.retry import error_of
-from kcli.client.versions import UnsupportedVersion
+from kcli.client.admin.driver import error_of, request_once
+from kcli.client.admin.types import CLASSIC, CONSUMER, GroupDescription, GroupMember
+from kcli.client.network.connection import UnsupportedVersion
 from kcli.protocol import consumer_protocol
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.consumer_group_describe import (
@@ -30,7 +29,7 @@ from kcli.protocol.topics import TopicPartition
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
-    from kcli.client.metadata import Node
+    from kcli.client.network.metadata import Node
     from kcli.protocol.messages import consumer_group_describe, describe_groups
 
 _NOT_A_CONSUMER_GROUP = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})

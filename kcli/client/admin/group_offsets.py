@@ -2,26 +2,37 @@
 
 Topics are named, not numbered: versions from 10 on know topics by id alone, which says nothing of a topic
 that was deleted since.
+
+OffsetCommit of one group: the request, and the error of a member that came too late with it.
+
+OffsetFetch of one group: the request in any version, and what an answer says of each partition.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
-from kcli.client.admin.coordinator_calls import (
+from kcli.client.admin.driver import (
     ask_about_group,
     ask_coordinators,
     ask_coordinators_once,
+    check,
+    error_of,
     forget_if_moved,
+    omitted,
     request_once,
+    retry_items,
 )
-from kcli.client.admin.group_types import CommittedOffset
-from kcli.client.admin.retry import check, error_of, omitted, retry_items
-from kcli.client.membership import Generation
-from kcli.client.offset_commits import offset_commit
-from kcli.client.versions import UnsupportedVersion
+from kcli.client.admin.types import CommittedOffset
+from kcli.client.groups.classic_membership import Generation
+from kcli.client.network.connection import UnsupportedVersion
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from kcli.protocol.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
 from kcli.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteRequestPartition,
@@ -43,10 +54,68 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kcli.client.client import Client
-    from kcli.client.metadata import Node
+    from kcli.client.network.connection import NodeVersions
+    from kcli.client.network.metadata import Node
+    from kcli.protocol.messages.offset_fetch import (
+        OffsetFetchResponseGroup,
+        OffsetFetchResponsePartition,
+        OffsetFetchResponsePartitions,
+    )
 
-    Partitions: TypeAlias = Collection[TopicPartition] | None
-    Offsets: TypeAlias = dict[TopicPartition, CommittedOffset | KafkaError | None]
+
+FIRST_STATIC_VERSION = 7
+FIRST_EPOCH_VERSION = 9
+_LAST_VERSION_BY_NAME = 9
+
+
+class CommitFailed(KafkaError):
+    """The group went on without this member: what it has read since is read again by another."""
+
+
+def commit_version(versions: NodeVersions, *, first: int = 1) -> int:
+    """Return the version to commit in; version 0 writes to ZooKeeper."""
+    return versions.choose(OffsetCommitRequest, min_version=first, max_version=_LAST_VERSION_BY_NAME)
+
+
+def offset_commit(
+    group_id: str, instance_id: str, *, generation: Generation, offsets: OffsetsToCommit
+) -> OffsetCommitRequest:
+    """Return the request; a generation of -1 and no member id are those of a consumer outside of groups."""
+    return OffsetCommitRequest(
+        group_id=group_id,
+        generation_id_or_member_epoch=generation.generation_id,
+        member_id=generation.member_id,
+        group_instance_id=instance_id or None,
+        topics=_commit_topics(offsets),
+    )
+
+
+def _commit_topics(offsets: OffsetsToCommit) -> list[OffsetCommitRequestTopic]:
+    topics: dict[str, list[OffsetCommitRequestPartition]] = {}
+    for (topic, index), committed in offsets.items():
+        topics.setdefault(topic, []).append(
+            OffsetCommitRequestPartition(
+                partition_index=index,
+                committed_offset=committed.offset,
+                committed_leader_epoch=-1 if committed.leader_epoch is None else committed.leader_epoch,
+                committed_metadata=committed.metadata,
+            )
+        )
+    return [OffsetCommitRequestTopic(name=name, partitions=rows) for name, rows in topics.items()]
+
+
+def expelled(code: ErrorCode) -> CommitFailed:
+    """Return the error of a member that the group has gone on without."""
+    return CommitFailed(
+        code,
+        f"cannot commit: {code.description}",
+        hint="poll more often, or raise `max.poll.interval.ms` or `session.timeout.ms`",
+    )
+
+
+if TYPE_CHECKING:
+    OffsetsToCommit = Mapping[TopicPartition, CommittedOffset]
+
 
 Topic = TypeVar("Topic", OffsetFetchRequestTopic, OffsetFetchRequestTopics)
 
@@ -256,3 +325,81 @@ def _partition_errors(
         for topic in response.topics
         for entry in topic.partitions
     }
+
+
+if TYPE_CHECKING:
+    Partitions: TypeAlias = Collection[TopicPartition] | None
+
+    Offsets: TypeAlias = dict[TopicPartition, CommittedOffset | KafkaError | None]
+
+
+MIN_VERSION = 1
+"""Version 0 reads offsets from ZooKeeper."""
+MAX_VERSION = 9
+"""Later ones name topics by id alone."""
+
+FIRST_MEMBER_VERSION = 9
+"""The first one that says which member reads."""
+
+_FIRST_STABLE_VERSION = 7
+_FIRST_GROUPS_VERSION = 8
+
+
+def offset_fetch(
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    version: int,
+    *,
+    reader: Generation | None = None,
+) -> OffsetFetchRequest:
+    """Return the request; where the version can, it waits for offsets of open transactions (KIP-447).
+
+    `reader` is the member of the consumer protocol that reads, and its epoch.
+    """
+    topics = by_topic(partitions)
+    require_stable = version >= _FIRST_STABLE_VERSION
+    if version < _FIRST_GROUPS_VERSION:
+        return OffsetFetchRequest(
+            group_id=group_id,
+            topics=[
+                OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
+                for name, indexes in topics.items()
+            ],
+            require_stable=require_stable,
+        )
+    group = OffsetFetchRequestGroup(
+        group_id=group_id,
+        topics=[
+            OffsetFetchRequestTopics(name=name, partition_indexes=indexes) for name, indexes in topics.items()
+        ],
+    )
+    if reader is not None:
+        group.member_id, group.member_epoch = reader.member_id, reader.generation_id
+    return OffsetFetchRequest(groups=[group], require_stable=require_stable)
+
+
+def committed_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, CommittedOffset | None]:
+    """Return the offset of each partition, None where there is none; raise `KafkaError` for any error."""
+    answer: OffsetFetchResponse | OffsetFetchResponseGroup = response
+    if response.groups:
+        answer = response.groups[0]
+    if answer.error_code:
+        raise KafkaError(ErrorCode.of(answer.error_code))
+    return {
+        TopicPartition(topic.name, row.partition_index): _committed(topic.name, row)
+        for topic in answer.topics
+        for row in topic.partitions
+    }
+
+
+def _committed(
+    topic: str, row: OffsetFetchResponsePartition | OffsetFetchResponsePartitions
+) -> CommittedOffset | None:
+    if row.error_code:
+        code = ErrorCode.of(row.error_code)
+        partition = TopicPartition(topic, row.partition_index)
+        raise KafkaError(code, f"cannot read the committed offset of {partition}: {code.description}")
+    if row.committed_offset < 0:
+        return None
+    epoch = row.committed_leader_epoch
+    return CommittedOffset(row.committed_offset, epoch if epoch >= 0 else None, row.metadata or "")

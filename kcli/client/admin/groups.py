@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.client.admin.cluster import ask_nodes
-from kcli.client.admin.coordinator_calls import ask_about_group, ask_coordinators, request_once
-from kcli.client.admin.group_descriptions import describe_at
-from kcli.client.admin.group_types import (
-    GroupDescription,
-    GroupListing,
-    GroupListings,
-    MemberToRemove,
+from kcli.client.admin.driver import (
+    ask_about_group,
+    ask_coordinators,
+    check,
+    error_of,
+    omitted,
+    request_once,
+    retry_items,
 )
-from kcli.client.admin.retry import check, error_of, omitted, retry_items
+from kcli.client.admin.group_descriptions import describe_at
+from kcli.client.admin.types import GroupDescription, GroupListing, GroupListings, MemberToRemove
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from kcli.client.client import Client
-    from kcli.client.metadata import Node
+    from kcli.client.network.metadata import Node
 
 DEFAULT_REASON = "member was removed by an admin"
 MAX_REASON_CHARACTERS = 255

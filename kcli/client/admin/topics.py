@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.client.admin.configs import config_source
-from kcli.client.admin.retry import check, error_of, retry_items
+from kcli.client.admin.driver import check, error_of, retry_items
 from kcli.client.admin.types import (
     ConfigEntry,
     NewPartitions,
@@ -15,8 +15,7 @@ from kcli.client.admin.types import (
     TopicDescription,
     TopicListing,
 )
-from kcli.client.metadata import metadata_request
-from kcli.client.routing import ANY, CONTROLLER
+from kcli.client.network.metadata import ANY, CONTROLLER, metadata_request
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.create_partitions import (
     CreatePartitionsAssignment,

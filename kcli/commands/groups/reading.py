@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from kcli.client.consumer import Consumer
-from kcli.client.rebalance_listener import RebalanceListener
+from kcli.client.consumer.consumer import Consumer
+from kcli.client.groups.rebalance_listener import RebalanceListener
 from kcli.protocol.topics import TopicPartition
 
 Ends = Callable[[Sequence[TopicPartition]], Awaitable[dict[TopicPartition, int] | None]]

@@ -9,7 +9,7 @@ import trio
 
 from kcli.client import admin
 from kcli.client.config import ConsumerConfig
-from kcli.client.consumer import Consumer
+from kcli.client.consumer.consumer import Consumer
 from kcli.commands.groups.history import GroupHistory
 from kcli.errors import KcliError
 from kcli.protocol.internal.coordinator_records import UnknownRecordType, decode_record

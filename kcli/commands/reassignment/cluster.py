@@ -45,7 +45,7 @@ def unknown_brokers(missing: Sequence[int]) -> KcliError:
 async def read_brokers(client: Client) -> Brokers:
     """Return the brokers; those that are down only where the cluster can tell (KIP-1073)."""
     from kcli.client import admin
-    from kcli.client.versions import UnsupportedVersion
+    from kcli.client.network.connection import UnsupportedVersion
 
     try:
         nodes = (await admin.describe_cluster(client, include_fenced=True)).nodes

@@ -9,8 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kcli.client.admin.reassignments import PartitionReassignment
-from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
+from kcli.client.admin.replicas import PartitionReassignment, ReplicaPlace, TopicPartitionReplica
 from kcli.commands.reassignment.plan import Assignment, Plan
 from kcli.commands.reassignment.view import (
     ASTRAY,

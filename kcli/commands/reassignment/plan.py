@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
+from kcli.client.admin.replicas import ReplicaPlace, TopicPartitionReplica
 from kcli.commands.input_files import entries_of, parse_json
 from kcli.commands.java.json import java_json
 from kcli.commands.whole_numbers import LARGEST_INT32, whole_number

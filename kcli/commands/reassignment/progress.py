@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from kcli.client.admin.replica_log_dirs import ReplicaPlace, TopicPartitionReplica
+from kcli.client.admin.replicas import ReplicaPlace, TopicPartitionReplica
 from kcli.commands.amounts import size_text, time_text
 from kcli.commands.output import Table
 from kcli.commands.reassignment.moves import Copy

@@ -105,7 +105,7 @@ def open_source(choice: SourceChoice) -> Source:
 
 def source_properties(choice: SourceChoice) -> dict[str, str]:
     """Return the client's properties; what has no effect is said, and left out."""
-    from kcli.client.property_warnings import property_warnings
+    from kcli.client.config import property_warnings
     from kcli.commands.session import client_properties
 
     properties = client_properties(

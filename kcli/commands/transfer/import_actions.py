@@ -256,7 +256,7 @@ async def send(
     config: ProducerConfig,
 ) -> tuple[Mapping[int, int], Sequence[KcliError]]:
     """Send what is left; return what was delivered, and what ended it early."""
-    from kcli.client.producer import Producer
+    from kcli.client.producer.producer import Producer
     from kcli.commands.interrupts import interruptible
     from kcli.commands.output import warn
     from kcli.commands.transfer.export_progress import work_progress

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from kcli.client.client import Client
-    from kcli.client.metadata import ClusterMetadata
+    from kcli.client.network.metadata import ClusterMetadata
     from kcli.protocol.compression.codecs import Codec
     from kcli.spark.reading import BatchMark, OffsetInterval
     from kcli.spark.source import SplitLimits

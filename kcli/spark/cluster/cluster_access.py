@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from kcli.client.bootstrap import parse_bootstrap
 from kcli.client.client import connect
 from kcli.client.config import ClientConfig, ConsumerConfig
+from kcli.client.network.bootstrap import parse_bootstrap
 from kcli.spark.cluster.masking import masked
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.client.admin.leader_epochs import EpochEnd, epoch_ends
+from kcli.client.admin.partitions import EpochEnd, epoch_ends
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.topics import TopicPartition as ClientPartition

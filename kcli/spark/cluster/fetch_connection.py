@@ -12,15 +12,15 @@ import time
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.client.bootstrap import Unreachable
-from kcli.client.connection import Disconnected, RequestTimedOut
+from kcli.client.network.bootstrap import Unreachable
+from kcli.client.network.connection import Disconnected, RequestTimedOut
 from kcli.protocol.frames import RequestHeader, decode_response, encode_request
 from kcli.protocol.messages.fetch import FetchResponse
 from kcli.protocol.schema.declaration import DecodeError, message_info
 
 if TYPE_CHECKING:
     from kcli.client.config import ClientConfig
-    from kcli.client.metadata import Node
+    from kcli.client.network.metadata import Node
     from kcli.protocol.messages.fetch import FetchRequest
 
 FETCH = message_info(FetchResponse).key

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kcli.client.bootstrap import Unreachable
-from kcli.client.connection import Disconnected
+from kcli.client.network.bootstrap import Unreachable
+from kcli.client.network.connection import Disconnected
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import FetchRequest
 from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
@@ -17,7 +17,7 @@ from kcli.spark.ranges.data_loss import name_of
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
-    from kcli.client.metadata import Node
+    from kcli.client.network.metadata import Node
     from kcli.errors import KcliError
     from kcli.spark.split import TopicPartition
 

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.client.backoff import Backoff
-from kcli.client.completed_fetch import end_of
+from kcli.client.fetch.completed_fetch import end_of
+from kcli.client.network.backoff import Backoff
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.spark.cluster.fetch_connection import FetchConnection

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import trio
 
-from kcli.client.producer import ProducerClosed
+from kcli.client.producer.producer import ProducerClosed
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from kcli.client.delivery import Delivery
-    from kcli.client.producer import Producer
+    from kcli.client.producer.producer import Producer
+    from kcli.client.producer.producer_batch import Delivery
     from kcli.spark.importing.import_plan import PartitionPlan
     from kcli.spark.importing.partition_rows import PartitionRows, Rows
 

@@ -6,8 +6,8 @@ import errno
 import pickle
 from enum import StrEnum
 
-from kcli.client.bootstrap import Unreachable
-from kcli.client.connection import Disconnected
+from kcli.client.network.bootstrap import Unreachable
+from kcli.client.network.connection import Disconnected
 from kcli.errors import Interrupted, KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.spark.columns.corrupt_batch import CorruptBatch

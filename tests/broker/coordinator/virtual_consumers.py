@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from kcli.broker.coordinator.client_info import ClientInfo
-from kcli.broker.coordinator.consumer_group import ConsumerGroup
+from kcli.broker.coordinator.consumer.group import ConsumerGroup
+from kcli.broker.coordinator.group import ClientInfo
 from kcli.broker.metadata.metadata_image import MetadataImage, delta_between
 from kcli.broker.metadata.registrations import PartitionRegistration, TopicImage
 from kcli.protocol.error_codes import ErrorCode

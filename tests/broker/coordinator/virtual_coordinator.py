@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from kcli.broker.config.group_definitions import GroupConfig
-from kcli.broker.coordinator.client_info import ClientInfo
 from kcli.broker.coordinator.effects import Append, Cancel, Effect, Now, Reply, Schedule, Token
+from kcli.broker.coordinator.group import ClientInfo
 from kcli.broker.coordinator.group_coordinator import GroupCoordinator
 from kcli.broker.metadata.metadata_image import EMPTY_IMAGE
 from kcli.protocol.consumer_protocol import Subscription, encode_subscription

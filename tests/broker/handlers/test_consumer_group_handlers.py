@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kcli.broker.coordinator.runtime import CoordinatorRuntime
+from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions

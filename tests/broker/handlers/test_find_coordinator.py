@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from kcli.broker.coordinator.runtime import CoordinatorRuntime
+from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime
 from kcli.protocol.error_codes import ErrorCode
 from tests.broker.handlers import group_requests as ask
 from tests.broker.handlers.group_requests import GROUP, codes
@@ -150,7 +150,7 @@ async def test_a_coordinator_that_still_reads_says_so(
     async def never(*_: object, **__: object) -> None:
         await trio.sleep_forever()
 
-    monkeypatch.setattr("kcli.broker.coordinator.runtime.load", never)
+    monkeypatch.setattr("kcli.broker.coordinator.runtime.coordinator_runtime.load", never)
     async with group_node(tmp_path) as (node, client):
         await client.ask(ask.commit({(TOPIC, 0): 1}), 8)
         node.controller.fence_broker(node_id=node.node_id, epoch=node.epoch)

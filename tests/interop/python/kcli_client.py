@@ -9,8 +9,8 @@ import trio
 from kcli.client import admin
 from kcli.client.client import connect
 from kcli.client.config import ConsumerConfig, ProducerConfig
-from kcli.client.consumer import Consumer
-from kcli.client.producer import Producer
+from kcli.client.consumer.consumer import Consumer
+from kcli.client.producer.producer import Producer
 from kcli.protocol.error_codes import KafkaError
 from kcli.protocol.topics import TopicPartition
 from tests.support.client_program import DEADLINE_SECONDS, Lane, Wanted, run_client

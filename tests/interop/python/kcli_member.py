@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.client.admin.group_types import CommittedOffset
+from kcli.client.admin.types import CommittedOffset
 from kcli.client.client import connect
 from kcli.client.config import ClientConfig, ConsumerConfig
-from kcli.client.consumer import Consumer
-from kcli.client.rebalance_listener import RebalanceListener
+from kcli.client.consumer.consumer import Consumer
+from kcli.client.groups.rebalance_listener import RebalanceListener
 from kcli.errors import KcliError
 from kcli.protocol.topics import TopicPartition
 from tests.support.member_program import (

@@ -14,8 +14,8 @@ import trio
 from kcli.client import admin
 from kcli.client.client import Client, connect
 from kcli.client.config import ClientConfig, ConsumerConfig, ProducerConfig
-from kcli.client.consumer import Consumer
-from kcli.client.producer import Producer
+from kcli.client.consumer.consumer import Consumer
+from kcli.client.producer.producer import Producer
 from kcli.errors import KcliError
 from kcli.spark.importing.import_plan import PartitionPlan
 from kcli.spark.importing.import_run import ImportRun, row_before

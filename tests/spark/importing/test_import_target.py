@@ -9,7 +9,7 @@ import pytest
 from kcli.client import admin
 from kcli.client.client import Client, connect
 from kcli.client.config import ClientConfig, ProducerConfig
-from kcli.client.producer import Producer
+from kcli.client.producer.producer import Producer
 from kcli.errors import KcliError
 from kcli.spark.importing.import_plan import PartitionPlan
 from kcli.spark.importing.import_target import (

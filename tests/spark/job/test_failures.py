@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kcli.client.bootstrap import Unreachable
+from kcli.client.network.bootstrap import Unreachable
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.spark.columns.corrupt_batch import CorruptBatch

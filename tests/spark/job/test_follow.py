@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kcli.client.bootstrap import Unreachable
+from kcli.client.network.bootstrap import Unreachable
 from kcli.errors import KcliError, UsageError
 from kcli.spark.job.engine import Progress
 from kcli.spark.job.follow import follow_export

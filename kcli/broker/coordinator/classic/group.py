@@ -1,0 +1,527 @@
+"""ClassicGroup: members, generation and state of a group whose leader assigns (Kafka class `ClassicGroup`).
+
+Pure bookkeeping: what follows from a change (answers, timers, records) is decided in `classic_rebalance`,
+`classic_join`, `classic_sync` and `classic_leave`. Invariants:
+
+* `static_members` names exactly the members with an instance id, `supported` counts for each protocol the
+  members that offer it, `awaiting_joins` those with a parked join;
+* the leader is a member, and there is one as long as there are members;
+* nobody is both a member and pending;
+* `pending_syncs` are members, and only while the group is CompletingRebalance or Stable.
+
+The states of a classic group, and the moves between them (Kafka class `ClassicGroupState`).
+
+ClassicMember: one member of a classic group (Kafka class `ClassicGroupMember`).
+
+The records that classic groups and offsets are kept in, made from and turned into what is in memory.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.broker.coordinator.effects import CoordinatorRecord
+from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    MemberMetadata,
+    OffsetCommitKey,
+)
+from kcli.protocol.messages.list_groups import ListedGroup
+from kcli.protocol.schema.declaration import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Container, Iterable, Mapping
+
+    from kcli.broker.coordinator.effects import Now, Token
+    from kcli.protocol.internal.coordinator_records import OffsetCommitValue
+    from kcli.protocol.messages.offset_commit import OffsetCommitRequest
+    from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+
+
+class ClassicGroupState(Enum):
+    """What a classic group is doing; the value is the name that clients see."""
+
+    EMPTY = "Empty"
+    """No members; offsets may linger. Also a group that only commits offsets and never had members.
+
+    Actions: new members may join; Sync, Heartbeat and Leave get UNKNOWN_MEMBER_ID; commits without a
+    generation are stored; offsets expire.
+    Transitions: a member joins: PREPARING_REBALANCE; deleted, last offset expired, or unloaded: DEAD.
+    """
+
+    PREPARING_REBALANCE = "PreparingRebalance"
+    """Collecting the members of the next generation.
+
+    Actions: Join is parked until all known members have joined or the rebalance timeout has passed; Sync and
+    Heartbeat get REBALANCE_IN_PROGRESS, and the heartbeat counts; Leave removes the member; commits of the
+    current generation are stored, so that members can commit what they give up.
+    Transitions: members have joined: COMPLETING_REBALANCE; nobody is left: EMPTY; unloaded: DEAD.
+    """
+
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    """A generation stands, and waits for its leader's assignment.
+
+    Actions: Sync is parked until the assignment is stored; Heartbeat is answered normally; Join with
+    unchanged metadata gets the generation again; commits get REBALANCE_IN_PROGRESS.
+    Transitions: assignment stored: STABLE; assignment not stored, a member joins, changes, leaves, fails, or
+    does not sync in time: PREPARING_REBALANCE; unloaded: DEAD.
+    """
+
+    STABLE = "Stable"
+    """Every member has, or can fetch, its assignment.
+
+    Actions: Sync gets the assignment at once; Heartbeat is answered normally; Join of a follower with
+    unchanged metadata gets the generation again; commits of this generation are stored.
+    Transitions: the leader joins, a member joins, changes, leaves, fails, or does not sync in time:
+    PREPARING_REBALANCE; unloaded: DEAD.
+    """
+
+    DEAD = "Dead"
+    """Removed, or no longer ours.
+
+    Actions: whoever still reaches it gets COORDINATOR_NOT_AVAILABLE and looks again.
+    Transitions: none.
+    """
+
+
+TRANSITIONS: Mapping[ClassicGroupState, frozenset[ClassicGroupState]] = MappingProxyType(
+    {
+        ClassicGroupState.EMPTY: frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.DEAD}),
+        ClassicGroupState.PREPARING_REBALANCE: frozenset(
+            {ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.EMPTY, ClassicGroupState.DEAD}
+        ),
+        ClassicGroupState.COMPLETING_REBALANCE: frozenset(
+            {ClassicGroupState.STABLE, ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.DEAD}
+        ),
+        ClassicGroupState.STABLE: frozenset({ClassicGroupState.PREPARING_REBALANCE, ClassicGroupState.DEAD}),
+        ClassicGroupState.DEAD: frozenset(),
+    }
+)
+"""The states that may follow each state."""
+
+
+@dataclass(slots=True, eq=False)
+class ClassicGroup:
+    """A classic group as it is in memory; what of it outlives a restart is in its last stored record.
+
+    `protocol_type` is None for a group that never had members (a "simple" group), `protocol_name` is the
+    assignor of this generation. `state_since_ms` is a time of day, None if it was not recorded. `pending`
+    holds the ids that were given out (MEMBER_ID_REQUIRED) and not used yet, and until when they may be.
+    `assigned_generation` is the last one whose leader has handed in the assignment. `subscribed` are the
+    topics that members read, None if that is not known. `join_deadline_ms` and `sync_deadline_ms` (monotonic)
+    are None unless their timers run, `initial_delay_left_ms` is None unless an initial rebalance is delayed.
+    """
+
+    group_id: str
+    state: ClassicGroupState = ClassicGroupState.EMPTY
+    state_since_ms: int | None = None
+    generation: int = 0
+    protocol_type: str | None = None
+    protocol_name: str | None = None
+    leader_id: str | None = None
+    members: dict[str, ClassicMember] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    pending: dict[str, int] = field(default_factory=dict)
+    pending_syncs: set[str] = field(default_factory=set)
+    supported: Counter[str] = field(default_factory=Counter)
+    awaiting_joins: int = 0
+    subscribed: frozenset[str] | None = None
+    assigned_generation: int = -1
+    join_deadline_ms: int | None = None
+    sync_deadline_ms: int | None = None
+    initial_delay_left_ms: int | None = None
+    new_member_added: bool = False
+
+    # --- what it is --------------------------------------------------------------------------------
+
+    @property
+    def uses_consumer_protocol(self) -> bool:
+        """True if the members are consumers: their metadata says what they subscribe to."""
+        return self.protocol_type == PROTOCOL_TYPE
+
+    @property
+    def may_go(self) -> bool:
+        """True if nothing but offsets keeps the group."""
+        return self.state is ClassicGroupState.EMPTY and not self.pending
+
+    @property
+    def can_rebalance(self) -> bool:
+        """True if a rebalance may begin now."""
+        return ClassicGroupState.PREPARING_REBALANCE in TRANSITIONS[self.state]
+
+    @property
+    def all_joined(self) -> bool:
+        """True if nobody is missing for the next generation."""
+        return self.awaiting_joins == len(self.members) and not self.pending
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long a rebalance waits for members: the longest that any of them asked for."""
+        return max((0, *(member.rebalance_timeout_ms for member in self.members.values())))
+
+    def supports(self, protocol_type: str, names: Collection[str]) -> bool:
+        """True if someone offering these protocols could become, or stay, a member."""
+        if self.state is ClassicGroupState.EMPTY:
+            return bool(protocol_type) and bool(names)
+        count = len(self.members)
+        return self.protocol_type == protocol_type and any(self.supported[name] == count for name in names)
+
+    def select_protocol(self) -> str | None:
+        """Return the protocol with most votes among those that all members offer.
+
+        Each member votes for the first of its own; where votes are equal the group's first voter decides.
+        """
+        count = len(self.members)
+        candidates = {name for name, supporters in self.supported.items() if supporters == count}
+        votes = Counter(member.vote(candidates) for member in self.members.values())
+        return votes.most_common(1)[0][0] if votes else None
+
+    # --- members -----------------------------------------------------------------------------------
+
+    def add(self, member: ClassicMember) -> None:
+        """Take in a member; the first one brings the protocol type and becomes the leader."""
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self.pending.pop(member.member_id, None)
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = member.member_id
+        self._count(member, 1)
+
+    def remove(self, member_id: str) -> ClassicMember | None:
+        """Forget a member or a pending id. If it was the leader, the member who has been here longest leads.
+
+        What the member had parked is the caller's to answer.
+        """
+        self.pending.pop(member_id, None)
+        self.pending_syncs.discard(member_id)
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            self._count(member, -1)
+            if member.awaiting_join is not None:
+                self.awaiting_joins -= 1
+            instance_id = member.group_instance_id
+            # Damaged records may have brought two members of one instance id.
+            if instance_id is not None and self.static_members.get(instance_id) == member_id:
+                del self.static_members[instance_id]
+            if self.leader_id == member_id:
+                self.leader_id = next(iter(self.members), None)
+        return member
+
+    def rename(self, member: ClassicMember, new_id: str) -> ClassicMember:
+        """Give a static member a new id; it keeps its place, its assignment, and the lead if it has it.
+
+        The new member has nothing parked and no timer; what the old one had parked is the caller's to answer.
+        """
+        if member.awaiting_join is not None:
+            self.awaiting_joins -= 1
+        renamed = replace(
+            member, member_id=new_id, awaiting_join=None, awaiting_sync=None, is_new=False, timer_ms=0
+        )
+        self.members = {each.member_id: each for each in self._replaced(member, renamed)}
+        if member.group_instance_id is not None:
+            self.static_members[member.group_instance_id] = new_id
+        if self.leader_id == member.member_id:
+            self.leader_id = new_id
+        if member.member_id in self.pending_syncs:
+            self.pending_syncs.discard(member.member_id)
+            self.pending_syncs.add(new_id)
+        return renamed
+
+    def offer(self, member: ClassicMember, other: ClassicMember) -> None:
+        """Let a member take over the protocols and timeouts of `other`."""
+        self._count(member, -1)
+        member.protocols = other.protocols
+        member.rebalance_timeout_ms = other.rebalance_timeout_ms
+        member.session_timeout_ms = other.session_timeout_ms
+        self._count(member, 1)
+
+    def park_join(self, member: ClassicMember, token: Token) -> Token | None:
+        """Let a join wait; return the one that waited before, which must be answered."""
+        superseded, member.awaiting_join = member.awaiting_join, token
+        if superseded is None:
+            self.awaiting_joins += 1
+        return superseded
+
+    def take_join(self, member: ClassicMember) -> Token | None:
+        """Return the parked join of a member, to be answered now."""
+        token, member.awaiting_join = member.awaiting_join, None
+        if token is not None:
+            self.awaiting_joins -= 1
+        return token
+
+    def elect_joined_leader(self) -> bool:
+        """See to it that the leader is one who has joined this round; False if nobody has."""
+        leader = self.members.get(self.leader_id or "")
+        if leader is None or leader.awaiting_join is None:
+            joined = (each.member_id for each in self.members.values() if each.awaiting_join is not None)
+            elected = next(joined, None)
+            if elected is None:
+                return False
+            self.leader_id = elected
+        return True
+
+    def _replaced(self, old: ClassicMember, new: ClassicMember) -> Iterable[ClassicMember]:
+        return (new if each is old else each for each in self.members.values())
+
+    def _count(self, member: ClassicMember, step: int) -> None:
+        for name in {protocol.name for protocol in member.protocols}:
+            self.supported[name] += step
+            if not self.supported[name]:
+                del self.supported[name]
+
+    # --- state -------------------------------------------------------------------------------------
+
+    def transition(self, now: Now, state: ClassicGroupState) -> None:
+        """Go to another state; a move that `TRANSITIONS` does not have is a bug."""
+        if state not in TRANSITIONS[self.state]:
+            raise AssertionError(f"group `{self.group_id}` cannot go from {self.state} to {state}")
+        self.state = state
+        self.state_since_ms = now.wall_ms
+
+    def next_generation(self, now: Now) -> None:
+        """End the join phase: the members that are left are the next generation."""
+        self.generation += 1
+        self.protocol_name = self.select_protocol()
+        self.update_subscribed()
+        state = ClassicGroupState.COMPLETING_REBALANCE if self.members else ClassicGroupState.EMPTY
+        self.transition(now, state)
+        self.pending_syncs = set(self.members)
+
+    def update_subscribed(self) -> None:
+        """Learn from the members' metadata which topics they read."""
+        if not self.uses_consumer_protocol:
+            self.subscribed = None
+        elif not self.members:
+            self.subscribed = frozenset()
+        else:
+            self.subscribed = _topics_in(each.metadata(self.protocol_name) for each in self.members.values())
+
+    # --- as a group of any kind ----------------------------------------------------------------------
+
+    def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
+        """Say whether a request is from one of the members, as far as it says."""
+        if group_instance_id is not None:
+            known_id = self.static_members.get(group_instance_id)
+            if known_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+            if known_id != member_id:
+                return ErrorCode.FENCED_INSTANCE_ID
+        return ErrorCode.NONE if member_id in self.members else ErrorCode.UNKNOWN_MEMBER_ID
+
+    def check_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
+        """Say whether these offsets may be committed.
+
+        Without a generation, by a tool or a consumer that assigns itself partitions, only while the group is
+        empty; else by a member of this generation, but not between Join and Sync.
+        """
+        generation = request.generation_id_or_member_epoch
+        state = self.state
+        if state is ClassicGroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        if generation < 0:
+            if state is ClassicGroupState.EMPTY:
+                return ErrorCode.NONE
+            if not request.member_id and request.group_instance_id is None:
+                return ErrorCode.UNKNOWN_MEMBER_ID
+        error = self.check_member(request.member_id, request.group_instance_id)
+        if error:
+            return error
+        if generation != self.generation:
+            return ErrorCode.ILLEGAL_GENERATION
+        if state is ClassicGroupState.COMPLETING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS
+        return ErrorCode.NONE
+
+    def check_fetch(self, request: OffsetFetchRequestGroup) -> ErrorCode:
+        """Say whether offsets may be seen: by everybody, in every state."""
+        return ErrorCode.NONE
+
+    def check_delete(self) -> ErrorCode:
+        """Say whether the group may be deleted: while it has no members."""
+        if self.state is ClassicGroupState.DEAD:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE if self.state is ClassicGroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
+
+    def check_offset_delete(self) -> ErrorCode:
+        """Say whether any offsets may be deleted: only consumers can tell which of them are in use."""
+        error = self.check_delete()
+        if error is ErrorCode.NON_EMPTY_GROUP and self.uses_consumer_protocol:
+            return ErrorCode.NONE
+        return error
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """True if a member reads the topic, or the group's consumers may do so for all that is known."""
+        if self.subscribed is None:
+            return self.uses_consumer_protocol
+        return topic in self.subscribed
+
+    def retention_start(self) -> Callable[[OffsetCommitValue], int] | None:
+        """Return since when an offset is not needed.
+
+        That is since the group is empty, for a simple group since the commit, and while consumers are at work
+        since the commit as well, for topics that none of them reads.
+        """
+        if self.protocol_type is not None:
+            since_ms = self.state_since_ms
+            if self.state is ClassicGroupState.EMPTY and since_ms is not None:
+                return lambda _: since_ms
+            consuming = self.state is ClassicGroupState.STABLE and self.subscribed is not None
+            if self.state is not ClassicGroupState.EMPTY and not consuming:
+                return None
+        return _committed_at
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """Return what deletes the group's record."""
+        return [CoordinatorRecord(GroupMetadataKey(group=self.group_id), None)]
+
+    def listed(self) -> ListedGroup:
+        """Return the group's line in ListGroups."""
+        return ListedGroup(
+            group_id=self.group_id,
+            protocol_type=self.protocol_type or "",
+            group_state=self.state.value,
+            group_type="classic",
+        )
+
+
+def _committed_at(offset: OffsetCommitValue) -> int:
+    return offset.commit_timestamp
+
+
+def _topics_in(metadata: Iterable[bytes]) -> frozenset[str] | None:
+    """Return the topics that consumers ask for, None if one of them does not say so in the usual form."""
+    topics: set[str] = set()
+    for data in metadata:
+        try:
+            if not data:
+                return None
+            topics.update(decode_subscription(data).topics)
+        except DecodeError:
+            return None
+    return frozenset(topics)
+
+
+class MemberProtocol(NamedTuple):
+    """An assignor that a member offers. The metadata is the member's own business and stays as it came."""
+
+    name: str
+    metadata: bytes
+
+
+@dataclass(slots=True, eq=False)
+class ClassicMember:
+    """A member, what it offers, what it waits for and until when it is believed to live.
+
+    `protocols` stand in the order of the member's preference. `awaiting_join` and `awaiting_sync` are its
+    parked requests; a parked join also says that it has joined this round. `is_new` until its first join is
+    answered: it does not know its id yet and cannot send heartbeats.
+
+    `deadline_ms` (monotonic) is when it counts as failed, `timer_ms` when its timer will fire: a heartbeat
+    moves the first alone, and the timer is set again when it fires too early.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocols: tuple[MemberProtocol, ...]
+    assignment: bytes = b""
+    awaiting_join: Token | None = None
+    awaiting_sync: Token | None = None
+    is_new: bool = False
+    deadline_ms: int = 0
+    timer_ms: int = 0
+
+    def metadata(self, protocol_name: str | None) -> bytes:
+        """Return what the member says for a protocol; nothing if it does not offer that."""
+        for protocol in self.protocols:
+            if protocol.name == protocol_name:
+                return protocol.metadata
+        return b""
+
+    def vote(self, candidates: Container[str]) -> str | None:
+        """Return the candidate that the member likes best, None if it offers none of them."""
+        return next((protocol.name for protocol in self.protocols if protocol.name in candidates), None)
+
+    @property
+    def is_waiting(self) -> bool:
+        """True while the member waits for the group: it cannot be asked for heartbeats then."""
+        return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
+
+
+def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
+    """Return the record of a group's generation; who is not in `assignments` has nothing assigned.
+
+    Of what a member offers only the metadata for the chosen protocol is kept.
+    """
+    value = GroupMetadataValue(
+        protocol_type=group.protocol_type or "",
+        generation=group.generation,
+        protocol=group.protocol_name,
+        leader=group.leader_id,
+        current_state_timestamp=-1 if group.state_since_ms is None else group.state_since_ms,
+        members=[
+            MemberMetadata(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                client_id=member.client_id,
+                client_host=member.client_host,
+                rebalance_timeout=member.rebalance_timeout_ms,
+                session_timeout=member.session_timeout_ms,
+                subscription=member.metadata(group.protocol_name),
+                assignment=assignments.get(member.member_id, b""),
+            )
+            for member in group.members.values()
+        ],
+    )
+    return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value)
+
+
+def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+    """Return the group that a record describes: empty, or stable with this generation's members."""
+    group = ClassicGroup(
+        group_id,
+        state=ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY,
+        state_since_ms=None if value.current_state_timestamp == -1 else value.current_state_timestamp,
+        generation=value.generation,
+        protocol_type=value.protocol_type or None,
+        protocol_name=value.protocol,
+        assigned_generation=value.generation,
+    )
+    for each in value.members:
+        # No coordinator writes an id twice: of what is damaged the first one counts.
+        if each.member_id not in group.members and each.group_instance_id not in group.static_members:
+            group.add(_member_from_record(each, value.protocol or ""))
+    if value.leader in group.members:
+        group.leader_id = value.leader
+    group.update_subscribed()
+    return group
+
+
+def _member_from_record(value: MemberMetadata, protocol_name: str) -> ClassicMember:
+    timeout_ms = value.session_timeout if value.rebalance_timeout == -1 else value.rebalance_timeout
+    return ClassicMember(
+        member_id=value.member_id,
+        group_instance_id=value.group_instance_id,
+        client_id=value.client_id,
+        client_host=value.client_host,
+        rebalance_timeout_ms=timeout_ms,
+        session_timeout_ms=value.session_timeout,
+        protocols=(MemberProtocol(protocol_name, value.subscription),),
+        assignment=value.assignment,
+    )
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    """Return what deletes a group's offset of one partition."""
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)

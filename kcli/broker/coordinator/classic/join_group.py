@@ -1,0 +1,282 @@
+"""JoinGroup for classic groups (Kafka class `GroupMetadataManager`, its methods `classicGroupJoin…`).
+
+A member without an id is new. A dynamic one is told its id first and joins with it (MEMBER_ID_REQUIRED,
+KIP-394, from version 4), so that a client which never sees the answer leaves nothing behind. A static one
+(KIP-345) that comes back takes the place of its former self.
+
+JoinAttempt: one JoinGroup on its way into a group, whichever protocol the group uses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from kcli.broker.coordinator.classic.group import (
+    ClassicGroupState,
+    ClassicMember,
+    MemberProtocol,
+    group_record,
+)
+from kcli.broker.coordinator.classic.rebalance import (
+    NEW_MEMBER_JOIN_TIMEOUT_MS,
+    accept_join,
+    arm_session,
+    complete_if_joined,
+    drop_member,
+    end_session,
+    prepare,
+    rebalance,
+    refuse_join,
+    refuse_parked,
+    renew_session,
+    session_key,
+)
+from kcli.broker.coordinator.effects import Append, Effect, Schedule
+from kcli.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.broker.config.group_definitions import GroupConfig
+    from kcli.broker.coordinator.classic.group import ClassicGroup
+    from kcli.broker.coordinator.effects import Now, Token
+    from kcli.broker.coordinator.group import ClientInfo
+    from kcli.protocol.error_codes import KafkaError
+    from kcli.protocol.messages.join_group import JoinGroupRequest
+
+
+SKIP_ASSIGNMENT_FROM = 9
+
+
+def join_group(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
+    """Let a client join a group, which may be one that it is about to found."""
+    request = attempt.request
+    if group.state is ClassicGroupState.DEAD:
+        return attempt.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if not _has_room(group, request.member_id, attempt.config.max_size):
+        return _turn_away(attempt, group)
+    if not group.supports(request.protocol_type, {each.name for each in request.protocols}):
+        return attempt.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+    if request.member_id:
+        return _join_with_id(attempt, group)
+    return _join_without_id(attempt, group)
+
+
+def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
+    """Return whether the group takes this member.
+
+    While a round is on, those who have joined it count, not the members: if the limit was lowered, the last
+    ones to join are left out.
+    """
+    member = group.members.get(member_id)
+    match group.state:
+        case ClassicGroupState.PREPARING_REBALANCE:
+            joined = member is not None and member.awaiting_join is not None
+            return joined or group.awaiting_joins < max_size
+        case ClassicGroupState.COMPLETING_REBALANCE | ClassicGroupState.STABLE:
+            return member is not None or len(group.members) < max_size
+        case _:
+            return True
+
+
+def _turn_away(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
+    effects = refuse_join(attempt.token, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    member_id = attempt.request.member_id
+    if (member := group.members.get(member_id)) is not None:
+        effects += drop_member(group, member)
+    elif member_id in group.pending:
+        group.remove(member_id)
+        effects += end_session(group, member_id)
+    else:
+        return effects
+    return effects + complete_if_joined(attempt.now, group)
+
+
+# --- new members -----------------------------------------------------------------------------------
+
+
+def _join_without_id(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
+    instance_id = attempt.request.group_instance_id
+    if instance_id is not None:
+        member_id = f"{instance_id}-{attempt.new_id()}"
+        former_id = group.static_members.get(instance_id)
+        if former_id is not None:
+            return _return_as(attempt, group, former_id=former_id, new_id=member_id)
+        return _add(attempt, group, member_id)
+    member_id = f"{attempt.client.client_id}-{attempt.new_id()}"
+    if not attempt.lacks_id:
+        return _add(attempt, group, member_id)
+    timeout_ms = attempt.request.session_timeout_ms
+    group.pending[member_id] = attempt.now.ms + timeout_ms
+    return [
+        Schedule(session_key(group.group_id, member_id), timeout_ms),
+        *refuse_join(attempt.token, ErrorCode.MEMBER_ID_REQUIRED, member_id),
+    ]
+
+
+def _member(attempt: JoinAttempt, member_id: str) -> ClassicMember:
+    """Return the member that a request describes."""
+    request = attempt.request
+    return ClassicMember(
+        member_id=member_id,
+        group_instance_id=request.group_instance_id,
+        client_id=attempt.client.client_id,
+        client_host=attempt.client.host,
+        rebalance_timeout_ms=attempt.rebalance_timeout_ms,
+        session_timeout_ms=request.session_timeout_ms,
+        protocols=tuple(MemberProtocol(each.name, each.metadata) for each in request.protocols),
+    )
+
+
+def _add(attempt: JoinAttempt, group: ClassicGroup, member_id: str) -> list[Effect]:
+    member = _member(attempt, member_id)
+    member.is_new = True
+    if not group.members:
+        group.protocol_type = attempt.request.protocol_type
+    if group.initial_delay_left_ms is not None:
+        group.new_member_added = True
+    group.add(member)
+    group.park_join(member, attempt.token)
+    effects = arm_session(attempt.now, group, member, timeout_ms=NEW_MEMBER_JOIN_TIMEOUT_MS)
+    return effects + rebalance(attempt.now, group, attempt.config)
+
+
+# --- known members ---------------------------------------------------------------------------------
+
+
+def _join_with_id(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
+    request = attempt.request
+    if request.member_id in group.pending and request.group_instance_id is None:
+        return _add(attempt, group, request.member_id)
+    error = group.check_member(request.member_id, request.group_instance_id)
+    if error:
+        return attempt.refuse(error)
+    member = group.members[request.member_id]
+    if _needs_rebalance(group, member, _member(attempt, member.member_id)):
+        return _rejoin(attempt, group, member)
+    # It may have missed the first answer.
+    return accept_join(attempt.token, group, member)
+
+
+def _needs_rebalance(group: ClassicGroup, member: ClassicMember, update: ClassicMember) -> bool:
+    """Return whether this join is more than a question for the current generation.
+
+    The leader of a stable group joins when something changed that only it knows, such as new partitions.
+    """
+    match group.state:
+        case ClassicGroupState.COMPLETING_REBALANCE:
+            return member.protocols != update.protocols
+        case ClassicGroupState.STABLE:
+            return member.member_id == group.leader_id or member.protocols != update.protocols
+        case _:
+            return True
+
+
+def _rejoin(attempt: JoinAttempt, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
+    return _park(attempt, group, member) + rebalance(attempt.now, group, attempt.config)
+
+
+def _park(attempt: JoinAttempt, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
+    """Update a member and let its join wait. A join that it sent before is answered: it gave that up."""
+    group.offer(member, _member(attempt, member.member_id))
+    superseded = group.park_join(member, attempt.token)
+    if superseded is None:
+        return []
+    return refuse_join(superseded, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
+
+
+# --- static members that come back -------------------------------------------------------------------
+
+
+def _return_as(attempt: JoinAttempt, group: ClassicGroup, *, former_id: str, new_id: str) -> list[Effect]:
+    """Let a static member take the place of its former self, whose parked requests are fenced.
+
+    A stable group goes on as it is if the protocol would be the same: the new id is stored, then answered.
+    """
+    former = group.members[former_id]
+    effects = refuse_parked(group, former, ErrorCode.FENCED_INSTANCE_ID) + end_session(group, former_id)
+    member = group.rename(former, new_id)
+    effects += _park(attempt, group, member)
+    effects += arm_session(attempt.now, group, member)
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        # The leader may assign to the former id already.
+        return effects + prepare(attempt.now, group, attempt.config)
+    if group.state is ClassicGroupState.STABLE and group.select_protocol() == group.protocol_name:
+        assignments = {each.member_id: each.assignment for each in group.members.values()}
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            return _returned(now, attempt, group, former=former, member=member, error=error)
+
+        return [*effects, Append((group_record(group, assignments),), stored)]
+    return effects + rebalance(attempt.now, group, attempt.config)
+
+
+def _returned(
+    now: Now,
+    attempt: JoinAttempt,
+    group: ClassicGroup,
+    *,
+    former: ClassicMember,
+    member: ClassicMember,
+    error: KafkaError | None,
+) -> list[Effect]:
+    """Answer a static member once its new id is stored, or bring back the former one.
+
+    If the group has gone on to a rebalance meanwhile, that answers, and stores the new id.
+    """
+    waits = member.awaiting_join is attempt.token and group.members.get(member.member_id) is member
+    if not waits or group.state is not ClassicGroupState.STABLE:
+        return []
+    token = attempt.token
+    group.take_join(member)
+    if error is not None:
+        effects = end_session(group, member.member_id)
+        group.offer(member, former)
+        effects += arm_session(now, group, group.rename(member, former.member_id))
+        return effects + refuse_join(token, error.code)
+    leads = member.member_id == group.leader_id
+    if attempt.version >= SKIP_ASSIGNMENT_FROM:
+        effects = accept_join(token, group, member, skip_assignment=leads)
+    else:
+        # It must not assign anything: it is told that somebody else leads.
+        effects = accept_join(token, group, member, leader_id=former.member_id if leads else group.leader_id)
+    return effects + renew_session(now, group, member)
+
+
+MEMBER_ID_REQUIRED_FROM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAttempt:
+    """A request and what it is judged by; `new_id` makes a unique text."""
+
+    now: Now
+    token: Token
+    request: JoinGroupRequest
+    version: int
+    client: ClientInfo
+    config: GroupConfig
+    new_id: Callable[[], str]
+
+    @property
+    def has_valid_session(self) -> bool:
+        """True if the session timeout is within the broker's limits."""
+        config = self.config
+        session_ms = self.request.session_timeout_ms
+        return config.min_session_timeout_ms <= session_ms <= config.max_session_timeout_ms
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """How long the member may take to join again; version 0 does not say, and the session's serves."""
+        return self.request.session_timeout_ms if self.version == 0 else self.request.rebalance_timeout_ms
+
+    @property
+    def lacks_id(self) -> bool:
+        """True for a dynamic member that is to come again with the id it is given (KIP-394)."""
+        is_new = not self.request.member_id and self.request.group_instance_id is None
+        return is_new and self.version >= MEMBER_ID_REQUIRED_FROM
+
+    def refuse(self, error: ErrorCode) -> list[Effect]:
+        """Answer with an error; the client keeps the id that it came with."""
+        return refuse_join(self.token, error, self.request.member_id)

@@ -1,0 +1,329 @@
+"""Rebalances of classic groups: from a change of membership to the next generation.
+
+Timers: `("join", group id)` ends the join phase without those who have not joined, and paces the delay of an
+initial rebalance; `("sync", group id)` removes who has joined but never asks for its assignment
+(KAFKA-13134: such a group would wait for as long as heartbeats come).
+
+Sessions of classic members: until when each is believed to live, and the timer that says otherwise.
+
+Every member and every pending id has one timer, `("session", group id, member id)`. A heartbeat only moves
+the member's deadline; the timer is set again when it fires before that, or when the deadline comes closer.
+
+What members of classic groups are answered, as effects.
+
+A refusal names no protocol: the field is an empty text, which every version can carry.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.broker.coordinator.classic.group import ClassicGroupState, group_record
+from kcli.broker.coordinator.effects import Append, Cancel, Effect, Reply, Schedule
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from kcli.protocol.messages.sync_group import SyncGroupResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from kcli.broker.config.group_definitions import GroupConfig
+    from kcli.broker.coordinator.classic.group import ClassicGroup, ClassicMember
+    from kcli.broker.coordinator.effects import Now, Token
+
+
+NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
+"""How long a new member's first join may stay parked: it has no id yet, so it cannot send heartbeats."""
+
+
+def session_key(group_id: str, member_id: str) -> Hashable:
+    """Return the key of a session's timer."""
+    return ("session", group_id, member_id)
+
+
+def arm_session(
+    now: Now, group: ClassicGroup, member: ClassicMember, *, timeout_ms: int | None = None
+) -> list[Effect]:
+    """Start a member's session anew, for its own session timeout unless another is given."""
+    delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+    member.deadline_ms = member.timer_ms = now.ms + delay_ms
+    return [Schedule(session_key(group.group_id, member.member_id), delay_ms)]
+
+
+def renew_session(now: Now, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
+    """Note that a member lives."""
+    member.deadline_ms = now.ms + member.session_timeout_ms
+    if member.deadline_ms < member.timer_ms:
+        return arm_session(now, group, member)
+    return []
+
+
+def rearm_session(now: Now, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
+    """Set the timer of a member that outlived it, for the rest of its session."""
+    if member.deadline_ms <= now.ms:
+        return arm_session(now, group, member)
+    return arm_session(now, group, member, timeout_ms=member.deadline_ms - now.ms)
+
+
+def end_session(group: ClassicGroup, member_id: str) -> list[Effect]:
+    """Forget the timer of somebody who is gone."""
+    return [Cancel(session_key(group.group_id, member_id))]
+
+
+def refuse_join(token: Token, error: ErrorCode, member_id: str = "") -> list[Effect]:
+    """Answer a join with an error; `member_id` is what the client is to call itself from now on."""
+    response = JoinGroupResponse(
+        error_code=error, protocol_name="", leader="", member_id=member_id, members=[]
+    )
+    return [Reply(token, response)]
+
+
+def accept_join(
+    token: Token,
+    group: ClassicGroup,
+    member: ClassicMember,
+    *,
+    leader_id: str | None = None,
+    skip_assignment: bool = False,
+) -> list[Effect]:
+    """Answer a join with the current generation, and the leader with all members and what they offer.
+
+    `leader_id` is whom the member is to believe the leader, if not the one who is.
+    """
+    leader_id = leader_id or group.leader_id or ""
+    response = JoinGroupResponse(
+        generation_id=group.generation,
+        protocol_type=group.protocol_type,
+        protocol_name=group.protocol_name or "",
+        leader=leader_id,
+        skip_assignment=skip_assignment,
+        member_id=member.member_id,
+        members=_member_list(group) if member.member_id == leader_id else [],
+    )
+    return [Reply(token, response)]
+
+
+def refuse_sync(token: Token, error: ErrorCode) -> list[Effect]:
+    """Answer a sync with an error."""
+    return [Reply(token, SyncGroupResponse(error_code=error, assignment=b""))]
+
+
+def accept_sync(token: Token, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
+    """Answer a sync with the member's assignment."""
+    response = SyncGroupResponse(
+        protocol_type=group.protocol_type, protocol_name=group.protocol_name, assignment=member.assignment
+    )
+    return [Reply(token, response)]
+
+
+def refuse_parked(group: ClassicGroup, member: ClassicMember, error: ErrorCode) -> list[Effect]:
+    """Answer what a member has parked, if anything, with an error.
+
+    Who is no member any more (UNKNOWN_MEMBER_ID) is to forget its id; the others hear theirs again.
+    """
+    effects: list[Effect] = []
+    if (token := group.take_join(member)) is not None:
+        kept_id = "" if error is ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
+        effects += refuse_join(token, error, kept_id)
+    if (token := member.awaiting_sync) is not None:
+        member.awaiting_sync = None
+        effects += refuse_sync(token, error)
+    return effects
+
+
+def _member_list(group: ClassicGroup) -> list[JoinGroupResponseMember]:
+    return [
+        JoinGroupResponseMember(
+            member_id=member.member_id,
+            group_instance_id=member.group_instance_id,
+            metadata=member.metadata(group.protocol_name),
+        )
+        for member in group.members.values()
+    ]
+
+
+def join_key(group_id: str) -> Hashable:
+    """Return the key of the timer that ends a join phase."""
+    return ("join", group_id)
+
+
+def sync_key(group_id: str) -> Hashable:
+    """Return the key of the timer that ends a sync phase."""
+    return ("sync", group_id)
+
+
+# --- beginning -------------------------------------------------------------------------------------
+
+
+def rebalance(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
+    """Begin a rebalance, or, if one is on, see whether it can end."""
+    return prepare(now, group, config) if group.can_rebalance else complete_if_joined(now, group)
+
+
+def prepare(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
+    """Begin a rebalance; one in which nobody is missing ends at once."""
+    effects: list[Effect] = []
+    if group.state is ClassicGroupState.COMPLETING_REBALANCE:
+        effects += drop_assignments(now, group, ErrorCode.REBALANCE_IN_PROGRESS)
+    effects += end_sync_phase(group)
+    is_initial = group.state is ClassicGroupState.EMPTY
+    group.transition(now, ClassicGroupState.PREPARING_REBALANCE)
+    if is_initial:
+        return effects + _begin_initial(now, group, config)
+    if group.all_joined:
+        return effects + complete(now, group)
+    return effects + _await_joins(now, group, group.rebalance_timeout_ms)
+
+
+def _begin_initial(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
+    """Give the members of a group that starts some time to arrive together."""
+    delay_ms = config.initial_rebalance_delay_ms
+    if delay_ms == 0:
+        return complete(now, group)
+    group.new_member_added = False
+    group.initial_delay_left_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
+    return _await_joins(now, group, delay_ms)
+
+
+def _await_joins(now: Now, group: ClassicGroup, delay_ms: int) -> list[Effect]:
+    group.join_deadline_ms = now.ms + delay_ms
+    return [Schedule(join_key(group.group_id), delay_ms)]
+
+
+def drop_assignments(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
+    """Forget what was assigned in this generation, and answer those who wait for it."""
+    effects: list[Effect] = []
+    for member in group.members.values():
+        member.assignment = b""
+        if member.awaiting_sync is not None:
+            effects += refuse_parked(group, member, error)
+            effects += renew_session(now, group, member)
+    return effects
+
+
+def end_sync_phase(group: ClassicGroup) -> list[Effect]:
+    """Expect no more syncs."""
+    group.pending_syncs.clear()
+    if group.sync_deadline_ms is None:
+        return []
+    group.sync_deadline_ms = None
+    return [Cancel(sync_key(group.group_id))]
+
+
+# --- ending ----------------------------------------------------------------------------------------
+
+
+def complete_if_joined(now: Now, group: ClassicGroup) -> list[Effect]:
+    """End the join phase if nobody is missing; the delay of an initial one runs its time."""
+    preparing = group.state is ClassicGroupState.PREPARING_REBALANCE
+    if preparing and group.initial_delay_left_ms is None and group.all_joined:
+        return complete(now, group)
+    return []
+
+
+def complete(now: Now, group: ClassicGroup) -> list[Effect]:
+    """End the join phase: those who have joined are the next generation.
+
+    Static members stay even if they have not joined, they may be restarting. If nobody else is there either,
+    the phase goes on until one joins or the last of their sessions ends.
+    """
+    effects = _end_join_phase(group)
+    for member in [each for each in group.members.values() if each.awaiting_join is None]:
+        if member.group_instance_id is None:
+            effects += drop_member(group, member)
+    if not group.elect_joined_leader() and group.members:
+        return effects + _await_joins(now, group, group.rebalance_timeout_ms)
+    group.next_generation(now)
+    if group.state is ClassicGroupState.EMPTY:
+        # If this cannot be written, a restart brings back members that will not answer, and end as well.
+        return [*effects, Append((group_record(group, {}),))]
+    return effects + _begin_sync_phase(now, group)
+
+
+def _end_join_phase(group: ClassicGroup) -> list[Effect]:
+    group.initial_delay_left_ms = None
+    if group.join_deadline_ms is None:
+        return []
+    group.join_deadline_ms = None
+    return [Cancel(join_key(group.group_id))]
+
+
+def _begin_sync_phase(now: Now, group: ClassicGroup) -> list[Effect]:
+    effects: list[Effect] = []
+    for member in group.members.values():
+        if (token := group.take_join(member)) is not None:
+            effects += accept_join(token, group, member)
+        member.is_new = False
+        effects += arm_session(now, group, member)
+    timeout_ms = group.rebalance_timeout_ms
+    group.sync_deadline_ms = now.ms + timeout_ms
+    return [*effects, Schedule(sync_key(group.group_id), timeout_ms)]
+
+
+# --- leaving ---------------------------------------------------------------------------------------
+
+
+def drop_member(group: ClassicGroup, member: ClassicMember) -> list[Effect]:
+    """Remove a member; what it still waits for is answered with UNKNOWN_MEMBER_ID, so that it joins anew."""
+    effects = refuse_parked(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
+    group.remove(member.member_id)
+    return effects + end_session(group, member.member_id)
+
+
+def dissolve(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
+    """Let a group go out of memory: answer everything parked with an error, forget its timers."""
+    effects = end_sync_phase(group) + _end_join_phase(group)
+    for member in group.members.values():
+        effects += refuse_parked(group, member, error)
+    for member_id in (*group.members, *group.pending):
+        effects += end_session(group, member_id)
+    group.transition(now, ClassicGroupState.DEAD)
+    return effects
+
+
+# --- time ------------------------------------------------------------------------------------------
+
+
+def expire_session(now: Now, group: ClassicGroup, member_id: str, *, config: GroupConfig) -> list[Effect]:
+    """Remove a member, or a pending id, whose time is up."""
+    pending_until_ms = group.pending.get(member_id)
+    if pending_until_ms is not None:
+        if now.ms < pending_until_ms:
+            return [Schedule(session_key(group.group_id, member_id), pending_until_ms - now.ms)]
+        group.remove(member_id)
+        return complete_if_joined(now, group)
+    member = group.members.get(member_id)
+    if member is None:
+        return []
+    if now.ms < member.deadline_ms or member.is_waiting:
+        return rearm_session(now, group, member)
+    return drop_member(group, member) + rebalance(now, group, config)
+
+
+def expire_join(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
+    """End the join phase, or prolong the delay of an initial one in which members still arrive."""
+    if group.join_deadline_ms is None:
+        return []
+    if now.ms < group.join_deadline_ms:
+        return _await_joins(now, group, group.join_deadline_ms - now.ms)
+    left_ms = group.initial_delay_left_ms
+    if left_ms and group.new_member_added:
+        delay_ms = min(config.initial_rebalance_delay_ms, left_ms)
+        group.new_member_added = False
+        group.initial_delay_left_ms = left_ms - delay_ms
+        return _await_joins(now, group, delay_ms)
+    return complete(now, group)
+
+
+def expire_sync(now: Now, group: ClassicGroup, config: GroupConfig) -> list[Effect]:
+    """Remove the members that joined and never asked for their assignment."""
+    deadline_ms = group.sync_deadline_ms
+    if deadline_ms is None:
+        return []
+    if now.ms < deadline_ms:
+        return [Schedule(sync_key(group.group_id), deadline_ms - now.ms)]
+    group.sync_deadline_ms = None
+    effects: list[Effect] = []
+    for member_id in sorted(group.pending_syncs):
+        effects += drop_member(group, group.members[member_id])
+    return effects + prepare(now, group, config)

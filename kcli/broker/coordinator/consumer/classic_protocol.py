@@ -1,0 +1,338 @@
+"""ClassicMembers: members of a consumer group that still speak the classic protocol (KIP-848).
+
+They join, sync and send heartbeats as ever, but nobody waits for anybody: JoinGroup makes the member's next
+step and is answered as soon as that is stored, with its epoch as the generation and without a leader;
+SyncGroup hands out what the member has; Heartbeat says REBALANCE_IN_PROGRESS when there is another step to
+make (Kafka's methods `classicGroupJoinToConsumerGroup` and its like).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kcli.broker.coordinator.classic.rebalance import refuse_join, refuse_sync
+from kcli.broker.coordinator.consumer.group_registry import Wait
+from kcli.broker.coordinator.consumer.heartbeat_request import known_static_member
+from kcli.broker.coordinator.consumer.member import ClassicOffer, ConsumerMember, MemberState
+from kcli.broker.coordinator.consumer.migration import DISABLED, assignment_bytes, may_downgrade
+from kcli.broker.coordinator.effects import Effect, Reply
+from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.heartbeat import HeartbeatResponse
+from kcli.protocol.messages.join_group import JoinGroupResponse
+from kcli.protocol.messages.leave_group import MemberResponse
+from kcli.protocol.messages.sync_group import SyncGroupResponse
+from kcli.protocol.schema.declaration import DecodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Mapping, Sequence
+
+    from kcli.broker.coordinator.classic.join_group import JoinAttempt
+    from kcli.broker.coordinator.consumer.group import ConsumerGroup
+    from kcli.broker.coordinator.consumer.group_registry import GroupKeeper
+    from kcli.broker.coordinator.consumer.group_update import GroupUpdate
+    from kcli.broker.coordinator.effects import Now, Token
+    from kcli.protocol.consumer_protocol import Subscription
+    from kcli.protocol.messages.heartbeat import HeartbeatRequest
+    from kcli.protocol.messages.join_group import JoinGroupRequest
+    from kcli.protocol.messages.leave_group import MemberIdentity
+    from kcli.protocol.messages.sync_group import SyncGroupRequest
+
+
+class ClassicMembers:
+    """What a shard does for classic members of consumer groups. The group is never empty."""
+
+    def __init__(self, keeper: GroupKeeper) -> None:
+        self._keeper = keeper
+        self._timers = keeper.timers
+
+    # --- join --------------------------------------------------------------------------------------
+
+    def join_group(self, attempt: JoinAttempt, group: ConsumerGroup) -> list[Effect]:
+        """Let a member join, or make its next step."""
+        member_id = attempt.request.member_id or attempt.new_id()
+        try:
+            self._check_join(attempt.request, group)
+            if attempt.lacks_id:
+                return refuse_join(attempt.token, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+            return self._join(attempt, group, member_id)
+        except KafkaError as error:
+            return attempt.refuse(error.code)
+
+    def _check_join(self, request: JoinGroupRequest, group: ConsumerGroup) -> None:
+        if self._keeper.config.migration_policy == DISABLED:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "group migration is disabled")
+        self._keeper.check_room(group, request.member_id)
+        offered = {protocol.name for protocol in request.protocols}
+        for member in group.members.values():
+            if member.classic is not None:
+                offered &= {name for name, _ in member.classic.protocols}
+        if request.protocol_type != PROTOCOL_TYPE or not offered:
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the member's protocols do not fit")
+
+    def _join(self, attempt: JoinAttempt, group: ConsumerGroup, member_id: str) -> list[Effect]:
+        now = attempt.now
+        update = self._keeper.update(now, group)
+        replaced, old = self._admit(update, attempt.request, member_id)
+        subscription = _subscription(attempt.request)
+        new = _said_by(old, attempt, subscription)
+        comes_over = replaced is not None and replaced.classic is None
+        if replaced and comes_over and may_downgrade(group, [replaced], self._keeper.config, joining=1):
+            return self._join_as_classic(attempt, update, old=old, new=new)
+        changed = update.resubscribe(old, new)
+        owned = self._owned(subscription)
+        member = update.reconcile(new.member_id, owned, subscription_changed=changed)
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            effects: list[Effect] = []
+            # What is in the log counts even if it was not committed in time.
+            if error is None or self._keeper.is_stored(group.group_id, member):
+                if replaced is not None:
+                    effects += self._timers.forget(group.group_id, replaced.member_id)
+                effects += self._joined(now, group.group_id, member)
+            return effects + _answer_join(attempt, member, error)
+
+        return self._keeper.write(now, update.records, stored)
+
+    def _joined(self, now: Now, group_id: str, member: ConsumerMember) -> list[Effect]:
+        """Time a member that has joined: it lives, and will ask for its partitions."""
+        if not self._keeper.has_member(group_id, member.member_id):
+            return []
+        member_id = member.member_id
+        return [
+            *self._timers.stop(Wait.REBALANCE, group_id, member_id),
+            *self._timers.stop(Wait.JOIN, group_id, member_id),
+            *self._timers.hear(now, group_id, member_id, self._keeper.session_timeout_ms(group_id, member)),
+            *self._timers.start(Wait.SYNC, group_id, member_id, member.rebalance_timeout_ms),
+        ]
+
+    def _join_as_classic(
+        self, attempt: JoinAttempt, update: GroupUpdate, *, old: ConsumerMember, new: ConsumerMember
+    ) -> list[Effect]:
+        """Let the static member come back that was the last to speak the new protocol.
+
+        The classic group begins with a rebalance unless its members' targets are up to date.
+        """
+        changed = update.resubscribe(old, new, with_target=False)
+        rebalance = update.target_epoch < update.epoch
+        member = update.members[new.member_id]
+        if not rebalance:
+            owned = self._owned(_subscription(attempt.request))
+            member = update.reconcile(new.member_id, owned, subscription_changed=changed)
+
+        def answer(now: Now, error: KafkaError | None) -> list[Effect]:
+            return _answer_join(attempt, member, error)
+
+        members = list(update.members.values())
+        return self._keeper.downgrade(attempt.now, update, members, rebalance=rebalance, answer=answer)
+
+    def _admit(
+        self, update: GroupUpdate, request: JoinGroupRequest, member_id: str
+    ) -> tuple[ConsumerMember | None, ConsumerMember]:
+        """Return the member that asks, as it is now, and the member whose place it takes, if any."""
+        group, instance_id = update.group, request.group_instance_id
+        if instance_id is not None and request.member_id:
+            return None, known_static_member(group, instance_id, member_id)
+        existing = group.static_member(instance_id)
+        if existing is not None:
+            return self._keeper.take_place(update, existing, member_id)
+        return None, group.members.get(member_id) or ConsumerMember(member_id)
+
+    def _owned(self, subscription: Subscription) -> Mapping[bytes, Collection[int]]:
+        """Return what a member says it has; who says nothing has nothing."""
+        topics = self._keeper.image().topics
+        return {
+            topics[name].topic_id: partitions
+            for name, partitions in subscription.owned_partitions.items()
+            if name in topics
+        }
+
+    # --- sync --------------------------------------------------------------------------------------
+
+    def sync_group(
+        self, now: Now, token: Token, request: SyncGroupRequest, group: ConsumerGroup
+    ) -> list[Effect]:
+        """Hand out what a member has."""
+        try:
+            member, offer = self._member(group, request.member_id, request.group_instance_id)
+            _check_generation(member, request.generation_id)
+            if request.protocol_type not in {None, PROTOCOL_TYPE} or request.protocol_name not in {
+                None,
+                offer.protocol,
+            }:
+                raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        except KafkaError as error:
+            return refuse_sync(token, error.code)
+        if group.target_epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            return self._expect_join(group, member) + refuse_sync(token, ErrorCode.REBALANCE_IN_PROGRESS)
+        version = int.from_bytes(offer.metadata[:2], "big")
+        response = SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=assignment_bytes(member.assigned, version, self._keeper.image()),
+        )
+        return [
+            *self._timers.stop(Wait.SYNC, group.group_id, member.member_id),
+            *self._timers.hear(now, group.group_id, member.member_id, offer.session_timeout_ms),
+            Reply(token, response),
+        ]
+
+    # --- heartbeat ---------------------------------------------------------------------------------
+
+    def heartbeat(
+        self, now: Now, token: Token, request: HeartbeatRequest, group: ConsumerGroup
+    ) -> list[Effect]:
+        """Note that a member lives, and say whether it is to join again.
+
+        As with heartbeats of the other protocol the group sees to its topics and its target: there may be no
+        member left that sends any.
+        """
+        try:
+            member, offer = self._member(group, request.member_id, request.group_instance_id)
+            _check_generation(member, request.generation_id)
+        except KafkaError as error:
+            return [Reply(token, HeartbeatResponse(error_code=error.code))]
+        effects = self._timers.hear(now, group.group_id, member.member_id, offer.session_timeout_ms)
+        update = self._keeper.update(now, group)
+        update.resubscribe(member, member)
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            if error is not None:
+                return [Reply(token, HeartbeatResponse(error_code=error.code))]
+            return self._told(token, group, member)
+
+        return effects + self._keeper.write(now, update.records, stored)
+
+    def _told(self, token: Token, group: ConsumerGroup, member: ConsumerMember) -> list[Effect]:
+        """Answer a heartbeat."""
+        effects: list[Effect] = []
+        error_code = ErrorCode.NONE
+        if _has_a_step_to_make(group, member):
+            error_code = ErrorCode.REBALANCE_IN_PROGRESS
+            if self._keeper.has_member(group.group_id, member.member_id):
+                effects += self._expect_join(group, member)
+        return [*effects, Reply(token, HeartbeatResponse(error_code=error_code))]
+
+    def _expect_join(self, group: ConsumerGroup, member: ConsumerMember) -> list[Effect]:
+        """Give a member that is told to join again its rebalance timeout for it."""
+        return self._timers.start_unless_running(
+            Wait.JOIN, group.group_id, member.member_id, member.rebalance_timeout_ms
+        )
+
+    # --- leave -------------------------------------------------------------------------------------
+
+    def leave_group(
+        self,
+        now: Now,
+        identities: Sequence[MemberIdentity],
+        group: ConsumerGroup,
+        answer: Callable[[list[MemberResponse], KafkaError | None], list[Effect]],
+    ) -> list[Effect]:
+        """Let members go, of either protocol: a tool may name them all."""
+        leaving: dict[str, ConsumerMember] = {}
+        answers = []
+        for identity in identities:
+            error = ErrorCode.NONE
+            try:
+                member = _named(group, identity)
+                leaving[member.member_id] = member
+            except KafkaError as failure:
+                error = failure.code
+            answers.append(
+                MemberResponse(
+                    member_id=identity.member_id,
+                    group_instance_id=identity.group_instance_id,
+                    error_code=error,
+                )
+            )
+        if not leaving:
+            return answer(answers, None)
+
+        def left(now: Now, error: KafkaError | None) -> list[Effect]:
+            return answer(answers, error)
+
+        return self._keeper.remove(now, group, list(leaving.values()), left)
+
+    # --- checks ------------------------------------------------------------------------------------
+
+    def _member(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None
+    ) -> tuple[ConsumerMember, ClassicOffer]:
+        """Return the classic member that asks; raise the error for one that does not exist."""
+        if instance_id is None:
+            member = group.member(member_id)
+        else:
+            member = known_static_member(group, instance_id, member_id)
+        if member.classic is None:
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "the member does not use the classic protocol")
+        return member, member.classic
+
+
+def _named(group: ConsumerGroup, identity: MemberIdentity) -> ConsumerMember:
+    instance_id = identity.group_instance_id
+    if instance_id is None:
+        return group.member(identity.member_id)
+    if identity.member_id:
+        return known_static_member(group, instance_id, identity.member_id)
+    return group.member(group.static_members.get(instance_id, ""))
+
+
+def _check_generation(member: ConsumerMember, generation: int) -> None:
+    if generation != member.epoch:
+        raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+
+
+def _has_a_step_to_make(group: ConsumerGroup, member: ConsumerMember) -> bool:
+    """True if a member has to join again to make progress: nothing else tells it to."""
+    match member.state:
+        case MemberState.UNREVOKED_PARTITIONS:
+            return True
+        case MemberState.UNRELEASED_PARTITIONS if not group.awaits_release(member):
+            return True
+    return member.epoch < group.target_epoch
+
+
+def _subscription(request: JoinGroupRequest) -> Subscription:
+    """Return the subscription for the protocol that a member likes best."""
+    try:
+        return decode_subscription(request.protocols[0].metadata)
+    except DecodeError as error:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"malformed subscription: {error.message}"
+        ) from error
+
+
+def _said_by(member: ConsumerMember, attempt: JoinAttempt, subscription: Subscription) -> ConsumerMember:
+    """Return the member updated with what its request says; the same object if nothing changed."""
+    request, instance_id = attempt.request, attempt.request.group_instance_id
+    said = replace(
+        member,
+        instance_id=member.instance_id if instance_id is None else instance_id,
+        rack_id=subscription.rack_id or member.rack_id,
+        rebalance_timeout_ms=attempt.rebalance_timeout_ms,
+        client_id=attempt.client.client_id,
+        client_host=attempt.client.host,
+        topics=frozenset(subscription.topics),
+        regex="",
+        classic=ClassicOffer(
+            request.session_timeout_ms,
+            tuple((protocol.name, bytes(protocol.metadata)) for protocol in request.protocols),
+        ),
+    )
+    return member if said == member else said
+
+
+def _answer_join(attempt: JoinAttempt, member: ConsumerMember, error: KafkaError | None) -> list[Effect]:
+    if error is not None:
+        return attempt.refuse(error.code)
+    assert member.classic is not None
+    response = JoinGroupResponse(
+        generation_id=member.epoch,
+        protocol_type=PROTOCOL_TYPE,
+        protocol_name=member.classic.protocol,
+        leader="",
+        member_id=member.member_id,
+        members=[],
+    )
+    return [Reply(attempt.token, response)]

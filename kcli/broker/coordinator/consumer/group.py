@@ -1,0 +1,448 @@
+"""ConsumerGroup: members, epochs and assignments of a group whose partitions the broker assigns (KIP-848).
+
+    epoch          goes up with every change of what members want or of the topics they read
+    target_epoch   the epoch that `targets` were computed for
+    member epoch   the last target that the member has gone over to (`consumer_member`)
+
+All of this is hard state and changes in `apply` alone, record by record; only `is_stale` and what belongs to
+it is not. Invariants: a partition has at most one owner; who stands in `static_members` is a member; an
+expression in `regexes` is one that a member subscribes with (Kafka class `ConsumerGroup`).
+
+The records that consumer groups are kept in (types 3 to 8 and 16), made from what is to be in memory.
+
+Whatever has no order of its own is written sorted, so that equal states are equal bytes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.coordinator.consumer.member import ConsumerMember
+from kcli.broker.coordinator.consumer.topic_regex import ResolvedRegex
+from kcli.broker.coordinator.effects import CoordinatorRecord
+from kcli.protocol.consumer_protocol import PROTOCOL_TYPE
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal.coordinator_records import (
+    ClassicMemberMetadata,
+    ClassicProtocol,
+    ConsumerGroupCurrentMemberAssignmentKey,
+    ConsumerGroupCurrentMemberAssignmentValue,
+    ConsumerGroupMemberMetadataKey,
+    ConsumerGroupMemberMetadataValue,
+    ConsumerGroupMetadataKey,
+    ConsumerGroupMetadataValue,
+    ConsumerGroupPartitionMetadataKey,
+    ConsumerGroupRegularExpressionKey,
+    ConsumerGroupRegularExpressionValue,
+    ConsumerGroupTargetAssignmentMemberKey,
+    ConsumerGroupTargetAssignmentMemberValue,
+    ConsumerGroupTargetAssignmentMetadataKey,
+    ConsumerGroupTargetAssignmentMetadataValue,
+    CurrentPartitions,
+    TargetPartitions,
+)
+from kcli.protocol.messages.list_groups import ListedGroup
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kcli.assignors.server_assignors import Partitions
+    from kcli.broker.coordinator.consumer.member import Owned
+    from kcli.broker.metadata.metadata_image import MetadataImage
+    from kcli.protocol.internal.coordinator_records import OffsetCommitValue
+    from kcli.protocol.messages.offset_commit import OffsetCommitRequest
+    from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
+
+
+def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+    """Return what a member said of itself."""
+    classic = None
+    if member.classic is not None:
+        classic = ClassicMemberMetadata(
+            session_timeout_ms=member.classic.session_timeout_ms,
+            supported_protocols=[
+                ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.classic.protocols
+            ],
+        )
+    value = ConsumerGroupMemberMetadataValue(
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        server_assignor=member.assignor,
+        classic_member_metadata=classic,
+    )
+    return CoordinatorRecord(_member_key(group_id, member.member_id), value)
+
+
+def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+    """Return the group's epoch, and the hash of its topics that it was made for."""
+    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+    return CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group_id), value)
+
+
+def target_record(group_id: str, member_id: str, target: Mapping[bytes, frozenset[int]]) -> CoordinatorRecord:
+    """Return what a member is to get."""
+    value = ConsumerGroupTargetAssignmentMemberValue(
+        topic_partitions=[
+            TargetPartitions(topic_id=topic_id, partitions=sorted(target[topic_id]))
+            for topic_id in sorted(target)
+        ]
+    )
+    return CoordinatorRecord(_target_key(group_id, member_id), value)
+
+
+def target_epoch_record(group_id: str, epoch: int, wall_ms: int) -> CoordinatorRecord:
+    """Return for which epoch the target was computed, and when."""
+    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=wall_ms)
+    return CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+
+
+def assignment_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
+    """Return what a member has, and how far it came."""
+    value = ConsumerGroupCurrentMemberAssignmentValue(
+        member_epoch=member.epoch,
+        previous_member_epoch=member.previous_epoch,
+        state=member.state,
+        assigned_partitions=_current(member.assigned),
+        partitions_pending_revocation=_current(member.revoking),
+    )
+    return CoordinatorRecord(_assignment_key(group_id, member.member_id), value)
+
+
+def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
+    """Return which topics an expression matched."""
+    value = ConsumerGroupRegularExpressionValue(
+        topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.wall_ms
+    )
+    return CoordinatorRecord(_regex_key(group_id, regex), value)
+
+
+# --- tombstones ------------------------------------------------------------------------------------
+
+
+def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
+    """Return what deletes a member; in this order, on which Kafka insists when it reads them."""
+    return [
+        CoordinatorRecord(_assignment_key(group_id, member_id), None),
+        CoordinatorRecord(_target_key(group_id, member_id), None),
+        CoordinatorRecord(_member_key(group_id, member_id), None),
+    ]
+
+
+def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
+    """Return what deletes an expression that nobody subscribes with any more."""
+    return CoordinatorRecord(_regex_key(group_id, regex), None)
+
+
+def topics_tombstone(group_id: str) -> CoordinatorRecord:
+    """Return what deletes the record of topics that Kafka wrote before 4.1."""
+    return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
+
+
+def group_tombstones(
+    group_id: str, member_ids: Iterable[str], regexes: Iterable[str]
+) -> list[CoordinatorRecord]:
+    """Return what deletes a group with all its members, in the order in which Kafka can read it."""
+    member_ids = sorted(member_ids)
+    return [
+        *(CoordinatorRecord(_assignment_key(group_id, member_id), None) for member_id in member_ids),
+        *(CoordinatorRecord(_target_key(group_id, member_id), None) for member_id in member_ids),
+        CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
+        *(CoordinatorRecord(_member_key(group_id, member_id), None) for member_id in member_ids),
+        *(regex_tombstone(group_id, regex) for regex in sorted(regexes)),
+        topics_tombstone(group_id),
+        CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group_id), None),
+    ]
+
+
+def _member_key(group_id: str, member_id: str) -> ConsumerGroupMemberMetadataKey:
+    return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
+
+
+def _target_key(group_id: str, member_id: str) -> ConsumerGroupTargetAssignmentMemberKey:
+    return ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
+
+
+def _assignment_key(group_id: str, member_id: str) -> ConsumerGroupCurrentMemberAssignmentKey:
+    return ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
+
+
+def _regex_key(group_id: str, regex: str) -> ConsumerGroupRegularExpressionKey:
+    return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
+
+
+def _current(owned: Owned) -> list[CurrentPartitions]:
+    return [
+        CurrentPartitions(
+            topic_id=topic_id,
+            partitions=sorted(owned[topic_id]),
+            assignment_epochs=[owned[topic_id][partition] for partition in sorted(owned[topic_id])],
+        )
+        for topic_id in sorted(owned)
+    ]
+
+
+NO_TARGET_EPOCH = -1
+"""The target epoch of a group whose target was deleted."""
+
+COMMIT_BY_EPOCH_FROM = 9
+"""From this version of OffsetCommit on members of the consumer protocol may commit."""
+
+
+class ConsumerGroupState(StrEnum):
+    """What a group as a whole is doing; it follows from its epochs and members."""
+
+    EMPTY = "Empty"
+    """No members. Transitions: Assigning, when the first joins; Dead, when it is deleted."""
+    ASSIGNING = "Assigning"
+    """There is no target for the group's epoch yet. Transitions: Reconciling, Stable; Empty."""
+    RECONCILING = "Reconciling"
+    """Some member is not where its target is. Transitions: Stable; Assigning, with a new epoch; Empty."""
+    STABLE = "Stable"
+    """Every member has its target. Transitions: Assigning, with a new epoch; Empty."""
+
+
+@dataclass(slots=True, eq=False)
+class ConsumerGroup:
+    """A group. Timestamps are times of day.
+
+    `is_stale`: what the group knows of its topics is to be checked; `regexes_are_stale`: its expressions are
+    to be matched again. `fresh_epoch` is the epoch that the last check led to: if that was never stored, the
+    check counts for nothing. `regexes_checked_ms` (monotonic) is when expressions were last matched.
+    """
+
+    group_id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    target_epoch: int = 0
+    target_wall_ms: int = 0
+    members: dict[str, ConsumerMember] = field(default_factory=dict)
+    targets: dict[str, Partitions] = field(default_factory=dict)
+    static_members: dict[str, str] = field(default_factory=dict)
+    regexes: dict[str, ResolvedRegex] = field(default_factory=dict)
+    has_topics_record: bool = False
+    is_stale: bool = True
+    fresh_epoch: int = 0
+    regexes_are_stale: bool = True
+    regexes_checked_ms: int = 0
+    _owners: dict[tuple[bytes, int], str] = field(default_factory=dict)
+    _subscribed: frozenset[str] | None = None
+
+    # --- what it is --------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        """What the group is doing."""
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.target_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    @property
+    def subscribed(self) -> frozenset[str]:
+        """The topics that members name, and those that their expressions match."""
+        if self._subscribed is None:
+            names = [member.topics for member in self.members.values()]
+            self._subscribed = frozenset[str]().union(
+                *names, *(each.topics for each in self.regexes.values())
+            )
+        return self._subscribed
+
+    @property
+    def needs_check(self) -> bool:
+        """True if what the group knows of its topics may be out of date."""
+        return self.is_stale or self.epoch < self.fresh_epoch
+
+    def is_taken(self, topic_id: bytes, partition: int) -> bool:
+        """True if a member has a partition, or has not given it up yet."""
+        return (topic_id, partition) in self._owners
+
+    def member(self, member_id: str) -> ConsumerMember:
+        """Return a member; raise UNKNOWN_MEMBER_ID."""
+        found = self.members.get(member_id)
+        if found is None:
+            raise KafkaError(
+                ErrorCode.UNKNOWN_MEMBER_ID, f"member `{member_id}` is not in group `{self.group_id}`"
+            )
+        return found
+
+    def static_member(self, instance_id: str | None) -> ConsumerMember | None:
+        """Return the member of an instance id."""
+        member_id = self.static_members.get(instance_id) if instance_id is not None else None
+        return None if member_id is None else self.members.get(member_id)
+
+    def awaits_release(self, member: ConsumerMember) -> bool:
+        """True if a member waits for partitions, and another still has one of them."""
+        return any(
+            partition not in member.assigned.get(topic_id, ()) and self.is_taken(topic_id, partition)
+            for topic_id, partitions in self.targets.get(member.member_id, {}).items()
+            for partition in partitions
+        )
+
+    # --- records -----------------------------------------------------------------------------------
+
+    def apply(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any of seven record types
+        """Take in one of the group's records, None to delete what its key names."""
+        match key:
+            case ConsumerGroupMetadataKey():
+                self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+            case ConsumerGroupMemberMetadataKey():
+                self._apply_member(key.member_id, value)
+            case ConsumerGroupTargetAssignmentMetadataKey():
+                self.target_epoch = NO_TARGET_EPOCH if value is None else value.assignment_epoch
+                self.target_wall_ms = 0 if value is None else value.assignment_timestamp
+            case ConsumerGroupTargetAssignmentMemberKey() if value is None:
+                self.targets.pop(key.member_id, None)
+            case ConsumerGroupTargetAssignmentMemberKey():
+                self.targets[key.member_id] = {
+                    each.topic_id: frozenset(each.partitions)
+                    for each in value.topic_partitions
+                    if each.partitions
+                }
+            case ConsumerGroupCurrentMemberAssignmentKey():
+                member = self.members.get(key.member_id) or ConsumerMember(key.member_id)
+                if value is not None:
+                    self._put(member.assigned_by(value))
+                elif key.member_id in self.members:
+                    self._put(member.gone())
+            case ConsumerGroupRegularExpressionKey() if value is None:
+                self.regexes.pop(key.regular_expression, None)
+                self._subscribed = None
+            case ConsumerGroupRegularExpressionKey():
+                resolved = ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
+                self.regexes[key.regular_expression] = resolved
+                self._subscribed = None
+            case ConsumerGroupPartitionMetadataKey():
+                self.has_topics_record = value is not None
+
+    def _apply_member(self, member_id: str, value: Any) -> None:  # noqa: ANN401 - a record's value
+        if value is not None:
+            member = self.members.get(member_id) or ConsumerMember(member_id)
+            self._put(member.described_by(value))
+        elif (member_gone := self.members.pop(member_id, None)) is not None:
+            self._release(member_gone)
+            self._subscribed = None
+            self._forget_instance(member_gone)
+
+    def _put(self, member: ConsumerMember) -> None:
+        old = self.members.get(member.member_id)
+        if old is not None:
+            self._release(old)
+            self._forget_instance(old)
+        for owned in (member.assigned, member.revoking):
+            for topic_id, partitions in owned.items():
+                for partition in partitions:
+                    self._owners[topic_id, partition] = member.member_id
+        self.members[member.member_id] = member
+        if member.instance_id is not None:
+            self.static_members[member.instance_id] = member.member_id
+        if old is None or old.topics != member.topics:
+            self._subscribed = None
+
+    def _forget_instance(self, member: ConsumerMember) -> None:
+        instance_id = member.instance_id
+        if instance_id is not None and self.static_members.get(instance_id) == member.member_id:
+            del self.static_members[instance_id]
+
+    def _release(self, member: ConsumerMember) -> None:
+        """Let nobody own what a member had, unless somebody else owns it by now."""
+        for owned in (member.assigned, member.revoking):
+            for topic_id, partitions in owned.items():
+                for partition in partitions:
+                    if self._owners.get((topic_id, partition)) == member.member_id:
+                        del self._owners[topic_id, partition]
+
+    # --- as a group of any kind ----------------------------------------------------------------------
+
+    @property
+    def may_go(self) -> bool:
+        """True if nothing but offsets keeps the group."""
+        return not self.members
+
+    def check_commit(self, request: OffsetCommitRequest, version: int) -> ErrorCode:
+        """Say whether offsets may be committed: without an epoch while the group is empty, else by members.
+
+        What a member that is behind may still commit is for `check_partitions` to say.
+        """
+        epoch = request.generation_id_or_member_epoch
+        if epoch < 0 and not self.members:
+            return ErrorCode.NONE
+        member = self.members.get(request.member_id)
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        if member.classic is None and version < COMMIT_BY_EPOCH_FROM:
+            return ErrorCode.UNSUPPORTED_VERSION
+        return _stale(member) if epoch > member.epoch else ErrorCode.NONE
+
+    def check_partitions(self, request: OffsetCommitRequest, image: MetadataImage) -> ErrorCode:
+        """Say whether a member that is behind may commit: where it has had the partition ever since.
+
+        Nobody else commits there (KIP-1251).
+        """
+        epoch = request.generation_id_or_member_epoch
+        member = self.members.get(request.member_id)
+        if member is None or epoch >= member.epoch:
+            return ErrorCode.NONE
+        for topic in request.topics:
+            found = image.topics.get(topic.name)
+            topic_id = topic.topic_id if found is None else found.topic_id
+            indexes = (partition.partition_index for partition in topic.partitions)
+            if not all(member.has_had(topic_id, index, since=epoch) for index in indexes):
+                return _stale(member)
+        return ErrorCode.NONE
+
+    def check_fetch(self, request: OffsetFetchRequestGroup) -> ErrorCode:
+        """Say whether offsets may be seen: by everybody, but a member must be up to date."""
+        if request.member_id is None and request.member_epoch < 0:
+            return ErrorCode.NONE
+        member = self.members.get(request.member_id or "")
+        if member is None:
+            return ErrorCode.UNKNOWN_MEMBER_ID
+        return ErrorCode.NONE if request.member_epoch == member.epoch else _stale(member)
+
+    def check_delete(self) -> ErrorCode:
+        """Say whether the group may be deleted: while it has no members."""
+        return ErrorCode.NON_EMPTY_GROUP if self.members else ErrorCode.NONE
+
+    def check_offset_delete(self) -> ErrorCode:
+        """Say whether any offsets may be deleted: those of topics that nobody reads."""
+        return ErrorCode.NONE
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """True if a member reads a topic."""
+        return topic in self.subscribed
+
+    def retention_start(self) -> Callable[[OffsetCommitValue], int] | None:
+        """Return since when an offset is not needed: since its commit, if nobody reads the topic."""
+        return _committed_at
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """Return what deletes the group's own records."""
+        return group_tombstones(self.group_id, self.members, self.regexes)
+
+    def listed(self) -> ListedGroup:
+        """Return the group's line in ListGroups."""
+        return ListedGroup(
+            group_id=self.group_id,
+            protocol_type=PROTOCOL_TYPE,
+            group_state=self.state.value,
+            group_type="consumer",
+        )
+
+
+def _stale(member: ConsumerMember) -> ErrorCode:
+    """Return what a member is told whose epoch is not the one it has: each protocol has its own word."""
+    return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
+
+
+def _committed_at(offset: OffsetCommitValue) -> int:
+    return offset.commit_timestamp

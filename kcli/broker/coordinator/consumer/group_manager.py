@@ -1,0 +1,369 @@
+"""ConsumerGroups: the part of a shard that keeps the groups whose partitions the broker assigns (KIP-848).
+
+A heartbeat says what a member wants and has; from it follow, in this order, the group's epoch, the target
+assignment and the member's next step, each as far as something changed, and all of it as one batch of
+records. The answer waits for these; a heartbeat that changes nothing is answered at once (Kafka class
+`GroupMetadataManager`).
+
+Consumer groups as ConsumerGroupDescribe shows them (KIP-848, member types KIP-1099).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from kcli.broker.coordinator.consumer.group import ConsumerGroup, assignment_record
+from kcli.broker.coordinator.consumer.group_registry import Wait
+from kcli.broker.coordinator.consumer.group_update import choose_assignor
+from kcli.broker.coordinator.consumer.heartbeat_request import (
+    NO_TIMEOUT,
+    assignment_of,
+    check_epoch,
+    check_heartbeat,
+    check_released,
+    known_static_member,
+    owned_by,
+    refused,
+    said_by,
+)
+from kcli.broker.coordinator.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    ConsumerMember,
+    MemberState,
+)
+from kcli.broker.coordinator.consumer.topic_regex import Effort, TakesTooLong, expression
+from kcli.broker.coordinator.effects import Effect, Reply
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal.coordinator_records import ConsumerGroupMetadataKey
+from kcli.protocol.messages.consumer_group_describe import (
+    Assignment,
+    DescribedGroup,
+    Member,
+    TopicPartitions,
+)
+from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
+from kcli.protocol.re2 import InvalidExpression
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+
+    from kcli.broker.coordinator.consumer.group_registry import GroupKeeper
+    from kcli.broker.coordinator.consumer.group_update import GroupUpdate
+    from kcli.broker.coordinator.effects import Now, Token
+    from kcli.broker.coordinator.group import ClientInfo
+    from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage
+    from kcli.broker.metadata.registrations import TopicImage
+    from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+
+
+def describe_consumer_group(
+    group: ConsumerGroup, *, image: MetadataImage, assignors: Sequence[str]
+) -> DescribedGroup:
+    """Return a group with its members; partitions of topics that are gone are left out."""
+    return DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.target_epoch,
+        assignor_name=choose_assignor(group.members.values(), assignors),
+        members=[_described(group, member, image) for _, member in sorted(group.members.items())],
+    )
+
+
+def no_such_group(group_id: str, why: str) -> DescribedGroup:
+    """Return the description of a group that does not exist, or is no consumer group."""
+    return not_described(group_id, KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}."))
+
+
+def not_described(group_id: str, error: KafkaError) -> DescribedGroup:
+    """Return the description of a group that is refused."""
+    return DescribedGroup(
+        error_code=error.code,
+        error_message=error.message,
+        group_id=group_id,
+        group_state="",
+        group_epoch=0,
+        assignment_epoch=0,
+        assignor_name="",
+        members=[],
+    )
+
+
+def _described(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) -> Member:
+    has = {
+        topic_id: {*member.assigned.get(topic_id, ()), *member.revoking.get(topic_id, ())}
+        for topic_id in member.assigned.keys() | member.revoking.keys()
+    }
+    return Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topics),
+        subscribed_topic_regex=member.regex,
+        assignment=_named(has, image),
+        target_assignment=_named(group.targets.get(member.member_id, {}), image),
+        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+    )
+
+
+def _named(partitions: Mapping[bytes, Iterable[int]], image: MetadataImage) -> Assignment:
+    topics = [image.topics_by_id[topic_id] for topic_id in partitions if topic_id in image.topics_by_id]
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(
+                topic_id=topic.topic_id,
+                topic_name=topic.name,
+                partitions=sorted(partitions[topic.topic_id]),
+            )
+            for topic in sorted(topics, key=lambda topic: topic.name)
+        ]
+    )
+
+
+RETRY_MS = 500
+"""How soon a timer fires again whose records could not be written."""
+
+
+class ConsumerGroups:
+    """What a shard does for consumer groups, but for members that speak the classic protocol."""
+
+    def __init__(self, keeper: GroupKeeper) -> None:
+        self._keeper = keeper
+        self._groups = keeper.groups
+        self._timers = keeper.timers
+
+    # --- heartbeats --------------------------------------------------------------------------------
+
+    def heartbeat(
+        self,
+        now: Now,
+        token: Token,
+        request: ConsumerGroupHeartbeatRequest,
+        *,
+        version: int,
+        client: ClientInfo,
+    ) -> list[Effect]:
+        """Do what a member asks for with a heartbeat: join, stay or leave."""
+        try:
+            check_heartbeat(request, version, self._keeper.config.consumer_assignors)
+            if request.member_epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}:
+                return self._leave(now, token, request)
+            return self._stay(now, token, request, client)
+        except KafkaError as error:
+            return [Reply(token, refused(error))]
+
+    def _stay(
+        self, now: Now, token: Token, request: ConsumerGroupHeartbeatRequest, client: ClientInfo
+    ) -> list[Effect]:
+        opened = self._keeper.open(now, request.group_id, joins=request.member_epoch == JOIN_EPOCH)
+        update = opened.update
+        self._keeper.check_room(update.group, request.member_id)
+        member_id = request.member_id or self._keeper.new_id()
+        owned = owned_by(request)
+        replaced, old = self._admit(update, request, member_id)
+        changed = update.resubscribe(old, said_by(old, request, client))
+        before = update.members[member_id]
+        member = update.reconcile(member_id, owned, subscription_changed=changed)
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._keeper.config_of(request.group_id).consumer_heartbeat_interval_ms,
+        )
+        is_full = _is_full(request)
+        if request.member_epoch == JOIN_EPOCH or is_full or member.assigned != old.assigned:
+            response.assignment = assignment_of(member)
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            effects = self._keeper.after_conversion(now, opened, error)
+            # What is in the log counts even if it was not committed in time.
+            if error is None or self._keeper.is_stored(request.group_id, member):
+                if replaced is not None or old.classic is not None:
+                    gone = old if replaced is None else replaced
+                    effects += self._timers.forget(request.group_id, gone.member_id)
+                effects += self._alive(now, request.group_id, member, has_moved=member is not before)
+            return [*effects, Reply(token, response if error is None else refused(error))]
+
+        return self._keeper.write(now, update.records, stored)
+
+    def _alive(self, now: Now, group_id: str, member: ConsumerMember, *, has_moved: bool) -> list[Effect]:
+        """Note that a member of the consumer protocol lives, and time what it must do."""
+        if not self._keeper.has_member(group_id, member.member_id):
+            return []
+        member_id = member.member_id
+        timeout_ms = self._keeper.session_timeout_ms(group_id, member)
+        effects = self._timers.hear(now, group_id, member_id, timeout_ms)
+        if not has_moved:
+            return effects
+        if member.state is MemberState.UNREVOKED_PARTITIONS:
+            delay_ms = member.rebalance_timeout_ms
+            return effects + self._timers.start(
+                Wait.REBALANCE, group_id, member_id, delay_ms, epoch=member.epoch
+            )
+        return effects + self._timers.stop(Wait.REBALANCE, group_id, member_id)
+
+    def _admit(
+        self, update: GroupUpdate, request: ConsumerGroupHeartbeatRequest, member_id: str
+    ) -> tuple[ConsumerMember | None, ConsumerMember]:
+        """Return the member that asks, as it is now, and the member whose place it takes, if any."""
+        group, joins = update.group, request.member_epoch == JOIN_EPOCH
+        if request.instance_id is not None:
+            if not joins:
+                member = known_static_member(group, request.instance_id, member_id)
+                check_epoch(member, request.member_epoch, owned_by(request))
+                return None, member
+            existing = group.static_member(request.instance_id)
+            if existing is not None:
+                if existing.classic is None:
+                    check_released(existing)
+                return self._keeper.take_place(update, existing, member_id)
+        member = group.members.get(member_id) or ConsumerMember(member_id)
+        if not joins:
+            member = group.member(member_id)
+            check_epoch(member, request.member_epoch, owned_by(request))
+        return None, member
+
+    def _leave(self, now: Now, token: Token, request: ConsumerGroupHeartbeatRequest) -> list[Effect]:
+        group = self._keeper.existing(request.group_id)
+        if request.instance_id is None:
+            member = group.member(request.member_id)
+        else:
+            member = known_static_member(group, request.instance_id, request.member_id)
+        response = ConsumerGroupHeartbeatResponse(
+            member_id=request.member_id, member_epoch=request.member_epoch
+        )
+
+        def answer(now: Now, error: KafkaError | None) -> list[Effect]:
+            return [Reply(token, response if error is None else refused(error))]
+
+        if request.instance_id is None or request.member_epoch == LEAVE_EPOCH:
+            return self._keeper.remove(now, group, [member], answer)
+        records = [assignment_record(group.group_id, member.said_to_leave())]
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            effects = answer(now, error)
+            if error is None:
+                effects += self._timers.stop(Wait.REBALANCE, group.group_id, member.member_id)
+            return effects
+
+        return self._keeper.write(now, records, stored)
+
+    # --- life --------------------------------------------------------------------------------------
+
+    def replay(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any of seven record types
+        """Apply a record of a consumer group."""
+        group = self._groups.get(key.group_id)
+        if not isinstance(group, ConsumerGroup):
+            if value is None:
+                return
+            # A classic group in its place was deleted before, or has offsets and nothing else.
+            group = self._groups[key.group_id] = ConsumerGroup(key.group_id)
+        if value is None and isinstance(key, ConsumerGroupMetadataKey):
+            del self._groups[key.group_id]
+        else:
+            group.apply(key, value)
+
+    def loaded(self, now: Now) -> list[Effect]:
+        """Begin with what was loaded: sessions start anew, and so does the time to give up partitions."""
+        effects: list[Effect] = []
+        for group in self._keeper.consumer_groups():
+            for member in group.members.values():
+                timeout_ms = self._keeper.session_timeout_ms(group.group_id, member)
+                effects += self._timers.hear(now, group.group_id, member.member_id, timeout_ms)
+                if member.revoking and member.classic is None:
+                    effects += self._timers.start(
+                        Wait.REBALANCE,
+                        group.group_id,
+                        member.member_id,
+                        member.rebalance_timeout_ms,
+                        epoch=member.epoch,
+                    )
+        return effects
+
+    def unloaded(self) -> list[Effect]:
+        """Forget every timer; nobody waits here but for records."""
+        return self._timers.forget_all()
+
+    def expire(self, now: Now, key: Hashable) -> list[Effect]:
+        """Remove a member that did not do in time what the timer is for."""
+        match key:
+            case (Wait() as wait, str(group_id), str(member_id)):
+                return self._expire(now, wait, group_id, member_id)
+        return []
+
+    def _expire(self, now: Now, wait: Wait, group_id: str, member_id: str) -> list[Effect]:
+        group = self._groups.get(group_id)
+        if not isinstance(group, ConsumerGroup) or member_id not in group.members:
+            return self._timers.forget(group_id, member_id)
+        member = group.members[member_id]
+        if wait is Wait.SESSION:
+            rest = self._timers.outlived(now, group_id, member_id)
+            if rest is not None:
+                return rest
+        else:
+            epoch = self._timers.epoch_of(wait, group_id, member_id)
+            if epoch is None or (wait is Wait.REBALANCE and epoch != member.epoch):
+                return self._timers.stop(wait, group_id, member_id)
+
+        def removed(now: Now, error: KafkaError | None) -> list[Effect]:
+            return [] if error is None else self._timers.again(now, (wait, group_id, member_id), RETRY_MS)
+
+        return self._keeper.remove(now, group, [member], removed)
+
+    def image_changed(self, delta: MetadataDelta) -> None:
+        """Note which groups are to look at their topics again, with the next heartbeat of a member."""
+        changed = {topic.name for topic in _topics_of(delta)}
+        if not changed:
+            return
+        for topic in delta.deleted_topics:
+            self._keeper.hashes.forget(topic.name)
+        created = [topic.name for topic in delta.created_topics]
+        effort = Effort()
+        for group in self._keeper.consumer_groups():
+            if any(
+                any(topic.name in resolved.topics for topic in delta.deleted_topics)
+                or _matches_any(regex, created, effort)
+                for regex, resolved in group.regexes.items()
+            ):
+                group.regexes_are_stale = group.is_stale = True
+            elif not changed.isdisjoint(group.subscribed):
+                group.is_stale = True
+
+    def describe(self, group_ids: Sequence[str]) -> list[DescribedGroup]:
+        """Return groups as ConsumerGroupDescribe shows them."""
+        image, assignors = self._keeper.image(), self._keeper.config.consumer_assignors
+        return [
+            describe_consumer_group(group, image=image, assignors=assignors)
+            if isinstance(group := self._groups.get(group_id), ConsumerGroup)
+            else no_such_group(group_id, "not found" if group is None else "is not a consumer group")
+            for group_id in group_ids
+        ]
+
+
+def _is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """True if a heartbeat has every field: then the answer is to have every field, too."""
+    subscribes = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
+    return request.rebalance_timeout_ms != NO_TIMEOUT and subscribes and request.topic_partitions is not None
+
+
+def _topics_of(delta: MetadataDelta) -> Iterator[TopicImage]:
+    yield from delta.created_topics
+    yield from delta.changed_topics
+    yield from delta.deleted_topics
+
+
+def _matches_any(regex: str, created: Sequence[str], effort: Effort) -> bool:
+    """True if an expression matches a new topic, or if that takes too long to find out."""
+    try:
+        return any(expression(regex).matches(name, effort) for name in created)
+    except TakesTooLong:
+        return True
+    except InvalidExpression:
+        return False

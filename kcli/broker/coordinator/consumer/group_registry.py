@@ -1,0 +1,381 @@
+"""GroupKeeper: finds, opens, converts and shrinks a shard's consumer groups, for requests of either protocol.
+
+What a request makes of one group is a `GroupUpdate`; the keeper begins it and sees that its records are
+written. What then becomes of timers and of a group that was converted happens once they are.
+
+MemberTimers: the timers of consumer groups' members, each set once and none left behind.
+
+    ("consumer-session", group id, member id)     ends a member that is silent for its session timeout
+    ("consumer-rebalance", group id, member id)   ends one that does not give up partitions in time
+    ("consumer-join", group id, member id)        ends one that was told to join again and does not (classic)
+    ("consumer-sync", group id, member id)        ends one that joined and does not ask for its partitions
+
+A heartbeat only notes when it came: the timer of a session is set again when it fires too early, or when the
+session becomes shorter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+from kcli.broker.config.group_definitions import of_group
+from kcli.broker.coordinator.classic.group import ClassicGroup, ClassicGroupState, group_record
+from kcli.broker.coordinator.classic.rebalance import dissolve
+from kcli.broker.coordinator.consumer.group import ConsumerGroup
+from kcli.broker.coordinator.consumer.group_update import GroupUpdate
+from kcli.broker.coordinator.consumer.migration import (
+    begin_classic,
+    check_upgrade,
+    may_downgrade,
+    to_classic,
+    upgrade_records,
+)
+from kcli.broker.coordinator.consumer.topic_hash import TopicHashes
+from kcli.broker.coordinator.effects import Append, Cancel, Effect, Reply, Schedule
+from kcli.protocol.configs import ConfigResourceType
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterator, Sequence
+
+    from kcli.broker.config.group_definitions import GroupConfig
+    from kcli.broker.coordinator.consumer.member import ConsumerMember
+    from kcli.broker.coordinator.effects import CoordinatorRecord, Now
+    from kcli.broker.coordinator.group import Group
+    from kcli.broker.metadata.metadata_image import MetadataImage
+
+
+class Wait(StrEnum):
+    """What a timer waits for."""
+
+    SESSION = "consumer-session"
+    REBALANCE = "consumer-rebalance"
+    JOIN = "consumer-join"
+    SYNC = "consumer-sync"
+
+
+_NEVER = 1 << 62
+
+
+class _Session:
+    """Until when a member is believed to live, and when its timer will fire, if it runs; both monotonic."""
+
+    __slots__ = ("deadline_ms", "timer_ms")
+
+    def __init__(self, deadline_ms: int) -> None:
+        self.deadline_ms = self.timer_ms = deadline_ms
+
+
+class MemberTimers:
+    """The timers of all members of a shard's consumer groups."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[tuple[str, str], _Session] = {}
+        self._waits: dict[tuple[Wait, str, str], int] = {}
+
+    # --- sessions ----------------------------------------------------------------------------------
+
+    def hear(self, now: Now, group_id: str, member_id: str, timeout_ms: int) -> list[Effect]:
+        """Note that a member lives."""
+        deadline_ms = now.ms + timeout_ms
+        session = self._sessions.get((group_id, member_id))
+        if session is None:
+            self._sessions[group_id, member_id] = _Session(deadline_ms)
+        else:
+            session.deadline_ms = deadline_ms
+            if deadline_ms >= session.timer_ms:
+                return []
+            session.timer_ms = deadline_ms
+        return [Schedule((Wait.SESSION, group_id, member_id), timeout_ms)]
+
+    def outlived(self, now: Now, group_id: str, member_id: str) -> list[Effect] | None:
+        """Return None if the session whose timer fired is over, else the timer for the rest of it."""
+        session = self._sessions.get((group_id, member_id))
+        if session is None:
+            return []
+        if session.deadline_ms <= now.ms:
+            session.timer_ms = _NEVER
+            return None
+        session.timer_ms = session.deadline_ms
+        return [Schedule((Wait.SESSION, group_id, member_id), session.deadline_ms - now.ms)]
+
+    # --- waits -------------------------------------------------------------------------------------
+
+    def start(
+        self, wait: Wait, group_id: str, member_id: str, delay_ms: int, *, epoch: int = 0
+    ) -> list[Effect]:
+        """Give a member some time for something it must do in an epoch; instead of any time it had for it."""
+        self._waits[wait, group_id, member_id] = epoch
+        return [Schedule((wait, group_id, member_id), delay_ms)]
+
+    def start_unless_running(self, wait: Wait, group_id: str, member_id: str, delay_ms: int) -> list[Effect]:
+        """Give a member some time for something, unless its time for it runs already."""
+        if (wait, group_id, member_id) in self._waits:
+            return []
+        return self.start(wait, group_id, member_id, delay_ms)
+
+    def stop(self, wait: Wait, group_id: str, member_id: str) -> list[Effect]:
+        """Note that a member did what it had time for."""
+        if self._waits.pop((wait, group_id, member_id), None) is None:
+            return []
+        return [Cancel((wait, group_id, member_id))]
+
+    def epoch_of(self, wait: Wait, group_id: str, member_id: str) -> int | None:
+        """Return the epoch in which a member got its time, None if none runs."""
+        return self._waits.get((wait, group_id, member_id))
+
+    # --- ends --------------------------------------------------------------------------------------
+
+    def forget(self, group_id: str, member_id: str) -> list[Effect]:
+        """Forget all timers of a member that is gone."""
+        effects: list[Effect] = []
+        if self._sessions.pop((group_id, member_id), None) is not None:
+            effects.append(Cancel((Wait.SESSION, group_id, member_id)))
+        for wait in (Wait.REBALANCE, Wait.JOIN, Wait.SYNC):
+            effects += self.stop(wait, group_id, member_id)
+        return effects
+
+    def forget_all(self) -> list[Effect]:
+        """Forget the timers of everybody."""
+        keys: list[Hashable] = [(Wait.SESSION, *key) for key in self._sessions]
+        keys += self._waits
+        self._sessions.clear()
+        self._waits.clear()
+        return [Cancel(key) for key in keys]
+
+    def again(self, now: Now, key: tuple[Wait, str, str], delay_ms: int) -> list[Effect]:
+        """Let a timer that fired fire once more: what it was for could not be done."""
+        wait, group_id, member_id = key
+        if wait is not Wait.SESSION:
+            return [Schedule(key, delay_ms)] if key in self._waits else []
+        session = self._sessions.get((group_id, member_id))
+        if session is None or session.timer_ms != _NEVER:
+            return []
+        session.timer_ms = now.ms + delay_ms
+        return [Schedule(key, delay_ms)]
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """A group that a member may join, and the classic group that it was until now, if it was one."""
+
+    update: GroupUpdate
+    converted: ClassicGroup | None = None
+
+
+class GroupKeeper:
+    """The consumer groups among a shard's groups. `groups` is shared with whoever keeps the others."""
+
+    def __init__(
+        self,
+        groups: dict[str, Group],
+        config: GroupConfig,
+        *,
+        image: Callable[[], MetadataImage],
+        new_id: Callable[[], str],
+    ) -> None:
+        self.groups = groups
+        self.config = config
+        self.image = image
+        self.new_id = new_id
+        self.timers = MemberTimers()
+        self.hashes = TopicHashes()
+        self._becoming_classic: dict[str, ClassicGroup] = {}
+
+    def consumer_groups(self) -> Iterator[ConsumerGroup]:
+        """Yield every consumer group."""
+        return (group for group in self.groups.values() if isinstance(group, ConsumerGroup))
+
+    def open(self, now: Now, group_id: str, *, joins: bool) -> Opened:
+        """Return a group for a member; one that joins makes it, or converts a classic one."""
+        found = self.groups.get(group_id)
+        if found is None and joins:
+            return Opened(self.update(now, ConsumerGroup(group_id)))
+        if not joins or not isinstance(found, ClassicGroup):
+            return Opened(self.update(now, self.existing(group_id)))
+        if found.state is ClassicGroupState.EMPTY:
+            return Opened(self.update(now, ConsumerGroup(group_id), found.tombstones()), found)
+        check_upgrade(found, self.config)
+        records = upgrade_records(found, image=self.image(), hashes=self.hashes)
+        draft = ConsumerGroup(group_id)
+        for record in records[len(found.tombstones()) :]:
+            draft.apply(record.key, record.value)
+        update = self.update(now, draft, records)
+        # The leader may have been about to assign anew; and what it assigned is no target of the broker's.
+        update.must_assign = True
+        return Opened(update, found)
+
+    def existing(self, group_id: str) -> ConsumerGroup:
+        """Return a group; raise GROUP_ID_NOT_FOUND."""
+        found = self.groups.get(group_id)
+        if not isinstance(found, ConsumerGroup):
+            why = "not found" if found is None else "is not a consumer group"
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group `{group_id}` {why}")
+        return found
+
+    def update(
+        self, now: Now, group: ConsumerGroup, records: Sequence[CoordinatorRecord] = ()
+    ) -> GroupUpdate:
+        """Begin an event's work on a group."""
+        return GroupUpdate(
+            group,
+            now,
+            image=self.image(),
+            config=self.config_of(group.group_id),
+            hashes=self.hashes,
+            records=records,
+        )
+
+    def after_conversion(self, now: Now, opened: Opened, error: KafkaError | None) -> list[Effect]:
+        """Dissolve the classic group that a group was, once its conversion is in the log.
+
+        Requests parked there come again and are answered by the new group. If the conversion was never stored
+        the old group is as it was. If it was stored but not committed the group is the new one all the same,
+        and who was parked looks for its coordinator again.
+        """
+        classic = opened.converted
+        if classic is None or self.groups.get(classic.group_id) is classic:
+            return []
+        effects = dissolve(
+            now, classic, ErrorCode.REBALANCE_IN_PROGRESS if error is None else ErrorCode.NOT_COORDINATOR
+        )
+        if isinstance(self.groups.get(classic.group_id), ClassicGroup):
+            # It is classic again by now, and the timers are those of its new life.
+            return [effect for effect in effects if isinstance(effect, Reply)]
+        for member in classic.members.values():
+            if self.has_member(classic.group_id, member.member_id):
+                effects += self.timers.hear(
+                    now, classic.group_id, member.member_id, member.session_timeout_ms
+                )
+        return effects
+
+    def check_room(self, group: ConsumerGroup, member_id: str) -> None:
+        """Raise GROUP_MAX_SIZE_REACHED if a group has no room for somebody who is not a member."""
+        if len(group.members) >= self.config.consumer_max_size and member_id not in group.members:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"the group has reached its maximum size: {self.config.consumer_max_size}",
+            )
+
+    def take_place(
+        self, update: GroupUpdate, existing: ConsumerMember, member_id: str
+    ) -> tuple[ConsumerMember, ConsumerMember]:
+        """Let somebody take the place of a static member; return both, the new one as it begins."""
+        new = existing.reborn(member_id)
+        former = update.members.get(member_id)
+        if former is not None and former.member_id != existing.member_id:
+            # It was a member already, and no static one: that it is no more.
+            update.remove([former])
+            update.must_assign = True
+        update.replace(existing, new)
+        return existing, new
+
+    def has_member(self, group_id: str, member_id: str) -> bool:
+        """True if a consumer group has a member."""
+        group = self.groups.get(group_id)
+        return isinstance(group, ConsumerGroup) and member_id in group.members
+
+    def is_stored(self, group_id: str, member: ConsumerMember) -> bool:
+        """True if a member stands in its group as it is given."""
+        group = self.groups.get(group_id)
+        return isinstance(group, ConsumerGroup) and group.members.get(member.member_id) == member
+
+    def write(
+        self,
+        now: Now,
+        records: Sequence[CoordinatorRecord],
+        then: Callable[[Now, KafkaError | None], list[Effect]],
+    ) -> list[Effect]:
+        """Write records and go on; without any, at once."""
+        return [Append(tuple(records), then)] if records else then(now, None)
+
+    # --- leaving -----------------------------------------------------------------------------------
+
+    def remove(
+        self,
+        now: Now,
+        group: ConsumerGroup,
+        members: Sequence[ConsumerMember],
+        answer: Callable[[Now, KafkaError | None], list[Effect]],
+    ) -> list[Effect]:
+        """Let members go: the others get their partitions. If all others are classic, so is the group now."""
+        if may_downgrade(group, members, self.config):
+            gone = {member.member_id for member in members}
+            rest = [member for member in group.members.values() if member.member_id not in gone]
+            return self.downgrade(now, self.update(now, group), rest, rebalance=True, answer=answer)
+        update = self.update(now, group)
+        update.remove(members)
+        update.drop_unused_regexes()
+        update.refresh(bump=True)
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            effects: list[Effect] = []
+            for member in members:
+                if not self.has_member(group.group_id, member.member_id):
+                    effects += self.timers.forget(group.group_id, member.member_id)
+            return effects + answer(now, error)
+
+        return self.write(now, update.records, stored)
+
+    def downgrade(
+        self,
+        now: Now,
+        update: GroupUpdate,
+        members: Sequence[ConsumerMember],
+        *,
+        rebalance: bool,
+        answer: Callable[[Now, KafkaError | None], list[Effect]],
+    ) -> list[Effect]:
+        """Make a classic group of a group of which only classic members are left."""
+        group_id = update.group.group_id
+        everybody = [*update.group.members, *update.members]
+        classic = to_classic(
+            group_id,
+            members,
+            targets=update.targets,
+            epoch=update.group.epoch,
+            now=now,
+            image=self.image(),
+        )
+        assignments = {member.member_id: member.assignment for member in classic.members.values()}
+        records = [*update.records, *update.tombstones(), group_record(classic, assignments)]
+        self._becoming_classic[group_id] = classic
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            if self._becoming_classic.get(group_id) is classic:
+                del self._becoming_classic[group_id]
+            effects: list[Effect] = []
+            for member_id in everybody:
+                if not self.has_member(group_id, member_id):
+                    effects += self.timers.forget(group_id, member_id)
+            if self.groups.get(group_id) is classic and classic.members:
+                effects += begin_classic(now, classic, self.config, rebalance=rebalance)
+            return effects + answer(now, error)
+
+        return self.write(now, records, stored)
+
+    def adopt_classic(self, group_id: str) -> bool:
+        """Put the classic group that a group becomes in its place; False if it does not become one.
+
+        Its record is being replayed. The group itself knows more: all that its members offer.
+        """
+        classic = self._becoming_classic.pop(group_id, None)
+        if classic is None:
+            return False
+        self.groups[group_id] = classic
+        return True
+
+    # --- settings ----------------------------------------------------------------------------------
+
+    def session_timeout_ms(self, group_id: str, member: ConsumerMember) -> int:
+        """Return after how much silence a member is removed."""
+        if member.classic is not None:
+            return member.classic.session_timeout_ms
+        return self.config_of(group_id).consumer_session_timeout_ms
+
+    def config_of(self, group_id: str) -> GroupConfig:
+        """Return the settings of a group, its own among them."""
+        own = self.image().config(ConfigResourceType.GROUP, group_id)
+        return of_group(self.config, own) if own else self.config

@@ -1,0 +1,284 @@
+"""GroupUpdate: what one event makes of a consumer group: records, and the group as these will leave it.
+
+The group itself changes only when the records are replayed. Until then an event goes on with what it will be:
+its members, targets and epochs here. Records stand in the order in which Apache Kafka writes them.
+
+Target assignments: what every member of a consumer group is to get, computed by an assignor of the broker.
+
+Kafka class `TargetAssignmentBuilder`. Members are given as they will be once the records of this event are in
+the log, targets as they are; a static member in another's place takes over the other's target.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from kcli.assignors import server_assignors as server_range
+from kcli.assignors import server_assignors as server_uniform
+from kcli.assignors.server_assignors import ServerMember
+from kcli.broker.coordinator.consumer.group import (
+    assignment_record,
+    epoch_record,
+    group_tombstones,
+    member_record,
+    member_tombstones,
+    regex_record,
+    regex_tombstone,
+    target_epoch_record,
+    target_record,
+    topics_tombstone,
+)
+from kcli.broker.coordinator.consumer.member import Reconciliation
+from kcli.broker.coordinator.consumer.topic_regex import Effort, ResolvedRegex, expression
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.re2 import InvalidExpression
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from kcli.assignors.server_assignors import Partitions, ServerAssignor
+    from kcli.broker.config.group_definitions import GroupConfig
+    from kcli.broker.coordinator.consumer.group import ConsumerGroup
+    from kcli.broker.coordinator.consumer.member import ConsumerMember
+    from kcli.broker.coordinator.consumer.topic_hash import TopicHashes
+    from kcli.broker.coordinator.effects import CoordinatorRecord, Now
+    from kcli.broker.metadata.metadata_image import MetadataImage
+
+
+ASSIGNORS: Mapping[str, ServerAssignor] = {
+    "uniform": server_uniform.assign_uniform,
+    "range": server_range.assign_range,
+}
+
+
+def choose_assignor(members: Collection[ConsumerMember], offered: Sequence[str]) -> str:
+    """Return the assignor that most members ask for, of those on offer; the first of these if none does."""
+    votes = Counter(member.assignor for member in members)
+    return max(offered, key=lambda name: votes[name])
+
+
+def compute_target(
+    assignor: str,
+    members: Mapping[str, ConsumerMember],
+    *,
+    targets: Mapping[str, Partitions],
+    topics_of: Callable[[ConsumerMember], Collection[str]],
+    image: MetadataImage,
+) -> dict[str, Partitions]:
+    """Return what each member is to get. `topics_of` names what it subscribes to, existing or not."""
+    specs = {}
+    for member_id, member in members.items():
+        names = topics_of(member)
+        ids = frozenset(image.topics[name].topic_id for name in names if name in image.topics)
+        specs[member_id] = ServerMember(ids, targets.get(member_id, {}), member.instance_id)
+    wanted = frozenset[bytes]().union(*(spec.topics for spec in specs.values()))
+    counts = {topic_id: len(image.topics_by_id[topic_id].partitions) for topic_id in wanted}
+    return ASSIGNORS[assignor](counts, specs)
+
+
+class GroupUpdate:
+    """One event's work on a group. `records` are what it needs written, those given to begin with first."""
+
+    def __init__(
+        self,
+        group: ConsumerGroup,
+        now: Now,
+        *,
+        image: MetadataImage,
+        config: GroupConfig,
+        hashes: TopicHashes,
+        records: Iterable[CoordinatorRecord] = (),
+    ) -> None:
+        self.group = group
+        self.records = list(records)
+        self.members: Mapping[str, ConsumerMember] = group.members
+        self.targets = group.targets
+        self.regexes = group.regexes
+        self.epoch = group.epoch
+        self.must_assign = False
+        """True if there is to be a new epoch in any case."""
+        self.target_epoch = group.target_epoch
+        self._now = now
+        self._image = image
+        self._config = config
+        self._hashes = hashes
+        self._group_id = group.group_id
+        self._effort = Effort()
+        self._fresh: dict[str, ResolvedRegex] = {}
+        """What expressions that are new to the group match."""
+
+    # --- members -----------------------------------------------------------------------------------
+
+    def put(self, member: ConsumerMember) -> None:
+        """Take in a member, or what it says of itself now."""
+        if self.members.get(member.member_id) != member:
+            self.records.append(member_record(self._group_id, member))
+            self.members = {**self.members, member.member_id: member}
+
+    def replace(self, old: ConsumerMember, new: ConsumerMember) -> None:
+        """Let a member take the place of another, with all that it has and is to get."""
+        target = self.targets.get(old.member_id, {})
+        self.remove([old])
+        self.put(new)
+        self.records += [
+            target_record(self._group_id, new.member_id, target),
+            assignment_record(self._group_id, new),
+        ]
+        self.targets = {**self.targets, new.member_id: target}
+
+    def remove(self, members: Collection[ConsumerMember]) -> None:
+        """Let members go."""
+        gone = {member.member_id for member in members}
+        for member in members:
+            self.records += member_tombstones(self._group_id, member.member_id)
+        self.members = {key: member for key, member in self.members.items() if key not in gone}
+        self.targets = {key: target for key, target in self.targets.items() if key not in gone}
+
+    def tombstones(self) -> list[CoordinatorRecord]:
+        """Return what deletes the group as it will be."""
+        return group_tombstones(self._group_id, self.members, self.regexes)
+
+    def resubscribe(self, old: ConsumerMember, new: ConsumerMember, *, with_target: bool = True) -> bool:
+        """Take in what a member says of itself, and bring the group up to date: epoch and target.
+
+        Returns whether the member wants other topics than before. One that said nothing new is `old` itself.
+        """
+        unchanged = new is old and not self.group.needs_check and not self._are_regexes_due()
+        if unchanged and self.target_epoch >= self.epoch and not self.must_assign:
+            return False
+        if new.regex and new.regex != old.regex:
+            self._check_regex(new.regex)
+        self.put(new)
+        changed = (new.topics, new.regex) != (old.topics, old.regex)
+        matched = self._match_regexes()
+        bump = changed or matched or self.must_assign or not self.epoch
+        if bump or self.group.needs_check:
+            self.refresh(bump=bump)
+        if with_target:
+            self.retarget()
+        return changed
+
+    # --- topics ------------------------------------------------------------------------------------
+
+    def topics_of(self, member: ConsumerMember) -> Collection[str]:
+        """Return the names of the topics that a member subscribes to, existing or not."""
+        resolved = self.regexes.get(member.regex) if member.regex else None
+        return member.topics if resolved is None else member.topics | resolved.topics
+
+    def drop_unused_regexes(self) -> None:
+        """Forget the expressions that nobody subscribes with any more."""
+        used = {member.regex for member in self.members.values()}
+        for regex in sorted(self.regexes.keys() - used):
+            self.records.append(regex_tombstone(self._group_id, regex))
+        self.regexes = {regex: resolved for regex, resolved in self.regexes.items() if regex in used}
+
+    def _match_regexes(self) -> bool:
+        """Match expressions that are new, and if topics came or went all of them; True if there is news."""
+        used = {member.regex for member in self.members.values() if member.regex}
+        due = self._are_regexes_due()
+        self.drop_unused_regexes()
+        changed = False
+        for regex in sorted(used):
+            known = self.regexes.get(regex)
+            if known is None or due:
+                changed |= self._match(regex, known)
+        if due:
+            self.group.regexes_are_stale = False
+            self.group.regexes_checked_ms = self._now.ms
+        return changed
+
+    def _are_regexes_due(self) -> bool:
+        group = self.group
+        if not group.regexes:
+            return False
+        age_ms = self._now.ms - group.regexes_checked_ms
+        stale = group.regexes_are_stale or group.epoch < group.fresh_epoch
+        return stale or age_ms >= self._config.regex_refresh_interval_ms
+
+    def _check_regex(self, regex: str) -> None:
+        """Raise INVALID_REGULAR_EXPRESSION for what is none, or what takes too long to match."""
+        try:
+            if regex not in self.regexes:
+                self._fresh[regex] = self._resolve(regex)
+            else:
+                expression(regex)
+        except InvalidExpression as error:
+            why = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error.message}"
+            raise KafkaError(ErrorCode.INVALID_REGULAR_EXPRESSION, why) from error
+
+    def _resolve(self, regex: str) -> ResolvedRegex:
+        return ResolvedRegex.of(expression(regex), self._image, self._now, self._effort)
+
+    def _match(self, regex: str, known: ResolvedRegex | None) -> bool:
+        try:
+            resolved = self._fresh[regex] if regex in self._fresh else self._resolve(regex)
+        except InvalidExpression:
+            # Another broker took it, or it takes too long by now: what was found before stays.
+            resolved = known or ResolvedRegex(frozenset(), self._image.offset, self._now.wall_ms)
+        if known is not None and known.topics == resolved.topics:
+            return False
+        self.records.append(regex_record(self._group_id, regex, resolved))
+        self.regexes = {**self.regexes, regex: resolved}
+        return True
+
+    # --- epochs ------------------------------------------------------------------------------------
+
+    def refresh(self, *, bump: bool) -> None:
+        """Go on to the next epoch if `bump` says so, or if the group's topics are not what they were."""
+        names = (name for member in self.members.values() for name in member.topics)
+        matched = (name for resolved in self.regexes.values() for name in resolved.topics)
+        metadata_hash = self._hashes.of_group({*names, *matched}, self._image)
+        if bump or metadata_hash != self.group.metadata_hash:
+            self.epoch += 1
+            self.records.append(epoch_record(self._group_id, self.epoch, metadata_hash))
+        self.group.is_stale = False
+        self.group.fresh_epoch = self.epoch
+        if self.group.has_topics_record:
+            self.records.append(topics_tombstone(self._group_id))
+
+    def retarget(self) -> None:
+        """Compute the target of a new epoch; not again too soon after the last one (KIP-1263)."""
+        if self.target_epoch >= self.epoch:
+            return
+        since_ms = self.group.target_wall_ms
+        if since_ms and self._now.wall_ms < since_ms + self._config.consumer_assignment_interval_ms:
+            return
+        targets = compute_target(
+            choose_assignor(self.members.values(), self._config.consumer_assignors),
+            self.members,
+            targets=self.targets,
+            topics_of=self.topics_of,
+            image=self._image,
+        )
+        for member_id in sorted(targets):
+            if targets[member_id] != self.targets.get(member_id):
+                self.records.append(target_record(self._group_id, member_id, targets[member_id]))
+        self.records.append(target_epoch_record(self._group_id, self.epoch, self._now.wall_ms))
+        self.targets, self.target_epoch = targets, self.epoch
+
+    def reconcile(
+        self,
+        member_id: str,
+        owned: Mapping[bytes, Collection[int]] | None,
+        *,
+        subscription_changed: bool,
+    ) -> ConsumerMember:
+        """Let a member make its next step; return it as it is then."""
+        member = self.members[member_id]
+        if member.is_reconciled_to(self.target_epoch) and not subscription_changed:
+            return member
+        topics = self._image.topics
+        names = self.topics_of(member)
+        reconciliation = Reconciliation(
+            target_epoch=self.target_epoch,
+            target=self.targets.get(member_id, {}),
+            owned=owned,
+            subscribed={topics[name].topic_id for name in names if name in topics},
+            is_taken=self.group.is_taken,
+        )
+        stepped = reconciliation.step(member, subscription_changed=subscription_changed)
+        if stepped != member:
+            self.records.append(assignment_record(self._group_id, stepped))
+            self.members = {**self.members, member_id: stepped}
+        return stepped

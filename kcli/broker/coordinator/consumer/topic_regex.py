@@ -1,0 +1,272 @@
+"""TopicExpression: matches topic names against an RE2 expression, in time linear in the name.
+
+The expression becomes a program of steps, as in Thompson's construction; the set of steps that a name may
+have come to is a state. States and what a character makes of them are worked out when they are first needed
+and remembered, so most characters cost one look-up; characters that no step tells apart count as one. No
+expression, however unlucky, takes for ever as it could with `re`, whose patterns backtrack; one event loop
+serves all clients.
+
+    characters      go on to the next step if the character is one of these
+    position        go on if this place in the name is like that
+    split a, b      go on at both
+    match           the name matches if it ends here
+
+ResolvedRegex: which topics an expression matches, in one version of the metadata.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.protocol.re2 import (
+    ALPHABET,
+    WORD,
+    Characters,
+    Choice,
+    InvalidExpression,
+    Node,
+    Position,
+    Repeat,
+    Sequence,
+    parse,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kcli.broker.coordinator.effects import Now
+    from kcli.broker.metadata.metadata_image import MetadataImage
+
+
+LONGEST = 10_000
+"""Longer texts are refused before they are read."""
+
+MOST_STEPS = 10_000
+"""Longer programs are refused: an expression that repeats much makes one step of every copy."""
+
+MOST_STEPS_LOOKED_AT = 100_000
+"""What one event may spend on matching, about 25 ms; few expressions take a hundredth of it."""
+
+REMEMBERED = 5_000
+"""So many transitions are remembered of one expression; then it starts anew."""
+
+_BIT = {character: 1 << index for index, character in enumerate(ALPHABET)}
+
+
+@dataclass(slots=True)
+class _Split:
+    """Both ways are open; a jump has one way twice."""
+
+    first: int = 0
+    second: int = 0
+
+
+_MATCH = None
+_Step = Characters | Position | _Split | None
+
+
+class TakesTooLong(InvalidExpression):
+    """Matching took more steps than one event has for it; what was worked out is remembered."""
+
+
+class Effort:
+    """How many steps an event may still look at to work out transitions: the one event loop serves all."""
+
+    def __init__(self, steps: int = MOST_STEPS_LOOKED_AT) -> None:
+        self.left = steps
+
+    def spend(self, steps: int) -> None:
+        """Take steps off; raise `TakesTooLong` when there are none left."""
+        if self.left < 0:
+            raise TakesTooLong("it takes too many steps to match")
+        self.left -= steps
+
+
+class _State:
+    """The steps a name may have come to, before conditions are looked at; and what was read last.
+
+    `last` is "" at the beginning, "w" behind a character of a word, else "-". `following` are the states that
+    characters lead to, `ends` says whether the name matches if it ends here: both as far as they were needed.
+    """
+
+    __slots__ = ("ends", "following", "last", "steps")
+
+    def __init__(self, steps: frozenset[int], last: str) -> None:
+        self.steps = steps
+        self.last = last
+        self.following: dict[str, _State] = {}
+        self.ends: bool | None = None
+
+
+class TopicExpression:
+    """An expression, ready to match whole names."""
+
+    def __init__(self, text: str) -> None:
+        """Raise `InvalidExpression` for what RE2 refuses, or what grows too large."""
+        if len(text) > LONGEST:
+            raise InvalidExpression("the expression is too large")
+        self._program: list[_Step] = []
+        self._written = 0
+        self._write(parse(text))
+        self._program.append(_MATCH)
+        self._alike = _alike(self._program)
+        self._states: dict[tuple[frozenset[int], str], _State] = {}
+        self._remembered = 0
+        self._start = _State(frozenset({0}), "")
+
+    def matches(self, topic: str, effort: Effort) -> bool:
+        """True if the whole name matches; raise `TakesTooLong` when the effort is spent."""
+        state = self._start
+        for character in topic.translate(self._alike):
+            state = state.following.get(character) or self._advance(state, character, effort)
+            if not state.steps:
+                return False
+        if state.ends is None:
+            reachable = self._reachable(state, following="")
+            effort.spend(len(reachable))
+            state.ends = any(self._program[step] is _MATCH for step in reachable)
+        return state.ends
+
+    # --- matching ----------------------------------------------------------------------------------
+
+    def _advance(self, state: _State, character: str, effort: Effort) -> _State:
+        bit = _BIT.get(character, 0)
+        last = "w" if bit & WORD else "-"
+        steps = set()
+        reachable = self._reachable(state, following=last)
+        effort.spend(len(reachable))
+        for step in reachable:
+            what = self._program[step]
+            if isinstance(what, Characters) and what.bits & bit:
+                steps.add(step + 1)
+        if self._remembered >= REMEMBERED:
+            self._states.clear()
+            self._remembered = 0
+            self._start = _State(self._start.steps, "")
+        self._remembered += 1
+        key = (frozenset(steps), last)
+        following = self._states.get(key)
+        if following is None:
+            following = self._states[key] = _State(*key)
+        state.following[character] = following
+        return following
+
+    def _reachable(self, state: _State, *, following: str) -> set[int]:
+        """Return the steps that are reached without reading, at a place with these neighbours."""
+        found: set[int] = set()
+        pending = list(state.steps)
+        while pending:
+            step = pending.pop()
+            if step in found:
+                continue
+            found.add(step)
+            what = self._program[step]
+            if isinstance(what, _Split):
+                pending += (what.first, what.second)
+            elif isinstance(what, Position) and _holds(what, state.last, following):
+                pending.append(step + 1)
+        return found
+
+    # --- writing the program -----------------------------------------------------------------------
+
+    def _write(self, node: Node) -> None:
+        # Not the steps alone count: what matches nothing makes none, however often it is repeated.
+        self._written += 1
+        if self._written > 2 * MOST_STEPS:
+            raise InvalidExpression("the expression is too large")
+        match node:
+            case Characters() | Position():
+                self._emit(node)
+            case Sequence():
+                for part in node.parts:
+                    self._write(part)
+            case Choice():
+                self._write_choice(node)
+            case Repeat():
+                self._write_repeat(node)
+
+    def _write_choice(self, node: Choice) -> None:
+        jumps = []
+        for option in node.options[:-1]:
+            split = self._split()
+            self._write(option)
+            jumps.append(self._split())
+            split.second = len(self._program)
+        self._write(node.options[-1])
+        for jump in jumps:
+            jump.first = jump.second = len(self._program)
+
+    def _write_repeat(self, node: Repeat) -> None:
+        for _ in range(node.least):
+            self._write(node.part)
+        if node.most is None:
+            start = len(self._program)
+            split = self._split()
+            self._write(node.part)
+            back = self._split()
+            back.first = back.second = start
+            split.second = len(self._program)
+            return
+        splits = []
+        for _ in range(node.most - node.least):
+            splits.append(self._split())
+            self._write(node.part)
+        for split in splits:
+            split.second = len(self._program)
+
+    def _split(self) -> _Split:
+        """Write a split whose first way is the next step."""
+        split = _Split(len(self._program) + 1)
+        self._emit(split)
+        return split
+
+    def _emit(self, step: _Step) -> None:
+        if len(self._program) >= MOST_STEPS:
+            raise InvalidExpression("the expression is too large")
+        self._program.append(step)
+
+
+def _alike(program: Iterable[_Step]) -> dict[int, str]:
+    """Return for each character the first one that no step tells from it: both lead to the same state.
+
+    Else `.?` a thousand times over would be worked out anew for every character there is.
+    """
+    masks = {step.bits for step in program if isinstance(step, Characters)} | {WORD}
+    first: dict[tuple[bool, ...], str] = {}
+    return {
+        ord(character): first.setdefault(tuple(bool(bit & mask) for mask in masks), character)
+        for character, bit in _BIT.items()
+    }
+
+
+def _holds(position: Position, last: str, following: str) -> bool:
+    match position:
+        case Position.BEGIN:
+            return last == ""
+        case Position.END:
+            return following == ""
+        case _:
+            boundary = (last == "w") != (following == "w")
+            return boundary == (position is Position.WORD_BOUNDARY)
+
+
+@lru_cache(maxsize=256)
+def expression(text: str) -> TopicExpression:
+    """Return the expression of a text, the same one while it is in use; raise `InvalidExpression`."""
+    return TopicExpression(text)
+
+
+class ResolvedRegex(NamedTuple):
+    """The topics that an expression matched at an offset of the metadata log, and when that was found out."""
+
+    topics: frozenset[str]
+    version: int
+    wall_ms: int
+
+    @classmethod
+    def of(cls, expression: TopicExpression, image: MetadataImage, now: Now, effort: Effort) -> ResolvedRegex:
+        """Match an expression against all topics there are; raise `TakesTooLong` if that is too much."""
+        topics = frozenset(name for name in image.topics if expression.matches(name, effort))
+        return cls(topics, image.offset, now.wall_ms)

@@ -1,0 +1,344 @@
+"""Committed offsets of groups of every kind: commit, fetch, delete, expire.
+
+See Kafka class `OffsetMetadataManager`.
+
+OffsetStore: the committed offsets of a shard's groups, and what becomes of them with time (KIP-211).
+
+An offset goes when its retention has passed, counted from the commit or from when its group became empty
+(`Group.retention_start`), unless a member still reads its topic. Offsets with an expiry of their own, from
+old clients, go then. A group without members goes with its last offset.
+
+Nothing here changes but in `replay`: everything else returns the records that would do it.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from kcli.broker.coordinator.classic.group import ClassicGroup, offset_tombstone
+from kcli.broker.coordinator.classic.rebalance import renew_session
+from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Reply
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.internal.coordinator_records import OffsetCommitKey, OffsetCommitValue
+from kcli.protocol.messages.offset_commit import (
+    OffsetCommitResponse,
+    OffsetCommitResponsePartition,
+    OffsetCommitResponseTopic,
+)
+from kcli.protocol.messages.offset_delete import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from kcli.protocol.messages.offset_fetch import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kcli.broker.config.group_definitions import GroupConfig
+    from kcli.broker.coordinator.effects import Now, Token
+    from kcli.broker.coordinator.group import Group
+    from kcli.protocol.error_codes import KafkaError
+    from kcli.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition
+    from kcli.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
+    from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+
+
+TopicOffsets = dict[int, "OffsetCommitValue"]
+"""The offsets of one topic by partition."""
+
+
+class OffsetStore:
+    """Committed offsets by group, topic and partition, as the values of their last records."""
+
+    def __init__(self) -> None:
+        self._groups: dict[str, dict[str, TopicOffsets]] = {}
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids of the groups that have offsets."""
+        return iter(self._groups)
+
+    def of_group(self, group_id: str) -> Mapping[str, TopicOffsets]:
+        """Return a group's offsets, by topic and partition."""
+        return self._groups.get(group_id, {})
+
+    def get(self, group_id: str, topic: str, partition: int) -> OffsetCommitValue | None:
+        """Return the offset of one partition."""
+        topics = self._groups.get(group_id)
+        if topics is None or (partitions := topics.get(topic)) is None:
+            return None
+        return partitions.get(partition)
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        """Apply a record: the last one of a partition counts."""
+        if value is not None:
+            topics = self._groups.get(key.group)
+            if topics is None:
+                topics = self._groups[key.group] = {}
+            partitions = topics.get(key.topic)
+            if partitions is None:
+                partitions = topics[key.topic] = {}
+            partitions[key.partition] = value
+        elif self.get(key.group, key.topic, key.partition) is not None:
+            topics = self._groups[key.group]
+            del topics[key.topic][key.partition]
+            if not topics[key.topic]:
+                del topics[key.topic]
+            if not topics:
+                del self._groups[key.group]
+
+    # --- tombstones --------------------------------------------------------------------------------
+
+    def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
+        """Return what deletes all offsets of a group."""
+        return [
+            offset_tombstone(group_id, topic, partition)
+            for topic, partitions in self.of_group(group_id).items()
+            for partition in partitions
+        ]
+
+    def tombstones_of_topic(
+        self, group_id: str, name: str, topic_id: bytes, *, most: int
+    ) -> list[CoordinatorRecord]:
+        """Return what deletes a group's offsets of a topic that is gone, `most` of them.
+
+        Offsets that were committed by the id of another topic, which has the name now, stay.
+        """
+        found = (
+            offset_tombstone(group_id, name, partition)
+            for partition, offset in self.of_group(group_id).get(name, {}).items()
+            if offset.topic_id in {ZERO_UUID, topic_id}
+        )
+        return list(islice(found, most))
+
+    def expired(self, group: Group, wall_ms: int, retention_ms: int, *, most: int) -> list[CoordinatorRecord]:
+        """Return what deletes the offsets of a group that nobody needs any more, `most` of them."""
+        start = group.retention_start()
+        if start is None:
+            return []
+        found = (
+            offset_tombstone(group.group_id, topic, partition)
+            for topic, partitions in self.of_group(group.group_id).items()
+            if not group.is_subscribed_to(topic)
+            for partition, offset in partitions.items()
+            if wall_ms
+            >= (start(offset) + retention_ms if offset.expire_timestamp == -1 else offset.expire_timestamp)
+        )
+        return list(islice(found, most))
+
+
+GROUP_ID_NOT_FOUND_FROM = 9
+
+
+class GroupOffsets:
+    """What a shard does with offsets: `groups` says who may, `store` is what is kept."""
+
+    def __init__(self, groups: dict[str, Group], config: GroupConfig) -> None:
+        self._groups = groups
+        self._config = config
+        self.store = OffsetStore()
+
+    def replay(self, key: OffsetCommitKey, value: OffsetCommitValue | None) -> None:
+        """Apply a record of the log; offsets of a group that nobody joined make it a simple group."""
+        if value is not None and key.group not in self._groups:
+            self._groups[key.group] = ClassicGroup(key.group)
+        self.store.replay(key, value)
+
+    def adopt_orphans(self) -> None:
+        """See to it that offsets without a group, which a log may hold, have one and can expire."""
+        for group_id in self.store:
+            if group_id not in self._groups:
+                self._groups[group_id] = ClassicGroup(group_id)
+
+    # --- commit ------------------------------------------------------------------------------------
+
+    def commit(self, now: Now, token: Token, request: OffsetCommitRequest, version: int) -> list[Effect]:
+        """Store offsets; the answer waits until they are stored. A commit is a sign of life."""
+        group = self._groups.get(request.group_id)
+        error = _unknown_group(request, version) if group is None else group.check_commit(request, version)
+        if error:
+            return [Reply(token, commit_refused(request, error))]
+        effects: list[Effect] = []
+        if isinstance(group, ClassicGroup) and (member := group.members.get(request.member_id)) is not None:
+            effects += renew_session(now, group, member)
+        response, records = self._commit_records(now, request)
+        if not records:
+            return [*effects, Reply(token, response)]
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            if error is not None:
+                return [Reply(token, commit_refused(request, error.code))]
+            return [Reply(token, response)]
+
+        return [*effects, Append(tuple(records), stored)]
+
+    def _commit_records(
+        self, now: Now, request: OffsetCommitRequest
+    ) -> tuple[OffsetCommitResponse, list[CoordinatorRecord]]:
+        """Return the answer if all goes well, and what is to be stored for it."""
+        records: list[CoordinatorRecord] = []
+        topics: list[OffsetCommitResponseTopic] = []
+        group_id, retention_ms = request.group_id, request.retention_time_ms
+        expires_ms = -1 if retention_ms == -1 else now.wall_ms + retention_ms
+        for topic in request.topics:
+            partitions: list[OffsetCommitResponsePartition] = []
+            for partition in topic.partitions:
+                index, error = partition.partition_index, ErrorCode.NONE
+                if _is_too_long(partition.committed_metadata, self._config.offset_metadata_max_bytes):
+                    error = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    key = OffsetCommitKey(group=group_id, topic=topic.name, partition=index)
+                    value = _offset_value(partition, topic.topic_id, now.wall_ms, expires_ms)
+                    records.append(CoordinatorRecord(key, value))
+                partitions.append(OffsetCommitResponsePartition(partition_index=index, error_code=error))
+            topics.append(
+                OffsetCommitResponseTopic(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+            )
+        return OffsetCommitResponse(topics=topics), records
+
+    # --- fetch -------------------------------------------------------------------------------------
+
+    def fetch(self, request: OffsetFetchRequestGroup) -> OffsetFetchResponseGroup:
+        """Return the offsets asked for, or all; -1 where there is none, and if there is no such group."""
+        group = self._groups.get(request.group_id)
+        error = ErrorCode.NONE if group is None else group.check_fetch(request)
+        if error:
+            return OffsetFetchResponseGroup(group_id=request.group_id, topics=[], error_code=error)
+        offsets = self.store.of_group(request.group_id)
+        if request.topics is None:
+            topics = [
+                OffsetFetchResponseTopics(
+                    name=name, partitions=[_fetched(index, offset) for index, offset in found.items()]
+                )
+                for name, found in offsets.items()
+            ]
+        else:
+            topics = [_fetched_topic(topic, offsets.get(topic.name, {})) for topic in request.topics]
+        return OffsetFetchResponseGroup(group_id=request.group_id, topics=topics)
+
+    # --- delete ------------------------------------------------------------------------------------
+
+    def delete(self, token: Token, request: OffsetDeleteRequest) -> list[Effect]:
+        """Forget offsets of partitions that nobody in the group reads (KIP-496)."""
+        group = self._groups.get(request.group_id)
+        error = ErrorCode.GROUP_ID_NOT_FOUND if group is None else group.check_offset_delete()
+        if group is None or error:
+            return [Reply(token, OffsetDeleteResponse(error_code=error, topics=[]))]
+        records = [
+            offset_tombstone(request.group_id, topic.name, partition.partition_index)
+            for topic in request.topics
+            if not group.is_subscribed_to(topic.name)
+            for partition in topic.partitions
+            if self.store.get(request.group_id, topic.name, partition.partition_index) is not None
+        ]
+        response = OffsetDeleteResponse(topics=[_deleted_topic(topic, group) for topic in request.topics])
+        if not records:
+            return [Reply(token, response)]
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            if error is not None:
+                return [Reply(token, OffsetDeleteResponse(error_code=error.code, topics=[]))]
+            return [Reply(token, response)]
+
+        return [Append(tuple(records), stored)]
+
+    def expired(self, group: Group, wall_ms: int, *, most: int) -> list[CoordinatorRecord]:
+        """Return what deletes the offsets of a group that nobody needs, and the group if it has no others.
+
+        If that is `most` offsets there may be more.
+        """
+        records = self.store.expired(group, wall_ms, self._config.offsets_retention_ms, most=most)
+        if len(records) == most:
+            return records
+        kept = sum(map(len, self.store.of_group(group.group_id).values())) - len(records)
+        return records if kept or not group.may_go else [*records, *group.tombstones()]
+
+
+def _unknown_group(request: OffsetCommitRequest, version: int) -> ErrorCode:
+    """Return why a group that does not exist takes no commit; without a generation the commit creates it."""
+    if request.generation_id_or_member_epoch < 0:
+        return ErrorCode.NONE
+    return (
+        ErrorCode.GROUP_ID_NOT_FOUND if version >= GROUP_ID_NOT_FOUND_FROM else ErrorCode.ILLEGAL_GENERATION
+    )
+
+
+def _is_too_long(metadata: str | None, limit: int) -> bool:
+    """Return whether a text has more characters than allowed, counted as Java does, in UTF-16."""
+    if metadata is None:
+        return False
+    if metadata.isascii():
+        return len(metadata) > limit
+    return len(metadata.encode("utf-16-le", "surrogatepass")) > 2 * limit
+
+
+def _offset_value(
+    partition: OffsetCommitRequestPartition, topic_id: bytes, now_ms: int, expires_ms: int
+) -> OffsetCommitValue:
+    committed_ms = partition.commit_timestamp
+    return OffsetCommitValue(
+        offset=partition.committed_offset,
+        leader_epoch=partition.committed_leader_epoch,
+        metadata=partition.committed_metadata or "",
+        commit_timestamp=now_ms if committed_ms == -1 else committed_ms,
+        expire_timestamp=expires_ms,
+        topic_id=topic_id,
+    )
+
+
+def commit_refused(request: OffsetCommitRequest, error: ErrorCode) -> OffsetCommitResponse:
+    """Return the answer to a commit of which nothing was stored."""
+    topics = [
+        OffsetCommitResponseTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                OffsetCommitResponsePartition(partition_index=each.partition_index, error_code=error)
+                for each in topic.partitions
+            ],
+        )
+        for topic in request.topics
+    ]
+    return OffsetCommitResponse(topics=topics)
+
+
+def _fetched_topic(
+    topic: OffsetFetchRequestTopics, offsets: dict[int, OffsetCommitValue]
+) -> OffsetFetchResponseTopics:
+    """Return a topic's offsets. Those committed by the id of another topic of this name count as none."""
+    partitions = []
+    for index in topic.partition_indexes:
+        offset = offsets.get(index)
+        if offset is not None and len({topic.topic_id, offset.topic_id, ZERO_UUID}) == 3:
+            offset = None
+        partitions.append(_fetched(index, offset))
+    return OffsetFetchResponseTopics(name=topic.name, topic_id=topic.topic_id, partitions=partitions)
+
+
+def _fetched(index: int, offset: OffsetCommitValue | None) -> OffsetFetchResponsePartitions:
+    if offset is None:
+        return OffsetFetchResponsePartitions(partition_index=index, committed_offset=-1, metadata="")
+    return OffsetFetchResponsePartitions(
+        partition_index=index,
+        committed_offset=offset.offset,
+        committed_leader_epoch=offset.leader_epoch,
+        metadata=offset.metadata,
+    )
+
+
+def _deleted_topic(topic: OffsetDeleteRequestTopic, group: Group) -> OffsetDeleteResponseTopic:
+    in_use = group.is_subscribed_to(topic.name)
+    error = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if in_use else ErrorCode.NONE
+    return OffsetDeleteResponseTopic(
+        name=topic.name,
+        partitions=[
+            OffsetDeleteResponsePartition(partition_index=each.partition_index, error_code=error)
+            for each in topic.partitions
+        ],
+    )

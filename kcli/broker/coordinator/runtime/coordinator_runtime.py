@@ -1,0 +1,316 @@
+"""CoordinatorRuntime: the shards of one coordinator on one node (Kafka class `CoordinatorRuntime`).
+
+It follows the metadata: where this node comes to lead a partition of the coordinator's topic, a shard is made
+and the partition's log replayed into it, page by page; where it leads no longer, the shard is closed. Until
+its log has been read a shard answers COORDINATOR_LOAD_IN_PROGRESS. A load that goes on after its shard was
+closed touches that shard only, which nobody sees any more.
+
+`ask` brings a request to a shard and performs what comes of it. What is answered at once, as heartbeats and
+commits on one replica are, costs no task and no wait.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import trio
+
+from kcli.broker.coordinator.effects import Now
+from kcli.broker.coordinator.runtime.loader import load
+from kcli.broker.coordinator.runtime.shard_host import Answer, PendingAppend, Shard, ShardHost
+from kcli.broker.waiting.timer import monotonic_ms
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.topics import partition_for
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kcli.broker.coordinator.effects import Effect
+    from kcli.broker.coordinator.runtime.loader import Decode
+    from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage
+    from kcli.broker.replication.partition import Partition
+    from kcli.broker.replication.replica_manager import ReplicaManager
+
+S = TypeVar("S", bound=Shard)
+
+LOAD_RETRY_SECONDS, MOST_LOAD_RETRY_SECONDS = 1, 30
+"""How soon a log that could not be read is read again; each time twice as late."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorSettings:
+    """What a coordinator's configuration says of its topic.
+
+    `partitions` counts only until there is a topic. `sweep_interval_ms` is how often every shard is swept.
+    """
+
+    partitions: int = 50
+    load_buffer_bytes: int = 5 << 20
+    commit_timeout_ms: int = 5000
+    codec: Codec = Codec.NONE
+    sweep_interval_ms: int = 600_000
+
+
+class CoordinatorRuntime(Generic[S]):
+    """One coordinator on one node. `run` loads; `stop` ends it in order."""
+
+    def __init__(
+        self,
+        topic: str,
+        *,
+        new_shard: Callable[[], S],
+        sweep: Callable[[S, Now], list[Effect]],
+        decode: Decode,
+        settings: CoordinatorSettings,
+        replica_manager: ReplicaManager,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.topic = topic
+        self._new_shard = new_shard
+        self._sweep = sweep
+        self._decode = decode
+        self._settings = settings
+        self._replica_manager = replica_manager
+        self._purgatory = replica_manager.purgatory
+        self._wall_ms = wall_ms
+        self._hosts: dict[int, ShardHost[S]] = {}
+        self._to_load: dict[ShardHost[S], None] = {}
+        self._nursery: trio.Nursery | None = None
+        self._is_stopped = False
+
+    # --- requests --------------------------------------------------------------------------------
+
+    def partition_for(self, name: str) -> int:
+        """Return the partition that keeps a group, or a transactional id."""
+        return _hash_of(name) % self.partition_count
+
+    @property
+    def partition_count(self) -> int:
+        """How many partitions the topic has, or will have."""
+        image = self._replica_manager.image
+        topic = None if image is None else image.topics.get(self.topic)
+        return self._settings.partitions if topic is None else len(topic.partitions)
+
+    def shard(self, index: int) -> S:
+        """Return the shard of a partition, to read from it.
+
+        Raises `KafkaError` COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        return self._host(index).shard
+
+    def shards(self) -> Iterator[S]:
+        """Yield the shards of this node.
+
+        Raises `KafkaError` as `shard` does, when all that can be read have come.
+        """
+        loading = None
+        if self._is_stopped:
+            raise _stopping()
+        for index, host in self._hosts.items():
+            if host.is_loaded:
+                yield host.shard
+            else:
+                loading = index
+        if loading is not None:
+            self._host(loading)
+
+    def ask_for(
+        self,
+        name: str,
+        event: Callable[[S, Now, Answer], list[Effect]],
+        shape: Callable[[Any], Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - as `ask`
+        """Bring a request to the shard that keeps a group; otherwise as `ask`."""
+        return self.ask(self.partition_for(name), event, shape)
+
+    def ask(
+        self,
+        index: int,
+        event: Callable[[S, Now, Answer], list[Effect]],
+        shape: Callable[[Any], Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - the shard's reply, shaped, or the operation that waits for it
+        """Bring a request to the shard of a partition.
+
+        Return its reply, or else an `Answer` that the request engine parks on. `shape` makes of a reply
+        what the handler answers. Raises `KafkaError` as `shard` does.
+        """
+        host = self._host(index)
+        answer = Answer(shape)
+        now = self.now()
+        host.perform(event(host.shard, now, answer), now)
+        return answer.finish() if answer.ended else answer
+
+    def unsettled(self, name: str) -> Answer | None:
+        """Return an operation that ends when all that was read of a group is committed; None if it is.
+
+        An answer before that could tell what a new leader does not know. The reply is None, or the
+        `KafkaError` that stood in the way.
+        """
+        host = self._hosts.get(self.partition_for(name))
+        return None if host is None or not host.is_loaded else host.unsettled()
+
+    async def wait(self, answer: Answer) -> Any:  # noqa: ANN401 - as above
+        """Return a reply that was not there at once."""
+        await self._purgatory.wait(answer)
+        return answer.finish()
+
+    def _host(self, index: int) -> ShardHost[S]:
+        if self._is_stopped:
+            raise _stopping()
+        host = self._hosts.get(index)
+        if host is None:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR, f"this node does not lead {self.topic}-{index}")
+        if not host.is_loaded:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, f"{self.topic}-{index} is being read")
+        return host
+
+    def now(self) -> Now:
+        """Return the moment on both clocks."""
+        return Now(monotonic_ms(), self._wall_ms())
+
+    # --- following the metadata ------------------------------------------------------------------
+
+    def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Take over an image that the replica manager has taken over."""
+        if self._is_stopped:
+            return
+        topics = (*delta.created_topics, *delta.changed_topics, *delta.deleted_topics)
+        if any(topic.name == self.topic for topic in topics):
+            self._follow_leadership(image)
+        if delta.is_empty:
+            return
+        for host in list(self._hosts.values()):
+            if host.is_loaded:
+                self._try(host, partial(host.tell, delta))
+
+    def directory_failed(self) -> None:
+        """Close, soon, the shards whose partitions have gone offline.
+
+        Not now: it may be a shard's own append that has found out.
+        """
+        self._purgatory.timer.call_soon(self._review)
+
+    async def _review(self) -> None:
+        image = self._replica_manager.image
+        if image is not None and not self._is_stopped:
+            self._follow_leadership(image)
+        await trio.lowlevel.checkpoint()
+
+    def _follow_leadership(self, image: MetadataImage) -> None:
+        partitions = self._replica_manager.partitions
+        for index, host in list(self._hosts.items()):
+            if partitions.get(host.partition.key) is not host.partition or not host.partition.is_leader:
+                del self._hosts[index]
+                self._close(host)
+        topic = image.topics.get(self.topic)
+        for index in range(0 if topic is None else len(topic.partitions)):
+            partition = partitions.get((self.topic, index))
+            if partition is not None and partition.is_leader and index not in self._hosts:
+                self._open(index, partition)
+
+    def _open(self, index: int, partition: Partition) -> None:
+        settings = self._settings
+        host = self._hosts[index] = ShardHost(
+            self._new_shard(),
+            partition,
+            purgatory=self._purgatory,
+            clock=self.now,
+            codec=settings.codec,
+            commit_timeout_ms=settings.commit_timeout_ms,
+            flush=partial(self._flush_soon, partition),
+            sweep=self._sweep,
+            sweep_interval_ms=settings.sweep_interval_ms,
+        )
+        if partition.log.log_start_offset == partition.log.log_end_offset:
+            self._begin(host)  # Nothing to read: a new topic answers the first request.
+        elif self._nursery is None:
+            self._to_load[host] = None
+        else:
+            self._nursery.start_soon(self._load, host)
+
+    def _begin(self, host: ShardHost[S]) -> None:
+        if not self._try(host, host.begin):
+            del self._hosts[host.partition.index]
+            self._close(host)
+
+    def _close(self, host: ShardHost[S]) -> None:
+        self._to_load.pop(host, None)
+        self._try(host, host.close)
+
+    def _try(self, host: ShardHost[S], call: Callable[[], None]) -> bool:
+        """Call something that concerns one shard: if it fails, the node and the other shards go on."""
+        try:
+            call()
+        except Exception:
+            _log.exception("the coordinator of %s-%d failed", *host.partition.key)
+            return False
+        return True
+
+    # --- life ------------------------------------------------------------------------------------
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Load the shards that this node leads, for ever."""
+        async with trio.open_nursery() as nursery:
+            self._nursery = nursery
+            task_status.started()
+            try:
+                for host in self._to_load:
+                    nursery.start_soon(self._load, host)
+                self._to_load.clear()
+                await trio.sleep_forever()
+            finally:
+                self._nursery = None
+
+    def _flush_soon(self, partition: Partition, pending: PendingAppend) -> None:
+        assert self._nursery is not None
+        self._nursery.start_soon(self._flush, partition, pending)
+
+    async def _flush(self, partition: Partition, pending: PendingAppend) -> None:
+        try:
+            await self._replica_manager.group_commit.flush(partition.log)
+        except KafkaError as error:
+            # Its directory has failed, and with it the partition: the shard will be closed.
+            _log.error("%s", error.message)
+            return
+        pending.is_flushed = True
+        self._purgatory.touch(partition.key)
+
+    async def _load(self, host: ShardHost[S]) -> None:
+        """Load a shard. Where its log cannot be read, begin again until it can, or until it is closed."""
+        delay = LOAD_RETRY_SECONDS
+        while not host.is_closed:
+            try:
+                if await load(host, decode=self._decode, page_bytes=self._settings.load_buffer_bytes):
+                    self._begin(host)
+                return
+            except (KafkaError, OSError) as error:
+                # If its directory has failed the shard will be closed. What else it was may pass: records
+                # that were deleted while they were read.
+                topic, index = host.partition.key
+                _log.error("cannot read %s-%d, trying again in %d s: %s", topic, index, delay, error)
+            await trio.sleep(delay)
+            delay = min(2 * delay, MOST_LOAD_RETRY_SECONDS)
+            host.shard = self._new_shard()
+
+    def stop(self) -> None:
+        """Refuse what comes from now on, and answer what is parked."""
+        self._is_stopped = True
+        hosts, self._hosts = self._hosts, {}
+        for host in hosts.values():
+            self._close(host)
+
+
+@lru_cache(maxsize=10_000)
+def _hash_of(name: str) -> int:
+    """Return the absolute hash of a name: nearly every request needs it, and Python makes it slowly."""
+    return partition_for(name, 1 << 31)
+
+
+def _stopping() -> KafkaError:
+    return KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the node stops")

@@ -1,0 +1,196 @@
+"""Loading: reading a partition's log into the shard of a node that has come to lead it.
+
+It reads up to the log's end: what its leader has, the partition will have, committed by now or soon. Page
+after page, and often within one, others get their turn; a shard that was closed meanwhile is left alone.
+
+LogReplay: the records of an internal topic's partition, given to a shard as they stand in the log.
+
+A page is what was read of the log at once. Of the records in a page that have the same key only the last is
+replayed, as if the log had been compacted: a shard must stand that in any case, and most of the log is
+offsets that were committed again a second later. Records of a transaction count from its commit marker on.
+
+Damage costs what is damaged and nothing else: a batch with a wrong checksum, a record that is none or that
+the shard cannot make sense of. Each costs a line in the broker's log, up to `REPORTED` of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal.coordinator_records import UnknownRecordType
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.records.batch import iter_batches
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
+from kcli.storage.log.log_read import Isolation
+
+if TYPE_CHECKING:
+    from kcli.broker.coordinator.runtime.shard_host import ShardHost
+    from kcli.protocol.internal.coordinator_records import DecodedRecord
+    from kcli.protocol.record import Record
+    from kcli.protocol.records.batch import RecordBatch
+    from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.storage.log.unified_log import UnifiedLog
+
+
+RECORDS_PER_STEP = 128
+"""After so many records others may run."""
+
+REPORTED = 10
+
+Decode = Callable[[bytes, bytes | None], "DecodedRecord"]
+"""Reads the key and the value of a record. Raises `DecodeError`."""
+
+
+class LogReplay:
+    """One reading of one log. `next_offset` is behind what has been read, once `page` has begun."""
+
+    def __init__(
+        self, replay: Callable[[Any, Any], None], *, decode: Decode, report: Callable[[str], None]
+    ) -> None:
+        self.next_offset = 0
+        self.records = 0
+        """How many records were read, those of passed-over keys included."""
+        self.passed_over = 0
+        """How many entries and records were damaged."""
+        self.damage: str | None = None
+        self._replay = replay
+        self._decode = decode
+        self._report = report
+        self._latest: dict[bytes, Record] = {}
+        self._transactions: dict[int, list[Record]] = {}
+        self._unknown_types: set[int] = set()
+
+    def page(self, data: bytes) -> Iterator[None]:
+        """Replay the whole entries in `data`, stopping every few records.
+
+        Where it is not possible to tell where the next entry begins, it ends there and `damage` says why.
+        """
+        self.damage = None
+        try:
+            for entry in iter_batches(data):
+                before = self.records
+                self._read(entry)
+                self.next_offset = entry.next_offset
+                if self.records // RECORDS_PER_STEP != before // RECORDS_PER_STEP:
+                    yield
+        except CorruptRecord as error:
+            self.damage = error.message
+        latest, self._latest = self._latest, {}
+        for number, record in enumerate(latest.values(), start=1):
+            self._apply(record)
+            if number % RECORDS_PER_STEP == 0:
+                yield
+
+    def skip(self, reason: str) -> None:
+        """Note that something could not be read."""
+        self.passed_over += 1
+        if self.passed_over <= REPORTED:
+            self._report(f"passed over {reason}")
+        elif self.passed_over == REPORTED + 1:
+            self._report("passed over more that is damaged; further lines are left out")
+
+    def _read(self, entry: RecordBatch | LegacyEntry) -> None:
+        where = f"offsets {entry.base_offset} to {entry.last_offset}"
+        if not entry.is_valid_crc():
+            self.skip(f"{where}: the checksum is wrong")
+            return
+        try:
+            records = list(entry.records())
+            self.records += len(records)
+            if entry.is_control:
+                self._end_transaction(entry.producer_id, records)
+            elif entry.is_transactional:
+                self._transactions.setdefault(entry.producer_id, []).extend(records)
+            else:
+                self._take(records)
+        except CorruptRecord as error:
+            self.skip(f"{where}: {error.message}")
+
+    def _end_transaction(self, producer_id: int, markers: list[Record]) -> None:
+        for marker in markers:
+            kind = parse_control_key(marker.key)
+            if kind in {ControlRecordType.COMMIT, ControlRecordType.ABORT}:
+                records = self._transactions.pop(producer_id, [])
+                self._take(records if kind is ControlRecordType.COMMIT else [])
+
+    def _take(self, records: list[Record]) -> None:
+        latest = self._latest
+        for record in records:
+            if record.key is None:
+                self.skip(f"offset {record.offset}: it has no key")
+                continue
+            latest.pop(record.key, None)
+            latest[record.key] = record
+
+    def _apply(self, record: Record) -> None:
+        assert record.key is not None
+        try:
+            decoded = self._decode(record.key, record.value)
+            self._replay(decoded.key, decoded.value)
+        except UnknownRecordType as error:
+            if error.type not in self._unknown_types:
+                self._unknown_types.add(error.type)
+                self._report(f"passed over records of a type that kcli does not have: {error.type}")
+        except KcliError as error:
+            self.skip(f"offset {record.offset}: {error.message}")
+        except Exception as error:
+            # Whatever a file holds must not keep the groups of a partition from their coordinator.
+            self.skip(f"offset {record.offset}: {error!r}")
+
+
+_log = logging.getLogger(__name__)
+
+
+async def load(host: ShardHost[Any], *, decode: Decode, page_bytes: int) -> bool:
+    """Replay all of the log; return whether the shard may begin, which one that is closed by now may not.
+
+    Raises `KafkaError` or `OSError` where the log cannot be read.
+    """
+    log = host.partition.log
+    name = str(log.topic_partition)
+    replay = LogReplay(
+        host.shard.replay, decode=decode, report=lambda line: _log.warning("%s: %s", name, line)
+    )
+    replay.next_offset = log.log_start_offset
+    started = trio.current_time()
+    while replay.next_offset < log.log_end_offset:
+        for _ in _page(log, replay, page_bytes):
+            await trio.lowlevel.checkpoint()
+            if host.is_closed:
+                return False
+        await trio.lowlevel.checkpoint()
+        if host.is_closed:
+            return False
+    seconds = trio.current_time() - started
+    _log.info("%s: read %d records in %.3f s", name, replay.records, seconds)
+    return True
+
+
+def _page(log: UnifiedLog, replay: LogReplay, page_bytes: int) -> Iterator[None]:
+    """Replay the next page; behind what cannot be read, go on with the next segment."""
+    offset = replay.next_offset
+    try:
+        records = log.read(offset, page_bytes, isolation=Isolation.LOG_END).file_slice
+    except KafkaError as error:
+        if error.code != ErrorCode.CORRUPT_MESSAGE:
+            raise
+        damage = error.message
+    else:
+        if records is None:
+            # What was there has been compacted away.
+            replay.next_offset = log.log_end_offset
+            return
+        yield from replay.page(records.read())
+        if replay.damage is None and replay.next_offset > offset:
+            return
+        damage = replay.damage or "an entry is cut short"
+    following = log.segments.higher(replay.next_offset)
+    end = log.log_end_offset if following is None else following.base_offset
+    replay.skip(f"offsets {replay.next_offset} to {end - 1}: {damage}")
+    replay.next_offset = end

@@ -1,0 +1,383 @@
+"""ShardHost: one shard on the node that leads its partition. It performs the effects, in their order.
+
+What a shard wants written goes into the partition's log as one batch and is replayed at once; whoever waits
+for it goes on when the high watermark has passed it, which with one replica it has. A host that is closed
+performs nothing but replies: what its shard still wants written fails with NOT_COORDINATOR.
+
+Shard: what the runtime asks of a coordinator's shard, whichever coordinator it is.
+
+What waits in a coordinator: a client for its answer, a shard for a timer, a batch for its replicas.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from kcli.broker.coordinator.effects import Append, Cancel, Reply, Schedule, Token
+from kcli.broker.replication.partition import ACKS_ALL
+from kcli.broker.waiting.purgatory import DelayedOperation
+from kcli.broker.waiting.timer import TimerTask
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.internal.coordinator_records import encode_key, encode_value
+from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.schema.declaration import EncodeError
+from kcli.storage.producers.producer_state import Origin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from kcli.broker.coordinator.effects import CoordinatorRecord, Effect, Now
+    from kcli.broker.metadata.metadata_image import MetadataDelta
+    from kcli.broker.replication.partition import Partition
+    from kcli.broker.waiting.purgatory import Purgatory
+    from kcli.protocol.compression.codecs import Codec
+
+
+class Shard(Protocol):
+    """The state of one partition of an internal topic; pure.
+
+    Its other methods are events that come as requests: `runtime.ask` names them.
+    """
+
+    def replay(self, key: Any, value: Any) -> None:  # noqa: ANN401 - any record of its topic
+        """Take in a record that is in the log; `value` is None where it deletes."""
+        ...
+
+    def loaded(self, now: Now) -> list[Effect]:
+        """Begin: all of the log has been replayed."""
+        ...
+
+    def unloaded(self, now: Now) -> list[Effect]:
+        """End: answer everything that is parked. Nothing can be appended any more."""
+        ...
+
+    def expire(self, now: Now, key: Hashable) -> list[Effect]:
+        """Judge what a timer was scheduled for."""
+        ...
+
+    def image_changed(self, now: Now, delta: MetadataDelta) -> list[Effect]:
+        """React to a change of the metadata."""
+        ...
+
+
+class Answer(DelayedOperation, Token):
+    """Whoever waits for the answer to one request. It is there at once, or a connection parks on it.
+
+    Nothing limits the wait: a shard answers every token. A client that goes away is forgotten, and its
+    answer with it.
+    """
+
+    __slots__ = ("_shape", "response")
+
+    def __init__(self, shape: Callable[[Any], Any] | None) -> None:
+        super().__init__()
+        self._shape = shape
+        self.response: Any = None
+
+    def give(self, response: object) -> None:
+        """Take the answer; all but the first are too late."""
+        if self.ended:
+            return
+        self.ended = True
+        self.response = response
+        self.tell()
+
+    def finish(self) -> Any:  # noqa: ANN401 - whatever the shard replied
+        return self.response if self._shape is None else self._shape(self.response)
+
+
+class ShardTimer(TimerTask):
+    """One timer of a shard."""
+
+    __slots__ = ("_host", "key")
+
+    def __init__(self, host: ShardHost[Any], key: Hashable) -> None:
+        super().__init__()
+        self._host = host
+        self.key = key
+
+    def fall_due(self) -> None:
+        self._host.expire(self)
+
+
+class PendingAppend(DelayedOperation):
+    """A batch that is written and not committed yet, and who waits for it.
+
+    `is_flushed` is false while `flush.messages` wants it on the disk first.
+    """
+
+    __slots__ = ("_host", "is_flushed", "required_offset", "then")
+
+    def __init__(
+        self,
+        host: ShardHost[Any],
+        required_offset: int,
+        then: Callable[[Now, KafkaError | None], list[Effect]],
+    ) -> None:
+        super().__init__()
+        self._host = host
+        self.required_offset = required_offset
+        self.then = then
+        self.is_flushed = True
+
+    def try_complete(self, key: Hashable) -> bool:
+        if not self.is_flushed or not self._host.is_next(self):
+            return False
+        code = self._host.partition.replication_error(self.required_offset)
+        if code is None:
+            return False
+        self._host.settle(self, code)
+        return True
+
+    def fall_due(self) -> None:
+        if not self.ended:
+            super().fall_due()
+            self._host.settle(self, ErrorCode.REQUEST_TIMED_OUT)
+
+
+S = TypeVar("S", bound=Shard)
+
+SWEEP_GAP_MS = 10
+"""How far apart the sweeps of neighbouring shards are, so that they do not come all at once."""
+
+_SWEEP = object()
+"""The key of the timer that is the host's own."""
+
+_log = logging.getLogger(__name__)
+
+_COORDINATOR_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+"""What clients of a coordinator are told of a partition's errors (`CoordinatorOperationExceptionHelper`)."""
+
+
+class ShardHost(Generic[S]):
+    """A shard and what it has going on: timers, and batches that are not committed yet."""
+
+    __slots__ = (
+        "_clock",
+        "_codec",
+        "_commit_timeout_ms",
+        "_flush",
+        "_pending",
+        "_purgatory",
+        "_sweep",
+        "_sweep_interval_ms",
+        "_timers",
+        "is_closed",
+        "is_loaded",
+        "partition",
+        "shard",
+    )
+
+    def __init__(
+        self,
+        shard: S,
+        partition: Partition,
+        *,
+        purgatory: Purgatory,
+        clock: Callable[[], Now],
+        codec: Codec,
+        commit_timeout_ms: int,
+        flush: Callable[[PendingAppend], None],
+        sweep: Callable[[S, Now], list[Effect]],
+        sweep_interval_ms: int,
+    ) -> None:
+        self.shard = shard
+        self.partition = partition
+        self.is_loaded = False
+        self.is_closed = False
+        self._purgatory = purgatory
+        self._clock = clock
+        self._codec = codec
+        self._commit_timeout_ms = commit_timeout_ms
+        self._flush = flush
+        self._sweep = sweep
+        self._sweep_interval_ms = sweep_interval_ms
+        self._timers: dict[Hashable, ShardTimer] = {}
+        self._pending: dict[PendingAppend, None] = {}
+
+    # --- events ----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Let the shard begin, as all of its log has been replayed."""
+        self.is_loaded = True
+        now = self._clock()
+        self.perform(self.shard.loaded(now), now)
+        self._schedule(_SWEEP, self._sweep_interval_ms + self.partition.index * SWEEP_GAP_MS, now)
+
+    def tell(self, delta: MetadataDelta) -> None:
+        """Tell the shard of a change of the metadata."""
+        now = self._clock()
+        self.perform(self.shard.image_changed(now, delta), now)
+
+    def expire(self, timer: ShardTimer) -> None:
+        """Tell the shard of a timer, unless it was cancelled since it fell due."""
+        if self._timers.get(timer.key) is timer:
+            del self._timers[timer.key]
+            now = self._clock()
+            if timer.key is _SWEEP:
+                self._schedule(_SWEEP, self._sweep_interval_ms, now)
+                self.perform(self._sweep(self.shard, now), now)
+            else:
+                self.perform(self.shard.expire(now, timer.key), now)
+
+    def unsettled(self) -> Answer | None:
+        """Return an operation that ends once all that the log holds now is committed; None if it is.
+
+        The reply is None, or the `KafkaError` that stood in the way.
+        """
+        log = self.partition.log
+        if not self._pending and log.high_watermark >= log.log_end_offset:
+            return None
+        answer = Answer(None)
+        self._await_commit(log.log_end_offset, lambda now, error: [Reply(answer, error)])
+        return answer
+
+    def is_next(self, pending: PendingAppend) -> bool:
+        """Return whether no batch before `pending` waits: what was written first is settled first."""
+        return next(iter(self._pending)) is pending
+
+    def settle(self, pending: PendingAppend, code: ErrorCode) -> None:
+        """Tell who waits for a batch how its replication ended."""
+        if self._pending.pop(pending, False) is None:
+            if self._pending:
+                self._purgatory.touch(self.partition.key)
+            now = self._clock()
+            self.perform(pending.then(now, _error(code)), now)
+
+    def close(self) -> None:
+        """End the shard: whoever waits is answered, and no timer is left."""
+        if self.is_closed:
+            return
+        self.is_closed = True
+        for timer in self._timers.values():
+            self._purgatory.timer.cancel(timer)
+        self._timers.clear()
+        now = self._clock()
+        pending, self._pending = self._pending, {}
+        for each in pending:
+            self._purgatory.drop(each)
+            self.perform(each.then(now, KafkaError(ErrorCode.NOT_COORDINATOR)), now)
+        if self.is_loaded:
+            self.perform(self.shard.unloaded(now), now)
+
+    # --- effects ---------------------------------------------------------------------------------
+
+    def perform(self, effects: Iterable[Effect], now: Now) -> None:
+        """Do what the shard wants done."""
+        for effect in effects:
+            match effect:
+                case Reply(token, response):
+                    assert isinstance(token, Answer)
+                    token.give(response)
+                case Append(records, then):
+                    self._append(records, then, now)
+                case Schedule(key, delay_ms):
+                    self._schedule(key, delay_ms, now)
+                case Cancel(key):
+                    self._cancel(key)
+
+    def _schedule(self, key: Hashable, delay_ms: int, now: Now) -> None:
+        self._cancel(key)
+        if not self.is_closed:
+            timer = self._timers[key] = ShardTimer(self, key)
+            # Never at once: what is scheduled is done by the timer's task.
+            self._purgatory.timer.add(timer, max(delay_ms, 1), now.ms)
+
+    def _cancel(self, key: Hashable) -> None:
+        timer = self._timers.pop(key, None)
+        if timer is not None:
+            self._purgatory.timer.cancel(timer)
+
+    def _append(
+        self,
+        records: tuple[CoordinatorRecord, ...],
+        then: Callable[[Now, KafkaError | None], list[Effect]] | None,
+        now: Now,
+    ) -> None:
+        try:
+            required_offset = self._write(records, now)
+        except KafkaError as error:
+            self._not_written(records, then, error, now)
+            return
+        for record in records:
+            self.shard.replay(record.key, record.value)
+        if then is None:
+            return
+        partition = self.partition
+        code = partition.replication_error(required_offset)
+        if code is not None and not partition.must_flush and not self._pending:
+            self.perform(then(now, _error(code)), now)
+        else:
+            self._await_commit(required_offset, then)
+
+    def _await_commit(
+        self, required_offset: int, then: Callable[[Now, KafkaError | None], list[Effect]]
+    ) -> None:
+        pending = PendingAppend(self, required_offset, then)
+        self._pending[pending] = None
+        self._purgatory.park(pending, [self.partition.key], self._commit_timeout_ms)
+        if self.partition.must_flush:
+            pending.is_flushed = False
+            self._flush(pending)
+
+    def _write(self, records: tuple[CoordinatorRecord, ...], now: Now) -> int:
+        """Write records as one batch; return the offset behind it. Raises `KafkaError`."""
+        partition = self.partition
+        if self.is_closed:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the coordinator has moved")
+        if partition.writing is not None:
+            raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, "somebody else is writing to the partition")
+        if not records:
+            return partition.log.log_end_offset
+        validated = partition.log.validator.validate(
+            self._batch(records, now), now_ms=now.wall_ms, origin=Origin.COORDINATOR
+        )
+        return partition.append_validated(validated, acks=ACKS_ALL, now_ms=now.wall_ms).last_offset + 1
+
+    def _batch(self, records: tuple[CoordinatorRecord, ...], now: Now) -> bytearray:
+        builder = RecordBatchBuilder(codec=self._codec)
+        try:
+            for record in records:
+                value = None if record.value is None else encode_value(record.value)
+                builder.append(now.wall_ms, encode_key(record.key), value)
+        except EncodeError as error:
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, error.message) from error
+        return builder.build()
+
+    def _not_written(
+        self,
+        records: tuple[CoordinatorRecord, ...],
+        then: Callable[[Now, KafkaError | None], list[Effect]] | None,
+        error: KafkaError,
+        now: Now,
+    ) -> None:
+        if then is not None:
+            self.perform(then(now, as_coordinator_error(error)), now)
+        elif error.code == ErrorCode.MESSAGE_TOO_LARGE and len(records) > 1:
+            # Nobody waits for the whole, so it may as well be two.
+            middle = len(records) // 2
+            self._append(records[:middle], None, now)
+            self._append(records[middle:], None, now)
+        elif not self.is_closed:
+            topic, index = self.partition.key
+            _log.error("could not write %d records to %s-%d: %s", len(records), topic, index, error.message)
+
+
+def as_coordinator_error(error: KafkaError) -> KafkaError:
+    """Return what clients of a coordinator are told of a partition's error."""
+    code = _COORDINATOR_ERRORS.get(error.code)
+    return error if code is None else KafkaError(code, error.message)
+
+
+def _error(code: ErrorCode) -> KafkaError | None:
+    return None if code == ErrorCode.NONE else as_coordinator_error(KafkaError(code))

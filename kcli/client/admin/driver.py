@@ -1,0 +1,341 @@
+"""Retrying the items of an admin call: each settles alone, the rest go again until the time is up.
+
+Calls that the leaders of partitions answer: one request per leader, all at once, and what to ask again.
+
+The leaders come from fresh metadata; one that cannot be reached fails its own partitions only.
+
+Calls that a group's coordinator answers: who that is, one request per broker, and what to ask again.
+
+Requests to different coordinators run at the same time. A coordinator that cannot be reached, or is none any
+more, is forgotten, and its groups are asked about again wherever they are then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
+
+import trio
+
+from kcli.client.client import COORDINATOR_MOVED
+from kcli.client.network.backoff import Backoff
+from kcli.client.network.bootstrap import Unreachable
+from kcli.client.network.connection import Disconnected, UnsupportedVersion
+from kcli.client.network.metadata import STALE_METADATA, Node
+from kcli.client.network.retry_warnings import broker, lost
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.schema.declaration import EncodeError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from kcli.client.client import Client
+    from kcli.client.network.metadata import ClusterMetadata
+    from kcli.client.network.retry_warnings import HeldUp
+    from kcli.protocol.topics import TopicPartition
+
+
+Item = TypeVar("Item")
+Value = TypeVar("Value")
+
+LATER = frozenset(
+    {
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REBALANCE_IN_PROGRESS,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
+    }
+)
+"""Codes that pass. Of the stale metadata, an unknown topic is not among them: it is the answer."""
+
+
+async def retry_items(
+    client: Client,
+    items: Iterable[Item],
+    *,
+    timeout_ms: int | None,
+    attempt: Callable[[list[Item], int], Awaitable[dict[Item, Value | KafkaError]]],
+    held_up: HeldUp | None = None,
+) -> dict[Item, Value | KafkaError]:
+    """Call `attempt(items, remaining_ms)` until every item has a value or an error that will not pass.
+
+    When the time is up an item keeps the last error it was answered with. `held_up` is told of those before.
+    """
+    wanted = list(dict.fromkeys(items))
+    pending = wanted
+    settled: dict[Item, Value | KafkaError] = {}
+    if timeout_ms is None:
+        timeout_ms = client.config.default_api_timeout_ms
+    start = trio.current_time()
+    deadline = start + timeout_ms / 1000
+    backoff = Backoff(client.config.retry_backoff_ms, client.config.retry_backoff_max_ms)
+    while pending:
+        remaining_ms = max(1, round((deadline - trio.current_time()) * 1000))
+        try:
+            results = await attempt(pending, remaining_ms)
+        except KcliError:
+            if not settled:
+                raise
+            break  # the pending items keep the errors they were answered with before
+        settled.update(results)
+        passing = {item: result for item, result in results.items() if _is_passing(result)}
+        pending = [item for item in pending if item in passing]
+        delay = backoff.next_delay()
+        if trio.current_time() + delay >= deadline:
+            break
+        if pending:
+            if held_up is not None:
+                for item in pending:
+                    held_up.met(str(item), passing[item], since=start)
+            if STALE_METADATA.intersection(error.code for error in passing.values()):
+                client.request_metadata_update()
+            await trio.sleep(delay)
+    return {item: settled[item] if item in settled else omitted() for item in wanted}
+
+
+def error_of(code: int, message: str | None = None) -> KafkaError | None:
+    """Return the error of a response's code and text, None for no error."""
+    return KafkaError(ErrorCode.of(code), message or None) if code else None
+
+
+def check(code: int, message: str | None = None) -> None:
+    """Raise the error of a response's code, if it is one."""
+    error = error_of(code, message)
+    if error is not None:
+        raise error
+
+
+def omitted() -> KafkaError:
+    """Return the error of an item that the broker's answer does not mention."""
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left this out of its answer")
+
+
+def _is_passing(result: object) -> TypeGuard[KafkaError]:
+    return isinstance(result, KafkaError) and result.code in LATER
+
+
+LOOK_SECONDS = 0.5
+"""How often those who are asked are looked at, whether they can be reached."""
+
+
+async def ask_leaders(
+    client: Client,
+    partitions: Iterable[TopicPartition],
+    *,
+    build: Callable[[list[TopicPartition], int], Any],
+    read: Callable[[Any], dict[TopicPartition, Value | KafkaError]],
+    timeout_ms: int | None,
+    min_version: int = 0,
+    held_up: HeldUp | None = None,
+) -> dict[TopicPartition, Value | KafkaError]:
+    """Send `build(partitions, remaining_ms)` to each leader, and merge what is `read` of the answers.
+
+    A partition without a leader, or without an answer, gets an error of its own.
+    """
+
+    async def ask(node_id: int, group: list[TopicPartition], remaining_ms: int) -> dict[TopicPartition, Any]:
+        request = build(group, remaining_ms)
+        return read(await client.request(node_id, request, timeout_ms=remaining_ms, min_version=min_version))
+
+    async def attempt(
+        pending: list[TopicPartition], remaining_ms: int
+    ) -> dict[TopicPartition, Value | KafkaError]:
+        cluster = await client.metadata({partition.topic for partition in pending})
+        groups, leaderless = _by_leader(cluster, pending)
+        results: dict[TopicPartition, Value | KafkaError] = {**leaderless}
+
+        async def ask_one(node_id: int, group: list[TopicPartition]) -> None:
+            results.update(await _answered(client, node_id, group, ask(node_id, group, remaining_ms)))
+
+        async with trio.open_nursery() as watches:
+            if held_up is not None:
+                watches.start_soon(_watch, client, groups, held_up)
+            async with trio.open_nursery() as nursery:
+                for node_id, group in groups.items():
+                    nursery.start_soon(ask_one, node_id, group)
+            watches.cancel_scope.cancel()
+        return results
+
+    return await retry_items(client, partitions, timeout_ms=timeout_ms, attempt=attempt, held_up=held_up)
+
+
+async def _watch(client: Client, nodes: Iterable[int], held_up: HeldUp) -> None:
+    """Tell of the brokers that cannot be reached while they are asked, until cancelled."""
+    start = trio.current_time()
+    while True:
+        await trio.sleep(LOOK_SECONDS)
+        known = client.cluster.nodes
+        for link in (client.links.get(node_id) for node_id in nodes if node_id in known):
+            if link.last_error is not None:
+                held_up.met(broker(link.node.node_id), lost(link.last_error), since=start)
+
+
+def _by_leader(
+    cluster: ClusterMetadata, partitions: list[TopicPartition]
+) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, KafkaError]]:
+    """Return the partitions that each node leads, and why there is nobody to ask about the others."""
+    groups: dict[int, list[TopicPartition]] = {}
+    leaderless: dict[TopicPartition, KafkaError] = {}
+    for partition in partitions:
+        leader = cluster.leader_of(partition)
+        if leader is not None:
+            groups.setdefault(leader.leader, []).append(partition)
+        elif partition.topic in cluster.errors:
+            leaderless[partition] = KafkaError(cluster.errors[partition.topic])
+        elif partition.partition not in cluster.topics[partition.topic].partitions:
+            leaderless[partition] = KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        else:
+            leaderless[partition] = KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
+    return groups, leaderless
+
+
+async def _answered(
+    client: Client,
+    node_id: int,
+    group: list[TopicPartition],
+    asking: Awaitable[dict[TopicPartition, Value | KafkaError]],
+) -> dict[TopicPartition, Value | KafkaError]:
+    """Return the answer of one leader, with an error for each partition that it does not answer for."""
+    try:
+        answered = await asking
+    except UnsupportedVersion as error:
+        refused = KafkaError(ErrorCode.UNSUPPORTED_VERSION, error.message, hint=error.hint)
+        return dict.fromkeys(group, refused)
+    except KafkaError as error:
+        return {partition: _unanswered(client, partition, node_id, error) for partition in group}
+    except EncodeError:
+        raise  # no broker was asked, and none can be: the request holds what it has no room for
+    except KcliError as error:
+        failed = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, error.message, hint=error.hint)
+        return {partition: _unanswered(client, partition, node_id, failed) for partition in group}
+    missing = KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the broker left this partition out of its answer")
+    return {partition: answered.get(partition, missing) for partition in group}
+
+
+def _unanswered(client: Client, partition: TopicPartition, node_id: int, error: KafkaError) -> KafkaError:
+    """Return the error of a partition whose leader did not answer: one that passes if it leads no more."""
+    leader = client.cluster.leader_of(partition)
+    if error.code != ErrorCode.BROKER_NOT_AVAILABLE or (leader is not None and leader.leader == node_id):
+        return error
+    return KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, error.message, hint=error.hint)
+
+
+async def ask_coordinators(
+    client: Client,
+    group_ids: Iterable[str],
+    *,
+    ask: Callable[[Node, list[str]], Awaitable[dict[str, Value | KafkaError]]],
+    timeout_ms: int | None,
+) -> dict[str, Value | KafkaError]:
+    """Call `ask(coordinator, groups)` for each coordinator of some groups, and merge the answers."""
+
+    async def attempt(pending: list[str], remaining_ms: int) -> dict[str, Value | KafkaError]:
+        return await ask_coordinators_once(client, pending, ask=ask, remaining_ms=remaining_ms)
+
+    return await retry_items(client, group_ids, timeout_ms=timeout_ms, attempt=attempt)
+
+
+async def ask_coordinators_once(
+    client: Client,
+    group_ids: list[str],
+    *,
+    ask: Callable[[Node, list[str]], Awaitable[dict[str, Value | KafkaError]]],
+    remaining_ms: int,
+) -> dict[str, Value | KafkaError]:
+    """As `ask_coordinators`, but what says "later" is an answer."""
+    results: dict[str, Value | KafkaError] = {}
+    groups: dict[Node, list[str]] = {}
+    found = await client.coordinators.find_many(group_ids, timeout_ms=remaining_ms)
+    for group_id, coordinator in found.items():
+        if isinstance(coordinator, Node):
+            groups.setdefault(coordinator, []).append(group_id)
+        else:
+            results[group_id] = coordinator
+
+    async def ask_one(coordinator: Node, group: list[str]) -> None:
+        try:
+            answered = await ask(coordinator, group)
+        except (KafkaError, Disconnected, Unreachable, UnsupportedVersion) as error:
+            answered = dict.fromkeys(group, _with_code(error))
+        results.update(answered)
+
+    with trio.move_on_after(remaining_ms / 1000):
+        async with trio.open_nursery() as nursery:
+            for coordinator, group in groups.items():
+                nursery.start_soon(ask_one, coordinator, group)
+    for coordinator, group in groups.items():
+        for group_id in group:
+            if group_id not in results:
+                results[group_id] = _coordinator_unanswered(client, group_id, coordinator=coordinator)
+    for group_id in group_ids:
+        forget_if_moved(client, group_id, results[group_id])
+    return results
+
+
+def _coordinator_unanswered(client: Client, group_id: str, *, coordinator: Node) -> KafkaError:
+    """Return why a coordinator gave no answer in time: that it cannot be reached, where that is known."""
+    known = client.cluster.nodes.get(coordinator.node_id)
+    error = client.links.get(coordinator.node_id).last_error if known else None
+    if error is not None:
+        return _with_code(error)
+    return KafkaError(
+        ErrorCode.REQUEST_TIMED_OUT, f"the coordinator of group `{group_id}` did not answer in time"
+    )
+
+
+def _with_code(error: KcliError) -> KafkaError:
+    if isinstance(error, KafkaError):
+        return error
+    is_old = isinstance(error, UnsupportedVersion)
+    code = ErrorCode.UNSUPPORTED_VERSION if is_old else ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return KafkaError(code, error.message, hint=error.hint)
+
+
+async def ask_about_group(
+    client: Client,
+    group_id: str,
+    *,
+    ask: Callable[[Node], Awaitable[Value]],
+    timeout_ms: int | None,
+) -> Value:
+    """Call `ask(coordinator)` for one group until it gives a value or raises what will not pass."""
+
+    async def ask_one(coordinator: Node, group_ids: list[str]) -> dict[str, Value | KafkaError]:
+        return {group_id: await ask(coordinator)}
+
+    result = (await ask_coordinators(client, [group_id], ask=ask_one, timeout_ms=timeout_ms))[group_id]
+    if isinstance(result, KafkaError):
+        raise result
+    return result
+
+
+async def request_once(
+    client: Client,
+    coordinator: Node,
+    *,
+    request_class: type[Any],
+    build: Callable[[int], Any],
+    min_version: int = 0,
+    max_version: int | None = None,
+) -> Any:  # noqa: ANN401  # the type follows from the request
+    """Send one request to a coordinator and return its response.
+
+    Unlike `Client.request` it does not try again: meanwhile another broker may have become the coordinator.
+    """
+    connection = await client.links.get(coordinator.node_id).ready()
+    version = connection.versions.choose(request_class, min_version=min_version, max_version=max_version)
+    return await connection.request(build(version), version)
+
+
+def forget_if_moved(client: Client, group_id: str, result: object) -> None:
+    """Have a group's coordinator looked up again if an answer says that it is another one."""
+    if isinstance(result, KafkaError) and result.code in COORDINATOR_MOVED:
+        client.coordinators.forget(group_id)

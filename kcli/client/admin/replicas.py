@@ -1,0 +1,288 @@
+"""Admin calls about where replicas are: move partitions, stop moves, tell which are under way (KIP-455).
+
+Admin calls about log directories of single replicas: where they lie, and moves between them (KIP-113).
+
+The admin call about leaders: have the controller elect them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from kcli.client.admin.driver import error_of, omitted, retry_items
+from kcli.client.network.metadata import CONTROLLER
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kcli.protocol.messages.alter_replica_log_dirs import (
+    AlterReplicaLogDir,
+    AlterReplicaLogDirsRequest,
+    AlterReplicaLogDirsResponse,
+    AlterReplicaLogDirTopic,
+)
+from kcli.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from kcli.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+    ListPartitionReassignmentsTopics,
+)
+from kcli.protocol.topics import TopicPartition, by_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Mapping, Sequence
+
+    from kcli.client.admin.types import LogDirDescription
+    from kcli.client.client import Client
+
+
+_VERSION_THAT_KEEPS_THE_FACTOR = 1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReassignment:
+    """A partition on the move: all its replicas, of which some are being added and some removed."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+
+async def alter_partition_reassignments(
+    client: Client,
+    targets: Mapping[TopicPartition, Sequence[int] | None],
+    *,
+    allow_replication_factor_change: bool = True,
+    timeout_ms: int | None = None,
+) -> dict[TopicPartition, KafkaError | None]:
+    """Start to move partitions to the given replicas, preferred leader first; None stops a move.
+
+    The answer comes when the moves have begun. Brokers before 4.1 cannot be told to keep the number of
+    replicas: `UnsupportedVersion` (KIP-860).
+    """
+
+    async def attempt(
+        pending: list[TopicPartition], remaining_ms: int
+    ) -> dict[TopicPartition, KafkaError | None]:
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=remaining_ms,
+            allow_replication_factor_change=allow_replication_factor_change,
+            topics=[
+                ReassignableTopic(
+                    name=topic,
+                    partitions=[_reassignable(targets, TopicPartition(topic, index)) for index in indexes],
+                )
+                for topic, indexes in by_topic(pending).items()
+            ],
+        )
+        minimum = 0 if allow_replication_factor_change else _VERSION_THAT_KEEPS_THE_FACTOR
+        response: AlterPartitionReassignmentsResponse = await client.request(
+            CONTROLLER, request, timeout_ms=remaining_ms, min_version=minimum
+        )
+        refused = error_of(response.error_code, response.error_message)
+        if refused is not None:
+            return dict.fromkeys(pending, refused)
+        return {
+            TopicPartition(topic.name, entry.partition_index): error_of(entry.error_code, entry.error_message)
+            for topic in response.responses
+            for entry in topic.partitions
+        }
+
+    return await retry_items(client, targets, timeout_ms=timeout_ms, attempt=attempt)
+
+
+async def list_partition_reassignments(
+    client: Client, partitions: Collection[TopicPartition] | None = None, *, timeout_ms: int | None = None
+) -> dict[TopicPartition, PartitionReassignment]:
+    """Return the partitions that are on the move, in ascending order: of all (None), or of these."""
+    topics = None
+    if partitions is not None:
+        topics = [
+            ListPartitionReassignmentsTopics(name=topic, partition_indexes=indexes)
+            for topic, indexes in by_topic(partitions).items()
+        ]
+
+    async def attempt(
+        pending: list[str], remaining_ms: int
+    ) -> dict[str, ListPartitionReassignmentsResponse | KafkaError]:
+        response: ListPartitionReassignmentsResponse = await client.request(
+            CONTROLLER,
+            ListPartitionReassignmentsRequest(timeout_ms=remaining_ms, topics=topics),
+            timeout_ms=remaining_ms,
+        )
+        return {"list": error_of(response.error_code, response.error_message) or response}
+
+    answer = (await retry_items(client, ["list"], timeout_ms=timeout_ms, attempt=attempt))["list"]
+    if isinstance(answer, KafkaError):
+        raise answer
+    found = {
+        TopicPartition(topic.name, entry.partition_index): PartitionReassignment(
+            tuple(entry.replicas), tuple(entry.adding_replicas), tuple(entry.removing_replicas)
+        )
+        for topic in answer.topics
+        for entry in topic.partitions
+    }
+    return dict(sorted(found.items()))
+
+
+def _reassignable(
+    targets: Mapping[TopicPartition, Sequence[int] | None], partition: TopicPartition
+) -> ReassignablePartition:
+    replicas = targets[partition]
+    return ReassignablePartition(
+        partition_index=partition.partition, replicas=None if replicas is None else list(replicas)
+    )
+
+
+class TopicPartitionReplica(NamedTuple):
+    """A replica: of a partition, on a broker. Prints as Kafka does: `orders-0-1`."""
+
+    topic: str
+    partition: int
+    broker: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}-{self.broker}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaPlace:
+    """Where a replica's log lies and how large it is; a second log is one on its way to another directory."""
+
+    log_dir: str | None = None
+    size_bytes: int = 0
+    future_log_dir: str | None = None
+    future_size_bytes: int = 0
+
+
+async def alter_replica_log_dirs(
+    client: Client, moves: Mapping[TopicPartitionReplica, str], *, timeout_ms: int | None = None
+) -> dict[TopicPartitionReplica, KafkaError | None]:
+    """Start to move replicas to directories of their brokers (absolute paths); each broker moves its own.
+
+    `REPLICA_NOT_AVAILABLE` says that the broker has no such replica yet: the directory is kept for the case
+    that it gets one.
+    """
+    results: dict[TopicPartitionReplica, KafkaError | None] = {}
+
+    async def ask(broker: int, own: list[TopicPartitionReplica]) -> None:
+        try:
+            response: AlterReplicaLogDirsResponse = await client.request(
+                broker, _request({replica: moves[replica] for replica in own}), timeout_ms=timeout_ms
+            )
+        except KafkaError as error:
+            results.update(dict.fromkeys(own, error))
+            return
+        except KcliError as error:
+            failed = KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, error.message, hint=error.hint)
+            results.update(dict.fromkeys(own, failed))
+            return
+        answered = {
+            TopicPartitionReplica(topic.topic_name, entry.partition_index, broker): error_of(entry.error_code)
+            for topic in response.results
+            for entry in topic.partitions
+        }
+        results.update({replica: answered.get(replica, omitted()) for replica in own})
+
+    async with trio.open_nursery() as nursery:
+        for broker in sorted({replica.broker for replica in moves}):
+            nursery.start_soon(ask, broker, [replica for replica in moves if replica.broker == broker])
+    return results
+
+
+def replica_places(
+    brokers: Mapping[int, Iterable[LogDirDescription] | KcliError],
+) -> dict[TopicPartitionReplica, ReplicaPlace]:
+    """Return where each replica is, of those that `describe_log_dirs` told of."""
+    places: dict[TopicPartitionReplica, ReplicaPlace] = {}
+    for broker, log_dirs in brokers.items():
+        if isinstance(log_dirs, KcliError):
+            continue
+        for log_dir in log_dirs:
+            for log in log_dir.replicas:
+                replica = TopicPartitionReplica(log.topic, log.partition, broker)
+                found = places.get(replica, ReplicaPlace())
+                places[replica] = (
+                    ReplicaPlace(found.log_dir, found.size_bytes, log_dir.path, log.size_bytes)
+                    if log.is_future
+                    else ReplicaPlace(
+                        log_dir.path, log.size_bytes, found.future_log_dir, found.future_size_bytes
+                    )
+                )
+    return places
+
+
+def _request(moves: Mapping[TopicPartitionReplica, str]) -> AlterReplicaLogDirsRequest:
+    paths: dict[str, list[TopicPartition]] = {}
+    for (topic, partition, _), path in moves.items():
+        paths.setdefault(path, []).append(TopicPartition(topic, partition))
+    return AlterReplicaLogDirsRequest(
+        dirs=[
+            AlterReplicaLogDir(
+                path=path,
+                topics=[
+                    AlterReplicaLogDirTopic(name=topic, partitions=indexes)
+                    for topic, indexes in by_topic(partitions).items()
+                ],
+            )
+            for path, partitions in paths.items()
+        ]
+    )
+
+
+class ElectionType(IntEnum):
+    """Who is elected (KIP-460): the first replica of the list, or any live one where none is in sync."""
+
+    PREFERRED = 0
+    UNCLEAN = 1
+
+
+async def elect_leaders(
+    client: Client,
+    election_type: ElectionType,
+    partitions: Collection[TopicPartition] | None = None,
+    *,
+    timeout_ms: int | None = None,
+) -> dict[TopicPartition, KafkaError | None]:
+    """Elect the leaders of some partitions, or of all that need it (None).
+
+    `ELECTION_NOT_NEEDED` says that a named partition had the right leader; of all, those are left out.
+    """
+    topics = None
+    if partitions is not None:
+        topics = [
+            TopicPartitions(topic=topic, partitions=indexes)
+            for topic, indexes in by_topic(partitions).items()
+        ]
+
+    async def attempt(
+        pending: list[ElectionType], remaining_ms: int
+    ) -> dict[ElectionType, ElectLeadersResponse | KafkaError]:
+        request = ElectLeadersRequest(
+            election_type=election_type, topic_partitions=topics, timeout_ms=remaining_ms
+        )
+        # A broker that knows version 0 only would hold an unclean election for a preferred one.
+        response: ElectLeadersResponse = await client.request(
+            CONTROLLER, request, timeout_ms=remaining_ms, min_version=1 if election_type else 0
+        )
+        return {election_type: error_of(response.error_code) or response}
+
+    answer = (await retry_items(client, [election_type], timeout_ms=timeout_ms, attempt=attempt))[
+        election_type
+    ]
+    if isinstance(answer, KafkaError):
+        raise answer
+    results = {
+        TopicPartition(topic.topic, entry.partition_id): error_of(entry.error_code, entry.error_message)
+        for topic in answer.replica_election_results
+        for entry in topic.partition_result
+    }
+    return results | {partition: omitted() for partition in partitions or () if partition not in results}

@@ -1,0 +1,76 @@
+"""A group's part in a consumer's `async with` block: the member, its tasks, and its end with the block."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.client.groups.group_commits import CommittedPositions
+from kcli.client.network.background import shielded_nursery
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+
+    from kcli.client.client import Client
+    from kcli.client.config import ConsumerConfig
+    from kcli.client.fetch.fetcher import Fetcher
+    from kcli.client.fetch.subscription_state import Subscription
+    from kcli.client.groups.classic_member import GroupMember
+    from kcli.client.groups.consumer_member import ConsumerMember
+
+    Member = GroupMember | ConsumerMember
+
+
+def new_member(
+    client: Client,
+    config: ConsumerConfig,
+    *,
+    subscription: Subscription,
+    fetcher: Fetcher,
+    tell: Callable[[], None],
+    note: Callable[[str], None],
+    warn: Callable[[str], None],
+) -> Member:
+    """Return the member that a configuration asks for; the fetcher begins where its group committed."""
+    # Imported here: a member speaks one protocol.
+    if config.is_consumer_protocol:
+        from kcli.client.groups.consumer_member import ConsumerMember
+
+        kind: type[Member] = ConsumerMember
+    else:
+        from kcli.client.groups.classic_member import GroupMember
+
+        kind = GroupMember
+    member = kind(client, config, subscription, tell=tell, note=note, warn=warn)
+    fetcher.committed = CommittedPositions(
+        client, subscription, commits=member.commits, ended=fetcher.position_ended
+    )
+    return member
+
+
+@asynccontextmanager
+async def member_running(
+    member: Member, nursery: trio.Nursery, *, close_seconds: float, warn: Callable[[str], None]
+) -> AsyncIterator[None]:
+    """Let a member work for the block. It ends with it, within `close_seconds` of what ended the block."""
+    async with shielded_nursery(nursery) as members_nursery:
+        member.start(members_nursery)
+        nursery.start_soon(_hurry_once_cancelled, member, close_seconds)
+        try:
+            yield
+        finally:
+            deadline = min(trio.current_time() + close_seconds, member.handover.deadline)
+            with trio.CancelScope(shield=True, deadline=deadline) as scope:
+                await member.close()
+            if scope.cancelled_caught and member.commits.is_busy:
+                warn("the coordinator did not answer in time: what was read last may be read again")
+
+
+async def _hurry_once_cancelled(member: Member, close_seconds: float) -> None:
+    """Have what a poll shields from cancellation, and the end of the block, be over in time together."""
+    try:
+        await trio.sleep_forever()
+    finally:
+        member.handover.hurry(close_seconds)

@@ -1,0 +1,296 @@
+"""What a consumer reads: the assigned partitions and where it is in each.
+
+A partition begins as INITIALIZING if the consumer has a group, else as AWAIT_RESET.
+
+| state        | event                                   | next                                            |
+|--------------|-----------------------------------------|-------------------------------------------------|
+| INITIALIZING | the group's committed offset arrives    | FETCHING at that offset                         |
+| INITIALIZING | the group has none                      | AWAIT_RESET with the configured strategy        |
+| AWAIT_RESET  | `seek`                                  | FETCHING at that offset                         |
+| AWAIT_RESET  | the reset's offset arrives              | FETCHING there, if it is still that reset       |
+| FETCHING     | `seek_to_beginning`, `seek_to_end`      | AWAIT_RESET with that strategy                  |
+| FETCHING     | offset out of range                     | AWAIT_RESET with the configured strategy        |
+
+`position` is the offset of the next record to hand out; `fetch_position` runs ahead of it by what is
+buffered. Every change that is not plain progress renews `token`: answers to earlier requests are dropped.
+
+TopicSubscription: what a consumer asked to read, and when that, or the topics themselves, have changed.
+
+| mode     | set by                  | what is assigned                                            |
+|----------|-------------------------|-------------------------------------------------------------|
+| NONE     | `unsubscribe`           | nothing                                                     |
+| TOPICS   | `subscribe` of topics   | by the group, of these topics                               |
+| PATTERN  | `subscribe` of a pattern| by the group, of the topics whose whole name matches        |
+| BROKER   | `subscribe` of an       | by the group, of the topics that its coordinator finds to   |
+|          | RE2 expression          | match (KIP-848)                                             |
+| ASSIGNED | `assign`                | what the application says                                   |
+
+The modes exclude each other until `unsubscribe`. Pure: metadata snapshots come in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.topics import INTERNAL_TOPICS
+
+if TYPE_CHECKING:
+    import re
+    from collections.abc import Iterable, Mapping
+
+    from kcli.client.fetch.completed_fetch import CompletedFetch
+    from kcli.client.network.backoff import Backoff
+    from kcli.client.network.metadata import ClusterMetadata
+    from kcli.protocol.topics import TopicPartition
+
+
+MAX_BUFFERED_FETCHES = 2
+"""Answers kept per partition: one being handed out, one fetched ahead meanwhile."""
+
+
+class NotAssigned(KcliError):
+    """The partition is not assigned to this consumer."""
+
+
+class FetchState(Enum):
+    """Whether a partition has a position."""
+
+    INITIALIZING = "initializing"
+    AWAIT_RESET = "await reset"
+    FETCHING = "fetching"
+
+
+class AssignedPartition:
+    """One partition's state. Offsets the broker has not told yet are -1."""
+
+    __slots__ = (
+        "buffered", "committed", "fetch_position", "high_watermark", "is_idle", "is_in_flight", "is_paused",
+        "last_stable_offset", "leader_epoch", "log_start_offset", "out_of_range", "partition", "position",
+        "position_epoch", "preferred_replica", "reset_backoff", "reset_to", "retry_at", "state", "token",
+    )  # fmt: skip
+
+    def __init__(
+        self, partition: TopicPartition, reset_to: str, state: FetchState = FetchState.AWAIT_RESET
+    ) -> None:
+        self.partition = partition
+        self.state = state
+        self.reset_to = reset_to
+        self.reset_backoff: Backoff | None = None
+        self.out_of_range = -1
+        self.position = -1
+        self.position_epoch = -1
+        self.fetch_position = -1
+        self.committed = -1
+        self.token = object()
+        self.is_paused = False
+        self.is_in_flight = False
+        self.is_idle = False
+        self.retry_at = -math.inf
+        self.preferred_replica = -1
+        self.leader_epoch = -1
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        self.buffered: deque[CompletedFetch] = deque()
+
+    @property
+    def is_fetchable(self) -> bool:
+        """Return whether a fetch may name it, its leader and backoff aside."""
+        return (
+            self.state is FetchState.FETCHING
+            and not self.is_paused
+            and not self.is_in_flight
+            and len(self.buffered) < MAX_BUFFERED_FETCHES
+        )
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether it would be fetched if less were buffered."""
+        return not self.is_paused and len(self.buffered) >= MAX_BUFFERED_FETCHES
+
+    def seek(self, offset: int) -> None:
+        """Go on at an offset."""
+        self._move(FetchState.FETCHING)
+        self.position = self.fetch_position = offset
+        self.position_epoch = -1
+
+    def reset(self, strategy: str, *, out_of_range: int = -1) -> None:
+        """Forget the position, or one that is out of range; `strategy` is a value of `auto.offset.reset`."""
+        self._move(FetchState.AWAIT_RESET)
+        self.reset_to = strategy
+        self.out_of_range = out_of_range
+        self.position = self.fetch_position = -1
+
+    def drop_buffered(self) -> None:
+        """Forget what is buffered and fetch again from the position."""
+        self.buffered.clear()
+        self.fetch_position = self.position
+        self.token = object()
+
+    def _move(self, state: FetchState) -> None:
+        self.state = state
+        self.buffered.clear()
+        self.token = object()
+        self.retry_at = -math.inf
+        self.reset_backoff = None
+        self.out_of_range = -1
+        self.is_idle = False
+
+
+class Subscription:
+    """The assigned partitions, in the order in which they take turns."""
+
+    def __init__(self, reset_strategy: str, *, has_group: bool = False) -> None:
+        self.partitions: dict[TopicPartition, AssignedPartition] = {}
+        self.reset_strategy = reset_strategy
+        self._first_state = FetchState.INITIALIZING if has_group else FetchState.AWAIT_RESET
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Replace the assignment; partitions that stay keep their positions."""
+        known, first = self.partitions, self._first_state
+        self.partitions = {
+            partition: known.get(partition) or AssignedPartition(partition, self.reset_strategy, first)
+            for partition in partitions
+        }
+
+    def __getitem__(self, partition: TopicPartition) -> AssignedPartition:
+        found = self.partitions.get(partition)
+        if found is None:
+            raise NotAssigned(f"partition {partition} is not assigned")
+        return found
+
+    def move_to_end(self, partition: TopicPartition) -> None:
+        """Let the other partitions have their turns first."""
+        found = self.partitions.pop(partition, None)
+        if found is not None:
+            self.partitions[partition] = found
+
+    def initializing(self) -> list[AssignedPartition]:
+        """Return the partitions whose committed offset is not known yet."""
+        return [found for found in self.partitions.values() if found.state is FetchState.INITIALIZING]
+
+    def awaiting_reset(self) -> list[AssignedPartition]:
+        """Return the partitions without a position."""
+        return [found for found in self.partitions.values() if found.state is FetchState.AWAIT_RESET]
+
+
+class SubscriptionConflict(KcliError):
+    """Topics, a pattern and partitions cannot be read side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionPattern:
+    """An RE2 expression for the coordinator to match topics against, internal ones too."""
+
+    expression: str
+
+
+class SubscriptionMode(Enum):
+    """Who decides what is read."""
+
+    NONE = "nothing"
+    TOPICS = "topics"
+    PATTERN = "a pattern"
+    BROKER = "what the broker matches"
+    ASSIGNED = "partitions"
+
+
+class TopicSubscription:
+    """What is asked for, and what the group was told of it."""
+
+    def __init__(self, *, exclude_internal: bool) -> None:
+        self.mode = SubscriptionMode.NONE
+        self.topics: frozenset[str] = frozenset()
+        self.pattern: re.Pattern[str] | None = None
+        self.expression: str | None = None
+        self.joined: frozenset[str] | None = None
+        """The topics that the last JoinGroup named."""
+        self.watched: Mapping[str, int] | None = None
+        """The partition counts by which this member, as leader, assigned; None for a follower."""
+        self._exclude_internal = exclude_internal
+
+    @property
+    def is_of_group(self) -> bool:
+        """Return whether the group decides what is assigned."""
+        return self.mode in (SubscriptionMode.TOPICS, SubscriptionMode.PATTERN, SubscriptionMode.BROKER)
+
+    def become(self, mode: SubscriptionMode) -> None:
+        """Take a mode; raise `SubscriptionConflict` if there is another one."""
+        if self.mode not in (SubscriptionMode.NONE, mode):
+            raise SubscriptionConflict(
+                f"the consumer reads {self.mode.value} and cannot read {mode.value} too",
+                hint="unsubscribe first",
+            )
+        self.mode = mode
+
+    def assign(self) -> None:
+        """Read what the application says."""
+        self.become(SubscriptionMode.ASSIGNED)
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Read these topics."""
+        self.become(SubscriptionMode.TOPICS)
+        self.topics = frozenset(topics)
+
+    def subscribe_pattern(self, pattern: re.Pattern[str], cluster: ClusterMetadata) -> None:
+        """Read the topics whose whole name matches."""
+        self.become(SubscriptionMode.PATTERN)
+        self.pattern = pattern
+        self.topics = frozenset()
+        self.update(cluster)
+
+    def subscribe_expression(self, expression: str) -> None:
+        """Read the topics that the coordinator finds to match; `topics` are those that it gave."""
+        self.become(SubscriptionMode.BROKER)
+        self.expression = expression
+
+    def unsubscribe(self) -> None:
+        """Read nothing."""
+        self.mode = SubscriptionMode.NONE
+        self.topics = frozenset()
+        self.pattern = self.expression = self.joined = self.watched = None
+
+    def update(self, cluster: ClusterMetadata) -> None:
+        """Match the pattern anew."""
+        if self.mode is SubscriptionMode.PATTERN:
+            self.topics = frozenset(name for name in cluster.topics if self._matches(name))
+
+    def accepts(self, topic: str) -> bool:
+        """Return whether an assignment may name this topic; with a pattern the leader may have known more."""
+        return topic in self.topics or self._matches(topic)
+
+    def change(self, cluster: ClusterMetadata) -> str | None:
+        """Return why the group must be joined again, None if nothing has changed since."""
+        if self.joined is not None and self.joined != self.topics:
+            return "the subscription has changed"
+        if self.watched is not None and self.watched != {
+            topic: _count(cluster, topic, known) for topic, known in self.watched.items()
+        }:
+            return "the partitions of the group's topics have changed"
+        return None
+
+    def _matches(self, topic: str) -> bool:
+        return (
+            self.pattern is not None
+            and self.pattern.fullmatch(topic) is not None
+            and not (self._exclude_internal and topic in INTERNAL_TOPICS)
+        )
+
+
+def partition_counts(cluster: ClusterMetadata, topics: Iterable[str]) -> dict[str, int]:
+    """Return the number of partitions of each topic, 0 for one that is not there."""
+    return {topic: _count(cluster, topic, 0) for topic in topics}
+
+
+def _count(cluster: ClusterMetadata, topic: str, unknown: int) -> int:
+    found = cluster.topics.get(topic)
+    if found is not None:
+        return len(found.partitions)
+    # Other errors pass: a topic without a leader still has its partitions.
+    return 0 if cluster.errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION else unknown

@@ -1,0 +1,342 @@
+"""GroupRound: one way from wanting to join to having an assignment: JoinGroup, and then SyncGroup.
+
+It runs in a task of the consumer, so that a poll that is cancelled leaves JoinGroup on its way and the next
+poll finds its outcome. Whoever is made the leader assigns in between, by fresh metadata of all the members'
+topics. What passes is tried again here. A round whose member loses its generation ends without an outcome:
+what it owned is lost, which the application must be told before the next one.
+
+What members tell the leader of their group, and what the leader makes of it.
+
+Pure: from subscriptions to assignments, both as the bytes that JoinGroup and SyncGroup carry. A subscription
+is written in version 1, in version 3 where the group is cooperative or the member has a rack; an assignment
+in version 0.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from kcli.assignors import members as assignors
+from kcli.client.fetch.subscription_state import partition_counts
+from kcli.client.groups.classic_membership import Generation, Verdict
+from kcli.client.groups.coordinator_link import is_passing
+from kcli.client.network.backoff import Backoff
+from kcli.client.network.connection import Disconnected
+from kcli.errors import KcliError
+from kcli.protocol.consumer_protocol import (
+    PROTOCOL_TYPE,
+    Assignment,
+    Subscription,
+    decode_assignment,
+    decode_subscription,
+    encode_assignment,
+    encode_subscription,
+)
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.join_group import (
+    JoinGroupRequest,
+    JoinGroupRequestProtocol,
+    JoinGroupResponse,
+)
+from kcli.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment, SyncGroupResponse
+from kcli.protocol.schema.declaration import DecodeError
+from kcli.protocol.topics import TopicPartition, by_topic
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from kcli.assignors.strategies import Strategy
+    from kcli.client.client import Client
+    from kcli.client.config import ConsumerConfig
+    from kcli.client.fetch.subscription_state import TopicSubscription
+    from kcli.client.groups.classic_membership import Membership
+    from kcli.client.groups.coordinator_link import CoordinatorLink
+    from kcli.client.network.connection import Connection
+    from kcli.client.network.metadata import ClusterMetadata
+    from kcli.protocol.messages.join_group import JoinGroupResponseMember
+    from kcli.protocol.schema.declaration import Buffer
+
+
+EAGER_VERSION = 1
+COOPERATIVE_VERSION = 3
+ASSIGNMENT_VERSION = 0
+
+
+class LastAssignment(NamedTuple):
+    """What the group gave a member last, and in which generation; None before the first."""
+
+    partitions: tuple[TopicPartition, ...] | None = None
+    generation_id: int = -1
+
+
+def _grouped(partitions: Iterable[TopicPartition]) -> dict[str, tuple[int, ...]]:
+    return {topic: tuple(indexes) for topic, indexes in by_topic(sorted(partitions)).items()}
+
+
+def subscription_bytes(
+    strategy: Strategy,
+    topics: Iterable[str],
+    *,
+    owned: Iterable[TopicPartition],
+    last: LastAssignment,
+    generation_id: int,
+    rack: str,
+    is_cooperative: bool,
+) -> bytes:
+    """Return what a member tells the leader, should this assignor be the one that all members vote for."""
+    subscription = Subscription(
+        topics=tuple(topics),
+        user_data=strategy.user_data(last.partitions, last.generation_id),
+        owned_partitions=_grouped(owned),
+        generation_id=generation_id,
+        rack_id=rack or None,
+    )
+    # Earlier versions cannot say where the member is.
+    needs_newest = is_cooperative or bool(rack)
+    return encode_subscription(subscription, COOPERATIVE_VERSION if needs_newest else EAGER_VERSION)
+
+
+def read_members(members: Iterable[JoinGroupResponseMember]) -> dict[str, assignors.Subscription]:
+    """Return what each member wants. One that says nothing that can be read wants nothing."""
+    read: dict[str, assignors.Subscription] = {}
+    for member in members:
+        try:
+            told = decode_subscription(member.metadata)
+        except DecodeError:
+            told = Subscription(())
+        read[member.member_id] = assignors.Subscription(
+            topics=frozenset(told.topics),
+            owned=tuple(
+                (topic, index) for topic, indexes in told.owned_partitions.items() for index in indexes
+            ),
+            generation=told.generation_id,
+            instance_id=member.group_instance_id,
+            user_data=told.user_data,
+            rack_id=told.rack_id or None,
+        )
+    return read
+
+
+def racks_of(cluster: ClusterMetadata, topics: Iterable[str]) -> assignors.Racks:
+    """Return in which racks each partition of some topics has replicas, alive or not."""
+    return {
+        (name, index): frozenset(
+            rack
+            for node_id in partition.replicas
+            if (node := cluster.nodes.get(node_id)) is not None and (rack := node.rack)
+        )
+        for name in topics
+        if (topic := cluster.topics.get(name)) is not None
+        for index, partition in topic.partitions.items()
+    }
+
+
+def assign(
+    strategy: Strategy,
+    counts: Mapping[str, int],
+    *,
+    members: Mapping[str, assignors.Subscription],
+    racks: assignors.Racks = assignors.NO_RACKS,
+) -> list[SyncGroupRequestAssignment]:
+    """Return the assignment of every member, of those too that get nothing: Java members insist on bytes."""
+    return [
+        SyncGroupRequestAssignment(
+            member_id=member_id,
+            assignment=encode_assignment(
+                Assignment(_grouped(TopicPartition(*partition) for partition in partitions)),
+                ASSIGNMENT_VERSION,
+            ),
+        )
+        for member_id, partitions in strategy.assign(counts, members, racks).items()
+    ]
+
+
+def read_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
+    """Return the partitions that the leader gave this member; raise `DecodeError` for what is none."""
+    return tuple(
+        TopicPartition(topic, index)
+        for topic, indexes in decode_assignment(data).partitions.items()
+        for index in indexes
+    )
+
+
+JOIN_LAPSE_SECONDS = 5.0
+"""What a JoinGroup may take beyond the rebalance timeout, for which the coordinator holds it."""
+
+_FIRST_STATIC_JOIN, _FIRST_STATIC_SYNC = 5, 3
+_MAX_REASON = 255
+
+
+class GroupRound:
+    """One round. When it is `done`, `assignment` or `error` is the outcome; neither if it is to be redone."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: ConsumerConfig,
+        *,
+        link: CoordinatorLink,
+        membership: Membership,
+        topics: TopicSubscription,
+        owned: Iterable[TopicPartition],
+        last: LastAssignment,
+    ) -> None:
+        self.assignment: tuple[TopicPartition, ...] | None = None
+        self.generation = Generation()
+        self.error: KcliError | None = None
+        self.done = trio.Event()
+        self.scope = trio.CancelScope()
+        self._client = client
+        self._config = config
+        self._link = link
+        self._membership = membership
+        self._topics = topics
+        self._owned = tuple(owned)
+        self._last = last
+
+    async def run(self, joined: Callable[[], None], ended: Callable[[], None]) -> None:
+        """Go through it; call `joined` when heartbeats are expected and `ended` at the end."""
+        try:
+            with self.scope:
+                await self._until_settled(joined)
+        except KcliError as error:
+            self.error = error
+        finally:
+            self.done.set()
+            ended()
+
+    async def _until_settled(self, joined: Callable[[], None]) -> None:
+        backoff = Backoff(self._client.config.retry_backoff_ms, self._client.config.retry_backoff_max_ms)
+        while self.assignment is None and not self._membership.needs_prepare:
+            try:
+                verdict = await self._attempt(joined)
+            except KcliError as error:
+                if isinstance(error, Disconnected):
+                    self._link.forget()
+                if not is_passing(error):
+                    raise
+                verdict = Verdict.LATER
+            if verdict is Verdict.LOOK_UP:
+                self._link.forget()
+            if verdict in (Verdict.LOOK_UP, Verdict.LATER):
+                await trio.sleep(backoff.next_delay())
+
+    async def _attempt(self, joined: Callable[[], None]) -> Verdict:
+        connection = await self._link.connection()
+        sent = self._membership.joining()
+        response = await self._join(connection, sent)
+        if response.error_code:
+            code = ErrorCode.of(response.error_code)
+            verdict = self._membership.join_failed(code, sent, response.member_id)
+            return self._judged(verdict, code)
+        if response.protocol_type not in (None, PROTOCOL_TYPE):
+            raise self._refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        self.generation = Generation(response.generation_id, response.member_id, response.protocol_name)
+        self._membership.joined(self.generation)
+        joined()
+        return await self._sync(connection, await self._assignments(response))
+
+    async def _join(self, connection: Connection, sent: Generation) -> JoinGroupResponse:
+        config = self._config
+        self._topics.joined = self._topics.topics
+        request = JoinGroupRequest(
+            group_id=config.group_id,
+            session_timeout_ms=config.session_timeout_ms,
+            rebalance_timeout_ms=config.max_poll_interval_ms,
+            member_id=sent.member_id,
+            group_instance_id=config.group_instance_id or None,
+            protocol_type=PROTOCOL_TYPE,
+            protocols=[
+                JoinGroupRequestProtocol(
+                    name=strategy.name,
+                    metadata=subscription_bytes(
+                        strategy,
+                        self._topics.topics,
+                        owned=self._owned,
+                        last=self._last,
+                        generation_id=sent.generation_id,
+                        rack=config.client_rack,
+                        is_cooperative=config.is_cooperative,
+                    ),
+                )
+                for strategy in config.strategies
+            ],
+            reason=(self._membership.reason or "")[:_MAX_REASON],
+        )
+        minimum = _FIRST_STATIC_JOIN if config.group_instance_id else 0
+        version = connection.versions.choose(JoinGroupRequest, min_version=minimum)
+        seconds = max(
+            self._client.config.request_timeout_ms / 1000,
+            config.max_poll_interval_ms / 1000 + JOIN_LAPSE_SECONDS,
+        )
+        response: JoinGroupResponse = await connection.request(request, version, seconds=seconds)
+        return response
+
+    async def _assignments(self, response: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
+        """Return what the leader hands in; nothing for everybody else."""
+        self._topics.watched = None
+        if response.leader != response.member_id:
+            return []
+        members = read_members(response.members)
+        topics = sorted({topic for member in members.values() for topic in member.topics})
+        for topic in topics:
+            self._client.want_topic(topic, pinned=True)
+        cluster = await self._client.metadata(topics)
+        counts = partition_counts(cluster, topics)
+        self._topics.watched = counts
+        if response.skip_assignment:
+            return []
+        strategy = next(each for each in self._config.strategies if each.name == response.protocol_name)
+        return assign(strategy, counts, members=members, racks=racks_of(cluster, topics))
+
+    async def _sync(self, connection: Connection, assignments: list[SyncGroupRequestAssignment]) -> Verdict:
+        sent = self.generation
+        instance_id = self._config.group_instance_id
+        request = SyncGroupRequest(
+            group_id=self._config.group_id,
+            generation_id=sent.generation_id,
+            member_id=sent.member_id,
+            group_instance_id=instance_id or None,
+            protocol_type=PROTOCOL_TYPE,
+            protocol_name=sent.protocol,
+            assignments=assignments,
+        )
+        version = connection.versions.choose(
+            SyncGroupRequest, min_version=_FIRST_STATIC_SYNC if instance_id else 0
+        )
+        seconds = self._client.config.request_timeout_ms / 1000
+        response: SyncGroupResponse = await connection.request(request, version, seconds=seconds)
+        if response.error_code:
+            code = ErrorCode.of(response.error_code)
+            return self._judged(self._membership.sync_failed(code, sent), code)
+        if response.protocol_type not in (None, PROTOCOL_TYPE) or response.protocol_name not in (
+            None,
+            sent.protocol,
+        ):
+            raise self._refusal(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        assignment = read_assignment(response.assignment)
+        if self._membership.synced(sent):
+            self.assignment = assignment
+        return Verdict.AT_ONCE
+
+    def _judged(self, verdict: Verdict, code: ErrorCode) -> Verdict:
+        if verdict is Verdict.FATAL:
+            raise self._refusal(code)
+        return verdict
+
+    def _refusal(self, code: ErrorCode) -> KafkaError:
+        return KafkaError(
+            code, f"cannot join group `{self._config.group_id}`: {code.description}", hint=_HINTS.get(code)
+        )
+
+
+_HINTS = {
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL: "`partition.assignment.strategy` must name an assignor that all "
+    "members have",
+    ErrorCode.INVALID_SESSION_TIMEOUT: "the broker allows `group.min.session.timeout.ms` to "
+    "`group.max.session.timeout.ms`",
+    ErrorCode.GROUP_MAX_SIZE_REACHED: "the broker's `group.max.size` limits it",
+    ErrorCode.FENCED_INSTANCE_ID: "every member needs a `group.instance.id` of its own",
+}

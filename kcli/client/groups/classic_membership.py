@@ -1,0 +1,189 @@
+"""Membership: where a member of a classic group stands, and what each answer of the coordinator makes of it.
+
+| state      | event                             | next                                                      |
+|------------|-----------------------------------|-----------------------------------------------------------|
+| any        | `joining`                         | PREPARING: JoinGroup is out, no heartbeats                |
+| PREPARING  | `joined`                          | COMPLETING: a generation is known, heartbeats begin       |
+| COMPLETING | `synced`, in the same generation  | STABLE: nothing is wanted any more                        |
+| any        | `reset`                           | UNJOINED: the generation is gone, maybe the member id too |
+
+Pure. Errors that answer a request of an older generation change nothing: each carries the generation that it
+was sent in. Kafka classes `AbstractCoordinator` and `ConsumerCoordinator`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from kcli.client.client import COORDINATOR_MOVED
+from kcli.protocol.error_codes import ErrorCode
+
+NO_GENERATION = -1
+
+
+class MemberState(Enum):
+    """Where a member is between two generations."""
+
+    UNJOINED = "unjoined"
+    PREPARING = "preparing"
+    COMPLETING = "completing"
+    STABLE = "stable"
+
+
+class Verdict(Enum):
+    """What to do about an error."""
+
+    IGNORE = "nothing"
+    AT_ONCE = "join again at once"
+    LATER = "try again after a backoff"
+    LOOK_UP = "forget the coordinator, then try again after a backoff"
+    FATAL = "raise it"
+
+
+class GroupMetadata(NamedTuple):
+    """As whom a consumer takes part in its group; generation -1 outside of it."""
+
+    group_id: str
+    generation_id: int
+    member_id: str
+    instance_id: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The generation of the group that a member takes part in, and as whom."""
+
+    generation_id: int = NO_GENERATION
+    member_id: str = ""
+    protocol: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the coordinator may know this member in this generation."""
+        return self.generation_id != NO_GENERATION and self.member_id != ""
+
+
+class Membership:
+    """One member's state. `reason` says why it wants to join, None while it does not."""
+
+    outdated: frozenset[ErrorCode] = frozenset()
+    """Errors of reading offsets that pass; a classic member reads them as anybody may."""
+
+    def __init__(self) -> None:
+        self.state = MemberState.UNJOINED
+        self.generation = Generation()
+        self.reason: str | None = ""
+        self.needs_prepare = True
+        """Whether what is owned must be given up, or given up for lost, before the next join."""
+
+    @property
+    def is_joining(self) -> bool:
+        """Return whether JoinGroup or SyncGroup is out."""
+        return self.state in (MemberState.PREPARING, MemberState.COMPLETING)
+
+    @property
+    def can_commit(self) -> bool:
+        """Return whether the coordinator takes commits of this member."""
+        return self.state is MemberState.STABLE
+
+    @property
+    def sends_heartbeats(self) -> bool:
+        """Return whether the coordinator expects to hear of this member."""
+        return self.state in (MemberState.COMPLETING, MemberState.STABLE)
+
+    def request_rejoin(self, reason: str) -> None:
+        """Have the group joined again; the first reason stands."""
+        self.reason = self.reason or reason
+
+    def reset(self, reason: str, *, keep_member_id: bool = False) -> None:
+        """Forget the generation: what is owned is lost, and the group is joined anew."""
+        self.state = MemberState.UNJOINED
+        self.generation = Generation(member_id=self.generation.member_id if keep_member_id else "")
+        self.needs_prepare = True
+        self.reason = reason
+
+    # --- joining ---------------------------------------------------------------------------------------
+
+    def joining(self) -> Generation:
+        """Note that JoinGroup goes out; return the generation it is sent in."""
+        self.state = MemberState.PREPARING
+        return self.generation
+
+    def joined(self, generation: Generation) -> None:
+        """Note the answer to JoinGroup."""
+        self.state = MemberState.COMPLETING
+        self.generation = generation
+
+    def synced(self, sent: Generation) -> bool:
+        """Note the answer to SyncGroup; return False if the generation was lost meanwhile."""
+        if self.state is not MemberState.COMPLETING or self.generation != sent:
+            self.request_rejoin("the generation ended before its assignment came")
+            return False
+        self.state = MemberState.STABLE
+        self.reason = None
+        return True
+
+    def join_failed(self, code: ErrorCode, sent: Generation, member_id: str) -> Verdict:
+        """Judge an error that answers JoinGroup; `member_id` is the answer's."""
+        if code is ErrorCode.MEMBER_ID_REQUIRED:
+            self.generation = Generation(member_id=member_id)
+            self.reason = "rejoin with the member id that the coordinator gave"
+            return Verdict.AT_ONCE
+        return self._round_failed(code, sent)
+
+    def sync_failed(self, code: ErrorCode, sent: Generation) -> Verdict:
+        """Judge an error that answers SyncGroup."""
+        return self._round_failed(code, sent)
+
+    def _round_failed(self, code: ErrorCode, sent: Generation) -> Verdict:
+        self.request_rejoin(f"the rebalance failed: {code.name}")
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            return Verdict.AT_ONCE
+        if code in _FENCED:
+            self._fence(code, sent)
+            return Verdict.AT_ONCE
+        if code in COORDINATOR_MOVED:
+            return Verdict.LOOK_UP
+        return Verdict.LATER if code.retriable else Verdict.FATAL
+
+    # --- being a member --------------------------------------------------------------------------------
+
+    def heartbeat_failed(self, code: ErrorCode, sent: Generation) -> Verdict:
+        """Judge an error that answers a heartbeat."""
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            # While this member joins already, it is no news.
+            if self.state is MemberState.STABLE:
+                self.request_rejoin("the group is rebalancing")
+            return Verdict.IGNORE
+        if code in _FENCED:
+            self._fence(code, sent)
+            return Verdict.IGNORE
+        if code is ErrorCode.FENCED_INSTANCE_ID and self.generation != sent:
+            return Verdict.IGNORE
+        if code in COORDINATOR_MOVED:
+            return Verdict.LOOK_UP
+        return Verdict.FATAL if code in _FATAL else Verdict.LATER
+
+    def commit_failed(self, code: ErrorCode, sent: Generation) -> Verdict:
+        """Judge an error that answers a commit of this member; FATAL ones are for the caller."""
+        if code is ErrorCode.REBALANCE_IN_PROGRESS:
+            self.request_rejoin("a commit was refused, the group is rebalancing")
+            return Verdict.FATAL
+        if code in _FENCED:
+            self._fence(code, sent)
+            return Verdict.FATAL
+        if code in COORDINATOR_MOVED or code is ErrorCode.REQUEST_TIMED_OUT:
+            return Verdict.LOOK_UP
+        return Verdict.LATER if code in _COMMIT_LATER else Verdict.FATAL
+
+    def _fence(self, code: ErrorCode, sent: Generation) -> None:
+        if self.generation == sent:
+            # A member of an old generation is still a member: its id stays good.
+            self.reset(code.description, keep_member_id=code is ErrorCode.ILLEGAL_GENERATION)
+
+
+_FENCED = frozenset({ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
+_FATAL = frozenset({ErrorCode.FENCED_INSTANCE_ID, ErrorCode.GROUP_AUTHORIZATION_FAILED})
+_COMMIT_LATER = frozenset({ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})

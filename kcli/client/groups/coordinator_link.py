@@ -1,0 +1,118 @@
+"""CoordinatorLink: the one connection over which a member talks to the coordinator of its group.
+
+A connection of its own: a broker answers the requests of one connection in turn, so a JoinGroup that waits
+for other members would hold up everybody else's, and a long fetch this member's heartbeats.
+
+LeaveGroup: a member tells its coordinator that it leaves.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import count
+from typing import TYPE_CHECKING
+
+from kcli.client.admin.driver import check
+from kcli.client.client import COORDINATOR
+from kcli.client.network.bootstrap import Unreachable
+from kcli.client.network.connection import Disconnected
+from kcli.client.network.node_links import LinkState
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
+
+if TYPE_CHECKING:
+    from kcli.client.client import Client
+    from kcli.client.network.connection import Connection
+    from kcli.client.network.node_links import NodeLink
+
+
+_NUMBERS = count()
+
+
+class CoordinatorLink:
+    """Finds the coordinator of `group_id` and keeps a connection to it."""
+
+    def __init__(self, client: Client, group_id: str) -> None:
+        self.group_id = group_id
+        self._client = client
+        self._purpose = f"{COORDINATOR} {next(_NUMBERS)}"
+        self._node_id: int | None = None
+
+    @property
+    def node_id(self) -> int | None:
+        """Return the coordinator's id, None while it is not known."""
+        return self._node_id
+
+    async def connection(self) -> Connection:
+        """Return the open connection, looking the coordinator up if need be.
+
+        Raises `KcliError` for what stands in the way; `is_passing` tells whether to try again.
+        """
+        link = self._known_link()
+        if link is None:
+            node = await self._client.coordinators.find(self.group_id)
+            self._node_id = node.node_id
+            link = self._client.links.get(node.node_id, self._purpose)
+        try:
+            return await link.ready()
+        except KcliError:
+            self.forget()
+            raise
+
+    def _known_link(self) -> NodeLink | None:
+        """Return the link in use, None if there is none or its connection was lost."""
+        if self._node_id is None:
+            return None
+        if self._node_id in self._client.cluster.nodes:
+            link = self._client.links.get(self._node_id, self._purpose)
+            is_new = link.last_attempt == -math.inf
+            if is_new or link.state is not LinkState.DISCONNECTED:
+                return link
+        self.forget()
+        return None
+
+    def forget(self) -> None:
+        """Close the connection and look the coordinator up the next time; what is in flight fails."""
+        if self._node_id is not None:
+            self._client.coordinators.forget(self.group_id)
+            self._client.links.drop(self._node_id, self._purpose)
+            self._node_id = None
+
+    def close(self) -> None:
+        """Close the connection; what is in flight fails. The coordinator stays known."""
+        if self._node_id is not None:
+            self._client.links.drop(self._node_id, self._purpose)
+
+
+_PASSING = frozenset({ErrorCode.BROKER_NOT_AVAILABLE, ErrorCode.STALE_MEMBER_EPOCH})
+"""Not retriable by themselves: metadata, or the next heartbeat, changes what is sent."""
+
+
+def is_passing(error: KcliError) -> bool:
+    """Return whether another try may succeed where this error stood in the way of a request."""
+    if isinstance(error, KafkaError):
+        return error.code.retriable or error.code in _PASSING
+    return isinstance(error, (Disconnected, Unreachable))
+
+
+LEAVE_SECONDS = 5.0
+"""How long a member that leaves waits for the coordinator to take note of it."""
+
+_FIRST_VERSION_OF_MEMBERS = 3
+_MAX_REASON = 255
+
+
+async def leave_group(client: Client, node_id: int, *, group_id: str, member_id: str, reason: str) -> None:
+    """Have the coordinator drop a member; raise `KcliError` if it does not."""
+
+    def build(version: int) -> LeaveGroupRequest:
+        if version < _FIRST_VERSION_OF_MEMBERS:
+            return LeaveGroupRequest(group_id=group_id, member_id=member_id)
+        member = MemberIdentity(member_id=member_id, reason=reason[:_MAX_REASON])
+        return LeaveGroupRequest(group_id=group_id, members=[member])
+
+    response: LeaveGroupResponse = await client.request_by_version(node_id, LeaveGroupRequest, build)
+    check(response.error_code)
+    for member in response.members:
+        check(member.error_code)

@@ -1,0 +1,131 @@
+"""RebalanceListener: what an application wants to know of the partitions that its group gives and takes.
+
+Its methods run inside `poll`, `unsubscribe` and the end of the consumer's block, in the task of the caller,
+and are not cancelled before `max.poll.interval.ms` is over; where the block as a whole is cancelled, not
+before `close_seconds` are.
+
+Handover: gives a consumer the partitions of its group and takes them away, as its application is told.
+
+What must not be cut short, commits and the listener, is shielded from cancellation for as long as the group
+waits for a member: `max.poll.interval.ms`. Once the consumer as a whole is to end there is less time:
+`hurry`. Whatever a listener raises comes through once the assignment is what it said.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kcli.client.client import Client
+    from kcli.client.config import ConsumerConfig
+    from kcli.client.fetch.subscription_state import Subscription
+    from kcli.client.groups.group_commits import GroupCommits
+    from kcli.protocol.topics import TopicPartition
+
+
+class RebalanceListener:
+    """Does nothing; override what is of interest."""
+
+    async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """Learn which partitions were added, maybe none: seek here to begin elsewhere."""
+
+    async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Learn which partitions are about to be given up: they can still be committed."""
+
+    async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Learn which partitions others may read already: nothing can be committed any more."""
+        await self.on_revoked(partitions)
+
+
+READ_AGAIN = "what it read and did not commit may be read again"
+
+
+class Handover:
+    """The partitions of one member. `tell` wakes the poll that waits, `warn` hears what may be read again."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: ConsumerConfig,
+        *,
+        assigned: Subscription,
+        commits: GroupCommits,
+        tell: Callable[[], None],
+        warn: Callable[[str], None],
+    ) -> None:
+        self.listener = RebalanceListener()
+        self.deadline = math.inf
+        """When everything must be over."""
+        self._scope: trio.CancelScope | None = None
+        self._client = client
+        self._config = config
+        self._assigned = assigned
+        self._commits = commits
+        self._tell = tell
+        self._warn = warn
+
+    @property
+    def owned(self) -> set[TopicPartition]:
+        """Return what the consumer reads now."""
+        return set(self._assigned.partitions)
+
+    @contextmanager
+    def shielded(self) -> Iterator[None]:
+        """Keep the block from being cancelled while the group waits for it."""
+        deadline = trio.current_time() + self._config.max_poll_interval_ms / 1000
+        with trio.CancelScope(shield=True, deadline=min(deadline, self.deadline)) as self._scope:
+            yield
+        self._scope = None
+
+    def hurry(self, seconds: float) -> None:
+        """Be done after so many seconds, with what is under way as well."""
+        self.deadline = min(self.deadline, trio.current_time() + seconds)
+        if self._scope is not None:
+            self._scope.deadline = min(self._scope.deadline, self.deadline)
+
+    async def commit(self, partitions: Iterable[TopicPartition]) -> None:
+        """Commit what was handed out of partitions that are about to be given up."""
+        timeout_ms = min(self._config.max_poll_interval_ms, self._client.config.default_api_timeout_ms)
+        offsets = self._commits.uncommitted(partitions)
+        if not offsets:
+            return
+        try:
+            await self._commits.commit(offsets, timeout_ms=timeout_ms)
+        except KcliError as error:
+            self._warn(f"offsets are not committed: {error.message}")
+
+    async def revoke(self, partitions: set[TopicPartition]) -> None:
+        """Give partitions up in order."""
+        try:
+            await self.listener.on_revoked(sorted(partitions))
+        finally:
+            self.assign(one for one in self._assigned.partitions if one not in partitions)
+
+    async def lose(self, partitions: set[TopicPartition], *, why: str | None = None) -> None:
+        """Give up everything: these partitions are, or may be, another member's already.
+
+        `why` tells how the member lost its place in the group, if it does not leave of its own accord.
+        """
+        if why is not None:
+            group = self._config.group_id
+            self._warn(f"this member lost its place in group `{group}`: {why}; {READ_AGAIN}")
+        try:
+            with self.shielded():
+                await self.listener.on_lost(sorted(partitions))
+        finally:
+            self.assign(())
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions from now on; those that were read before keep their positions."""
+        self._assigned.assign(partitions)
+        for topic in {partition.topic for partition in self._assigned.partitions}:
+            self._client.want_topic(topic, pinned=True)
+        self._tell()

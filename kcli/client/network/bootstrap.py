@@ -1,0 +1,120 @@
+"""Bootstrap addresses, and opening a stream to one address with an error that says what is wrong."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from typing import TYPE_CHECKING, TypeAlias
+
+import trio
+
+from kcli.client.network.metadata import Node
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from kcli.client.config import ClientConfig
+
+    OpenStream: TypeAlias = Callable[[Node, ClientConfig], Awaitable[trio.abc.Stream]]
+
+DEFAULT_PORT = 9092
+
+REFUSED = os.strerror(errno.ECONNREFUSED).lower()
+"""The reason where nobody listens on a port."""
+
+
+class Unreachable(KcliError):
+    """No connection to an address: refused, unknown host, no route, or silent."""
+
+
+class UnknownHost(Unreachable):
+    """The host name does not resolve. Trying again soon does not help."""
+
+
+def parse_bootstrap(text: str) -> list[Node]:
+    """Return the addresses of `host:port,host:port` as nodes -1, -2, ...; the port defaults to 9092.
+
+    Raises `UsageError` for anything else. An IPv6 host stands in brackets.
+    """
+    nodes: list[Node] = []
+    for part in (piece.strip() for piece in text.split(",")):
+        if not part:
+            continue
+        host, port = _split(part)
+        if "://" in part or not host or not port.isascii() or not port.isdecimal():
+            raise UsageError(f"invalid bootstrap server: {part}", hint="use host:port,host:port")
+        if not 1 <= int(port) <= 65535:
+            raise UsageError(f"invalid port of a bootstrap server: {part}", hint="use 1 to 65535")
+        nodes.append(Node(-1 - len(nodes), host, int(port)))
+    if not nodes:
+        raise UsageError("no bootstrap server given", hint="use host:port,host:port")
+    return nodes
+
+
+def _split(part: str) -> tuple[str, str]:
+    if part.startswith("["):
+        host, bracket, rest = part[1:].partition("]")
+        if not bracket or (rest and not rest.startswith(":")):
+            return "", ""
+        return host, rest[1:] if rest else str(DEFAULT_PORT)
+    host, colon, port = part.rpartition(":")
+    if ":" in host:
+        return "", ""
+    return (host, port) if colon else (part, str(DEFAULT_PORT))
+
+
+async def open_tcp(node: Node, config: ClientConfig) -> trio.abc.Stream:
+    """Connect to a node by TCP, trying all addresses of its name; raise `Unreachable`."""
+    try:
+        stream = await trio.open_tcp_stream(node.host, node.port)
+    except socket.gaierror as error:
+        raise UnknownHost(
+            f"unknown host: {node.host}", hint="check the spelling of the bootstrap server or listener"
+        ) from error
+    except (OSError, UnicodeError) as error:
+        reason = _reason(error)
+        raise Unreachable(
+            f"cannot connect to {node.address}: {reason}", hint=_connecting_hint(node.host, reason)
+        ) from error
+    stream.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if config.send_buffer_bytes >= 0:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, config.send_buffer_bytes)
+    if config.receive_buffer_bytes >= 0:
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, config.receive_buffer_bytes)
+    return stream
+
+
+def _reason(error: BaseException) -> str:
+    """Return the system's words for the first failed attempt, in lower case ("connection refused")."""
+    if isinstance(error, OSError) and error.errno is not None and error.strerror:
+        return os.strerror(error.errno).lower()
+    if isinstance(error, BaseExceptionGroup):
+        return _reason(error.exceptions[0])
+    if error.__cause__ is not None:
+        return _reason(error.__cause__)
+    return str(error)
+
+
+def _connecting_hint(host: str, reason: str) -> str:
+    """Return what can be done about an address that cannot be connected to."""
+    is_here = host.lower() == "localhost" or host == "::1" or host.startswith("127.")
+    starts = ", `kcli broker start` starts one" if is_here and reason == REFUSED else ""
+    return f"check that the broker runs and listens there{starts}"
+
+
+def no_answer(address: str, seconds: float) -> Unreachable:
+    """Return the error of an address that was silent for as long as it was waited for."""
+    return Unreachable(
+        f"{address} did not answer within {seconds:g} s",
+        hint="check the address, and that the port is a broker's PLAINTEXT listener",
+    )
+
+
+def nobody_answers(nodes: list[Node], errors: dict[int, KcliError]) -> KcliError:
+    """Return the error of bootstrap addresses none of which answers as a broker."""
+    if len(nodes) == 1:
+        return errors[nodes[0].node_id]
+    reasons = "; ".join(errors[node.node_id].message for node in nodes if node.node_id in errors)
+    return Unreachable(f"no bootstrap server answers: {reasons}", hint="check the addresses and the brokers")

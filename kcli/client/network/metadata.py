@@ -1,0 +1,355 @@
+"""What a client knows of the cluster: one immutable snapshot, replaced whole.
+
+A snapshot maps topics to partitions and partitions to leaders. Code that has to act consistently takes
+`client.cluster` once and works on that value; nothing in it changes underneath.
+
+`ClusterMetadata.merged` applies the one rule of KIP-951 and Kafka's `MetadataCache`: an entry with a lower
+leader epoch than the known one is stale and is ignored, unless the topic was created anew (another id).
+
+Who answers a request: a broker by its id, any of them, or the controller.
+
+When to ask for metadata, for which topics, and what the last answer was. Pure: times are parameters.
+
+The client's refresher task drives it: `next_refresh` says when, `begin` starts an attempt, `succeeded` or
+`failed` ends it. There is one attempt at a time, however many callers wait. A topic wanted while an attempt
+is under way starts another one at once. Attempts back off, counted from the last one, while they fail or
+bring nothing new although somebody waits for news; otherwise a snapshot is refreshed at
+`metadata.max.age.ms`. Topics nobody used for `metadata.max.idle.ms` are dropped unless they are pinned.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+from kcli.client.network.backoff import Backoff
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping
+
+    from kcli.client.config import ClientConfig
+    from kcli.protocol.messages.metadata import MetadataResponse
+    from kcli.protocol.topics import TopicPartition
+
+
+STALE_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.NOT_CONTROLLER,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Codes that say that the snapshot is out of date (Kafka class `InvalidMetadataException`, and 41)."""
+
+
+class NewLeader(NamedTuple):
+    """Who leads a partition, as an answer told that refused to (KIP-951)."""
+
+    partition: TopicPartition
+    leader: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A broker's id and the address it advertises. Bootstrap addresses have ids -1, -2, ..."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None = None
+
+    @property
+    def address(self) -> str:
+        """Return `host:port`, with an IPv6 host in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadata:
+    """One partition as the last metadata response told it. `leader` is -1 while there is none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int = -1
+    replicas: tuple[int, ...] = ()
+    isr: tuple[int, ...] = ()
+    offline_replicas: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMetadata:
+    """One topic: its id (all zeros from brokers older than 2.8) and its partitions by index."""
+
+    name: str
+    topic_id: bytes = ZERO_UUID
+    is_internal: bool = False
+    partitions: Mapping[int, PartitionMetadata] = field(default_factory=dict)
+
+    @property
+    def available(self) -> tuple[int, ...]:
+        """Return the indexes of the partitions that have a leader, ascending."""
+        return tuple(index for index in sorted(self.partitions) if self.partitions[index].leader >= 0)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterMetadata:
+    """A snapshot: brokers, the node that controls, the topics we know and those that were refused.
+
+    `errors` holds the code of each topic that was asked for and could not be described
+    (unknown, unauthorized, invalid name).
+    """
+
+    nodes: Mapping[int, Node] = field(default_factory=dict)
+    cluster_id: str | None = None
+    controller_id: int = -1
+    topics: Mapping[str, TopicMetadata] = field(default_factory=dict)
+    errors: Mapping[str, ErrorCode] = field(default_factory=dict)
+
+    def leader_of(self, partition: TopicPartition) -> PartitionMetadata | None:
+        """Return the partition's entry if it has a known, live leader, else None."""
+        topic = self.topics.get(partition.topic)
+        entry = topic.partitions.get(partition.partition) if topic is not None else None
+        return entry if entry is not None and entry.leader in self.nodes else None
+
+    def merged(self, response: ClusterMetadata, *, keep: Iterable[str] = ()) -> ClusterMetadata:
+        """Return `response` with our newer leader epochs, and with the topics of `keep` it does not name."""
+        topics = {name: self._newest(topic) for name, topic in response.topics.items()}
+        for name in keep:
+            if name in self.topics and name not in topics and name not in response.errors:
+                topics[name] = self.topics[name]
+        return replace(response, topics=topics)
+
+    def with_leader(self, partition: TopicPartition, leader: int, leader_epoch: int) -> ClusterMetadata:
+        """Return a snapshot where the partition has this leader; itself if that is not newer (KIP-951)."""
+        topic = self.topics.get(partition.topic)
+        entry = topic.partitions.get(partition.partition) if topic is not None else None
+        if topic is None or entry is None or leader < 0 or leader_epoch <= entry.leader_epoch:
+            return self
+        partitions = {
+            **topic.partitions,
+            entry.partition: replace(entry, leader=leader, leader_epoch=leader_epoch),
+        }
+        return replace(self, topics={**self.topics, topic.name: replace(topic, partitions=partitions)})
+
+    def with_nodes(self, nodes: Iterable[Node]) -> ClusterMetadata:
+        """Return a snapshot with these brokers added or moved."""
+        return replace(self, nodes={**self.nodes, **{node.node_id: node for node in nodes}})
+
+    def with_topics_of(self, other: ClusterMetadata) -> ClusterMetadata:
+        """Return a snapshot with another one's topics and errors added."""
+        return replace(self, topics={**other.topics, **self.topics}, errors={**other.errors, **self.errors})
+
+    def lacking(self, names: Iterable[str]) -> ClusterMetadata:
+        """Return an answer about all topics as one that names these as unknown where it lacks them."""
+        missing = {name for name in names if name not in self.topics and name not in self.errors}
+        unknown = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        return replace(self, errors={**self.errors, **unknown})
+
+    def _newest(self, topic: TopicMetadata) -> TopicMetadata:
+        known = self.topics.get(topic.name)
+        if known is None or known.topic_id != topic.topic_id:
+            return topic
+        partitions = dict(topic.partitions)
+        for index, ours in known.partitions.items():
+            theirs = partitions.get(index)
+            if theirs is not None and -1 < theirs.leader_epoch < ours.leader_epoch:
+                partitions[index] = ours
+        return replace(topic, partitions=partitions)
+
+
+def cluster_of(response: MetadataResponse) -> ClusterMetadata:
+    """Read a metadata response. Topics with an error have no entry but one in `errors`.
+
+    A topic whose only trouble is a missing leader or replica keeps its partitions.
+    """
+    topics: dict[str, TopicMetadata] = {}
+    errors: dict[str, ErrorCode] = {}
+    for topic in response.topics:
+        if topic.name is None:
+            continue
+        if topic.error_code != ErrorCode.NONE:
+            errors[topic.name] = ErrorCode.of(topic.error_code)
+            continue
+        partitions = {
+            entry.partition_index: PartitionMetadata(
+                entry.partition_index,
+                entry.leader_id,
+                entry.leader_epoch,
+                tuple(entry.replica_nodes),
+                tuple(entry.isr_nodes),
+                tuple(entry.offline_replicas),
+            )
+            for entry in topic.partitions
+        }
+        topics[topic.name] = TopicMetadata(topic.name, topic.topic_id, topic.is_internal, partitions)
+    nodes = {
+        broker.node_id: Node(broker.node_id, broker.host, broker.port, broker.rack)
+        for broker in response.brokers
+    }
+    return ClusterMetadata(nodes, response.cluster_id, response.controller_id, topics, errors)
+
+
+def metadata_request(topics: Collection[str] | None, version: int, *, auto_create: bool) -> MetadataRequest:
+    """Build a metadata request about all topics (None), or about some."""
+    entries = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
+    if version == 0 and topics is None:
+        entries = []
+    # Brokers before 0.11 create topics as they please; the field is not theirs.
+    return MetadataRequest(topics=entries, allow_auto_topic_creation=auto_create or version < 4)
+
+
+class _Role(Enum):
+    ANY = "any broker"
+    CONTROLLER = "the controller"
+
+
+ANY: Final = _Role.ANY
+"""The least-loaded broker."""
+
+CONTROLLER: Final = _Role.CONTROLLER
+"""The broker that metadata names as the controller (a KRaft broker forwards to it)."""
+
+Target: TypeAlias = int | _Role
+
+
+class WantedTopic:
+    """A topic somebody uses. `expires_at` is infinite for a pinned one."""
+
+    __slots__ = ("auto_create", "expires_at")
+
+    def __init__(self, *, auto_create: bool, expires_at: float) -> None:
+        self.auto_create = auto_create
+        self.expires_at = expires_at
+
+
+class MetadataCache:
+    """The current snapshot and the schedule of its renewal. All times are in seconds."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self.cluster = ClusterMetadata()
+        self.version = 0
+        self.is_in_flight = False
+        self.needs_update = False
+        self.wanted: dict[str, WantedTopic] = {}
+        self.wants_all = 0
+        """How many follow all topics there are."""
+        self.is_complete = False
+        """Whether the last answer was about all topics."""
+        self.listeners: list[Callable[[ClusterMetadata], None]] = []
+        self._max_age = config.metadata_max_age_ms / 1000
+        self._max_idle = config.metadata_max_idle_ms / 1000
+        self._backoff = Backoff(config.retry_backoff_ms, config.retry_backoff_max_ms)
+        self._not_before = -math.inf
+        self._last_success = -math.inf
+        self._asked_for_all = False
+        self._has_unasked = False
+
+    def want(self, topic: str, now: float, *, auto_create: bool = False, pinned: bool = False) -> bool:
+        """Keep a topic in the snapshot; return True if it is new, and thus asked for at once."""
+        expires_at = math.inf if pinned else now + self._max_idle
+        entry = self.wanted.get(topic)
+        if entry is not None:
+            entry.auto_create |= auto_create
+            entry.expires_at = max(entry.expires_at, expires_at)
+            return False
+        self.wanted[topic] = WantedTopic(auto_create=auto_create, expires_at=expires_at)
+        self.needs_update = True
+        self._not_before = -math.inf
+        self._has_unasked = True
+        return True
+
+    def follow_all(self, follow: bool) -> None:
+        """Keep all topics in the snapshot, as long as anybody asks for that; False ends one such wish."""
+        self.wants_all += 1 if follow else -1
+        if follow:
+            self.needs_update = self._has_unasked = True
+            self._not_before = -math.inf
+
+    def request_update(self) -> int:
+        """Ask for an early refresh; return the version whose change will show it."""
+        self.needs_update = True
+        return self.version
+
+    def next_refresh(self) -> float:
+        """Return when the next attempt is due; infinite while one is under way."""
+        if self.is_in_flight:
+            return math.inf
+        due = -math.inf if self.needs_update else self._last_success + self._max_age
+        return max(due, self._not_before)
+
+    def begin(self, now: float) -> None:
+        """Start an attempt."""
+        self.is_in_flight = True
+        self.needs_update = False
+        self._has_unasked = False
+        self._asked_for_all = self.wants_all > 0
+        self.wanted = {name: entry for name, entry in self.wanted.items() if entry.expires_at > now}
+
+    def succeeded(self, response: ClusterMetadata, now: float) -> None:
+        """Take an answer about the wanted topics."""
+        fresh = self.cluster.merged(response, keep=() if self._asked_for_all else self.wanted)
+        if fresh == self.cluster:
+            self._not_before = now + self._backoff.next_delay()
+        else:
+            self._backoff.reset()
+            self._not_before = now + self._backoff.next_delay() if fresh.errors else -math.inf
+        if self._has_unasked:
+            self._not_before = -math.inf  # what came to be wanted meanwhile has not been asked for
+        self.is_in_flight = False
+        self.is_complete = self._asked_for_all
+        self._last_success = now
+        self._replace(fresh)
+
+    def failed(self, now: float) -> None:
+        """Note that an attempt brought nothing; the next one is due after the backoff."""
+        self.is_in_flight = False
+        self.needs_update = True
+        self._not_before = now + self._backoff.next_delay()
+
+    def update_leaders(self, leaders: Iterable[NewLeader], nodes: Iterable[Node]) -> None:
+        """Apply the leaders that came with an error response, and the nodes they are on (KIP-951)."""
+        cluster = self.cluster
+        for partition, leader, leader_epoch in leaders:
+            cluster = cluster.with_leader(partition, leader, leader_epoch)
+        if cluster is not self.cluster:
+            self._replace(cluster.with_nodes(nodes))
+
+    def update_nodes(self, answer: ClusterMetadata) -> None:
+        """Take brokers and controller from an answer that the refresher did not ask for.
+
+        Its topics are taken where the snapshot has them already.
+        """
+        if not answer.nodes:
+            return
+        merged = self.cluster.merged(answer)
+        topics = {name: merged.topics.get(name, topic) for name, topic in self.cluster.topics.items()}
+        self._replace(replace(merged, topics=topics, errors=self.cluster.errors))
+
+    def learn_node(self, node: Node) -> None:
+        """Take a broker that another answer named, if metadata has not named it yet."""
+        if node.node_id not in self.cluster.nodes:
+            self._replace(self.cluster.with_nodes([node]))
+
+    def forget_nodes(self) -> None:
+        """Drop the brokers, keep the topics: the client goes back to its bootstrap addresses (KIP-899)."""
+        self._replace(ClusterMetadata(topics=self.cluster.topics, errors=self.cluster.errors))
+
+    def _replace(self, cluster: ClusterMetadata) -> None:
+        self.cluster = cluster
+        self.version += 1
+        for listener in self.listeners:
+            listener(cluster)

@@ -1,0 +1,305 @@
+"""NodeLinks: the links of one client, at most one for every (node, purpose), made when they are first used.
+
+They follow the metadata: a broker that moved or left loses its links. Bootstrap addresses are nodes with
+negative ids; the first metadata says which brokers they are, and those take over their links.
+
+A node as the client sees it over time: disconnected, connecting or ready, with backoff between attempts.
+
+| state        | event                       | next                                                      |
+|--------------|-----------------------------|-----------------------------------------------------------|
+| DISCONNECTED | `start` after the backoff   | CONNECTING: open the stream, negotiate versions           |
+| CONNECTING   | negotiated                  | READY: the backoff is reset                               |
+| CONNECTING   | refused, silent, not Kafka  | DISCONNECTED: `last_error`, the backoff doubles           |
+| READY        | closed by either side       | DISCONNECTED: one backoff                                 |
+| any          | `close`                     | DISCONNECTED for good                                     |
+
+There is one link per (node, purpose): a long-polling fetch must not delay other requests to the same node,
+because a broker answers one request of a connection at a time.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from enum import Enum
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.client.network.backoff import Backoff
+from kcli.client.network.bootstrap import UnknownHost, no_answer, nobody_answers
+from kcli.client.network.connection import Connection, Disconnected, NotKafka
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.client.config import ClientConfig
+    from kcli.client.network.bootstrap import OpenStream
+    from kcli.client.network.metadata import MetadataCache, Node
+
+
+class LinkState(Enum):
+    """Where a link is in its table of states."""
+
+    DISCONNECTED = "disconnected"
+    CONNECTING = "connecting"
+    READY = "ready"
+
+
+class NodeLink:
+    """The one connection to a node for one purpose, made again whenever it is needed."""
+
+    def __init__(
+        self,
+        node: Node,
+        config: ClientConfig,
+        *,
+        nursery: trio.Nursery,
+        open_stream: OpenStream,
+        on_lost: Callable[[], None],
+    ) -> None:
+        self.node = node
+        self.state = LinkState.DISCONNECTED
+        self.connection: Connection | None = None
+        self.last_error: KcliError | None = None
+        self.last_attempt = float("-inf")
+        self.retry_at = float("-inf")
+        self._config = config
+        self._nursery = nursery
+        self._open_stream = open_stream
+        self._on_lost = on_lost
+        self._backoff = Backoff(config.reconnect_backoff_ms, config.reconnect_backoff_max_ms)
+        self._setup_failures = 0
+        self._changed = trio.Event()
+        self._scope = trio.CancelScope()
+        self._is_closed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether requests can be sent now."""
+        return self.connection is not None and not self.connection.is_closed
+
+    @property
+    def is_failing(self) -> bool:
+        """Return whether the last attempt failed and none is under way."""
+        return self.state is LinkState.DISCONNECTED and self.last_error is not None
+
+    def start(self) -> None:
+        """Begin to connect if disconnected and not backing off."""
+        now = trio.current_time()
+        if self.state is LinkState.DISCONNECTED and not self._is_closed and now >= self.retry_at:
+            self.state = LinkState.CONNECTING
+            self.last_attempt = now
+            self._scope = trio.CancelScope()
+            self._nursery.start_soon(self._run)
+
+    async def ready(self) -> Connection:
+        """Return the open connection, connecting if need be; raise why the attempt failed.
+
+        One attempt at most: a caller that wants more calls again, and then waits for the backoff.
+        """
+        if self.connection is not None and not self.connection.is_closed:
+            return self.connection
+        while self.state is LinkState.READY:
+            await self._changed.wait()
+        if self.state is LinkState.DISCONNECTED:
+            await trio.sleep_until(self.retry_at)
+            if self._is_closed:
+                raise Disconnected(f"the connection to {self.node.address} was closed")
+            self.start()
+        while self.state is LinkState.CONNECTING:
+            await self._changed.wait()
+        if self.connection is not None:
+            return self.connection
+        raise self.last_error or Disconnected(f"the connection to {self.node.address} was lost")
+
+    def close(self) -> None:
+        """Close for good; what is in flight fails."""
+        self._is_closed = True
+        if self.connection is not None:
+            self.connection.close()
+        self._scope.cancel()
+
+    async def _run(self) -> None:
+        setup_seconds = self._setup_seconds()
+        setup = trio.CancelScope(deadline=trio.current_time() + setup_seconds)
+        try:
+            with self._scope, setup:
+                stream = await self._open_stream(self.node, self._config)
+                connection = Connection(stream, self.node.address, self._config)
+                await connection.run(lambda: self._became_ready(connection, setup))
+            if setup.cancelled_caught:
+                self._failed(no_answer(self.node.address, setup_seconds))
+        except KcliError as error:
+            self._failed(error)
+        finally:
+            self.connection = None
+            self._become(LinkState.DISCONNECTED)
+        if not self._is_closed:
+            self._on_lost()
+
+    def _became_ready(self, connection: Connection, setup: trio.CancelScope) -> None:
+        setup.deadline = math.inf
+        self.connection = connection
+        self.last_error = None
+        self._setup_failures = 0
+        self._backoff.reset()
+        # Should it be lost, one backoff passes before the next attempt.
+        self.retry_at = trio.current_time() + self._backoff.next_delay()
+        self._become(LinkState.READY)
+
+    def _setup_seconds(self) -> float:
+        """Return the limit for connecting and negotiating: doubles with each failure, up to a maximum."""
+        first, longest = (
+            self._config.socket_connection_setup_timeout_ms,
+            self._config.socket_connection_setup_timeout_max_ms,
+        )
+        return min(first << min(self._setup_failures, 16), max(first, longest)) / 1000
+
+    def _failed(self, error: KcliError) -> None:
+        self.last_error = error
+        self._setup_failures += 1
+        self.retry_at = trio.current_time() + self._backoff.next_delay()
+
+    def _become(self, state: LinkState) -> None:
+        self.state = state
+        self._changed.set()
+        self._changed = trio.Event()
+
+
+REFUSED_SECONDS = 2.0
+"""How long `reach_bootstrap` goes on trying while every bootstrap address refuses: one may be starting."""
+
+STAGGER_SECONDS = 0.25
+"""The head start that one bootstrap address has over the next."""
+
+
+class NodeLinks:
+    """The links to the brokers that `cache` knows, and to the bootstrap addresses while it knows none."""
+
+    def __init__(
+        self,
+        bootstrap: list[Node],
+        cache: MetadataCache,
+        *,
+        config: ClientConfig,
+        nursery: trio.Nursery,
+        open_stream: OpenStream,
+        on_lost: Callable[[], None],
+    ) -> None:
+        self._bootstrap = bootstrap
+        self._cache = cache
+        self._config = config
+        self._nursery = nursery
+        self._open_stream = open_stream
+        self._on_lost = on_lost
+        self._links: dict[tuple[int, str], NodeLink] = {}
+        self._random = random.Random()
+
+    def get(self, node_id: int, purpose: str = "") -> NodeLink:
+        """Return the link to a known broker for one purpose; raise `KafkaError` 8 for an unknown broker."""
+        node = self._cache.cluster.nodes.get(node_id)
+        if node is None:
+            raise KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, f"broker {node_id} is not in the cluster")
+        return self._link(node, purpose)
+
+    def drop(self, node_id: int, purpose: str) -> None:
+        """Close a link for good, if there is one; what is in flight on it fails."""
+        link = self._links.pop((node_id, purpose), None)
+        if link is not None:
+            link.close()
+
+    def least_loaded(self) -> NodeLink:
+        """Return the link for requests that any broker answers.
+
+        From a random start: a ready one with nothing in flight, else the ready one with least; else one that
+        is connecting; else the one tried longest ago, those not backing off first.
+        """
+        nodes = list(self._cache.cluster.nodes.values()) or self._bootstrap
+        start = self._random.randrange(len(nodes))
+        links = [self._link(node) for node in nodes[start:] + nodes[:start]]
+        ready = [link for link in links if link.is_ready]
+        if ready:
+            return min(ready, key=lambda link: link.connection.load if link.connection else 0)
+        connecting = [link for link in links if link.state is LinkState.CONNECTING]
+        if connecting:
+            return connecting[0]
+        now = trio.current_time()
+        return min(links, key=lambda link: (max(0.0, link.retry_at - now), link.last_attempt))
+
+    @property
+    def all_failing(self) -> bool:
+        """Whether there are brokers, and the last attempt to reach each of them failed."""
+        nodes = self._cache.cluster.nodes.values()
+        return bool(nodes) and all(self._link(node).is_failing for node in nodes)
+
+    def replace_moved(self) -> None:
+        """Drop links to brokers that moved to another address or left, and those to bootstrap addresses.
+
+        The first metadata names the brokers: a bootstrap link to one of their addresses becomes its link.
+        """
+        nodes = self._cache.cluster.nodes
+        if not nodes:
+            return
+        by_address = {node.address: node for node in nodes.values()}
+        for (node_id, purpose), link in list(self._links.items()):
+            node = nodes.get(node_id)
+            if node is not None and node.address == link.node.address:
+                continue
+            del self._links[node_id, purpose]
+            owner = by_address.get(link.node.address) if node_id < 0 and link.is_ready else None
+            if owner is not None and (owner.node_id, purpose) not in self._links:
+                link.node = owner
+                self._links[owner.node_id, purpose] = link
+            else:
+                link.close()
+
+    async def reach_bootstrap(self, seconds: float) -> None:
+        """Try the bootstrap addresses, each a little after the one before, until one is ready.
+
+        Raises `KcliError` naming them when none of them answers as a broker, after `seconds` at the latest.
+        """
+        give_up_at = trio.current_time() + REFUSED_SECONDS
+        errors: dict[int, KcliError] = {}
+        reached = False
+
+        async def attempt(index: int, node: Node, scope: trio.CancelScope) -> None:
+            nonlocal reached
+            await trio.sleep(index * STAGGER_SECONDS)
+            link = self._link(node)
+            while True:
+                try:
+                    await link.ready()
+                except KcliError as error:
+                    errors[node.node_id] = error
+                    hopeless = isinstance(error, (UnknownHost, NotKafka))
+                    if hopeless or link.retry_at >= give_up_at:
+                        return
+                else:
+                    # It may be lost again by now: whoever asks it something connects anew.
+                    reached = True
+                    scope.cancel()
+                    return
+
+        with trio.move_on_after(seconds):
+            async with trio.open_nursery() as nursery:
+                for index, node in enumerate(self._bootstrap):
+                    nursery.start_soon(attempt, index, node, nursery.cancel_scope)
+        if not reached:
+            # Who has refused by then is told of as such.
+            silent = {node.node_id: no_answer(node.address, seconds) for node in self._bootstrap}
+            raise nobody_answers(self._bootstrap, silent | errors)
+
+    def _link(self, node: Node, purpose: str = "") -> NodeLink:
+        link = self._links.get((node.node_id, purpose))
+        if link is None:
+            link = self._links[node.node_id, purpose] = NodeLink(
+                node,
+                self._config,
+                nursery=self._nursery,
+                open_stream=self._open_stream,
+                on_lost=self._on_lost,
+            )
+        return link

@@ -1,0 +1,1 @@
+"""The producer: from a record to the delivery of its batch."""

@@ -1,0 +1,320 @@
+"""Producer: records in, deliveries out.
+
+    async with Producer(client, ProducerConfig(linger_ms=20)) as producer:
+        delivery = await producer.send("orders", b"value", b"key")
+        where = await delivery.wait()          # RecordMetadata(topic, partition, offset, timestamp)
+
+`send` returns once the record is queued; `send_nowait` does so without ever waiting and raises
+`trio.WouldBlock` where `send` would wait (no metadata yet, no memory left). Leaving the block normally
+delivers everything; leaving it by an exception or a cancellation fails what is not delivered yet.
+"""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+from time import time
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.client.config import ProducerConfig
+from kcli.client.network.background import Background
+from kcli.client.producer.accumulator import BATCH_OVERHEAD, RECORD_OVERHEAD, Accumulator, MemoryBudget
+from kcli.client.producer.partitioner import Partitioner
+from kcli.client.producer.sender import Sender
+from kcli.client.producer.sequences import Sequences
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable, Sequence
+
+    from kcli.client.client import Client
+    from kcli.client.network.metadata import TopicMetadata
+    from kcli.client.producer.producer_batch import Delivery, DeliveryRun, ProducerBatch
+
+CHECKPOINT_RECORDS = 256
+"""How many sends in a row run without giving other tasks a turn."""
+
+UNUSED_OVERHEAD = RECORD_OVERHEAD - 8
+"""What the upper bound of a record's size exceeds its usual size by."""
+
+TOPIC_USE_RECORDS = 4096
+"""How many records of a topic pass between two notes that it is in use."""
+
+
+class ProducerClosed(KcliError):
+    """The producer takes no more records."""
+
+
+class Producer(Background):
+    """Sends records to a cluster; shareable by many tasks. Use it with `async with`.
+
+    `warn` is given a line for each kind of trouble that keeps records waiting for more than three seconds.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        config: ProducerConfig | None = None,
+        *,
+        wall_ms: Callable[[], int] = lambda: int(time() * 1000),
+        warn: Callable[[str], None] = lambda line: None,
+    ) -> None:
+        self.config = config or ProducerConfig()
+        self.budget = MemoryBudget(self.config.buffer_memory)
+        self._client = client
+        self._cache = client.cache
+        self._wall_ms = wall_ms
+        self._accumulator = Accumulator(self.config, self.budget)
+        self._partitioner = Partitioner(
+            self.config.partitioner,
+            batch_size=self.config.batch_size,
+            adaptive=self.config.partitioner_adaptive_partitioning_enable,
+            ignore_keys=self.config.partitioner_ignore_keys,
+        )
+        self._sequences = Sequences() if self.config.is_idempotent else None
+        self._sender = Sender(
+            client,
+            self.config,
+            accumulator=self._accumulator,
+            sequences=self._sequences,
+            partitioner=self._partitioner,
+            warn=warn,
+        )
+        self._largest = min(self.config.max_request_size, self.config.buffer_memory)
+        self._is_closed = False
+        self._sends = 0
+
+    @asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._sender.run)
+            try:
+                yield
+                await self.close()
+            finally:
+                self._is_closed = self._accumulator.is_closed = True
+                self._sender.close()
+                nursery.cancel_scope.cancel()
+
+    # --- sending ---------------------------------------------------------------------------------------
+
+    def send_nowait(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Queue a record now. `timestamp` in ms is the current time unless given.
+
+        Raises `trio.WouldBlock` if metadata or memory are not there, `KafkaError` 10 if the record is larger
+        than `max.request.size` or `buffer.memory`, `KafkaError` 3 for a partition the topic does not have,
+        and `ProducerClosed`.
+        """
+        if self._is_closed or self._sender.fatal_error is not None:
+            raise self._closed()
+        known = self._cache.cluster.topics.get(topic)
+        if known is None or not known.partitions:
+            raise trio.WouldBlock
+        self._sends += 1
+        if not self._sends % TOPIC_USE_RECORDS:
+            self._client.want_topic(topic, auto_create=True)
+        chosen = self._partitioner.partition(known, key) if partition is None else partition
+        size = RECORD_OVERHEAD
+        if key is not None:
+            size += len(key)
+        if value is not None:
+            size += len(value)
+        if headers:
+            size += _headers_size(headers)
+        if timestamp is None:
+            timestamp = self._wall_ms()
+        delivery = self._accumulator.append(topic, chosen, timestamp, key, value, headers, size)
+        if delivery is None:
+            _check_partition(known, chosen)
+            self._check_size(size)
+            memory = self._accumulator.needed_memory(size)
+            if not self.budget.reserve_nowait(memory):
+                if partition is None:
+                    self._partitioner.not_appended(known)
+                raise trio.WouldBlock
+            batch = self._accumulator.open_batch(topic, chosen, trio.current_time(), memory)
+            delivery = batch.append(timestamp, key, value, headers)
+            # A new batch has a linger to be woken for, and the one before it is full.
+            self._sender.wake()
+        if partition is None and self._partitioner.is_free(key):
+            self._partitioner.appended(
+                known, size - UNUSED_OVERHEAD, lambda: self._accumulator.all_full(topic, chosen)
+            )
+        return delivery
+
+    async def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        headers: Sequence[tuple[str, bytes | None]] = (),
+        timestamp: int | None = None,
+    ) -> Delivery:
+        """Queue a record, waiting up to `max.block.ms` for metadata and memory; see `send_nowait`.
+
+        Raises `KafkaError` 7 if they do not come in time.
+        """
+        try:
+            delivery = self.send_nowait(
+                topic, value, key, partition=partition, headers=headers, timestamp=timestamp
+            )
+        except trio.WouldBlock:
+            if timestamp is None:
+                timestamp = self._wall_ms()
+            return await self._send_waiting(topic, value, key, partition, headers, timestamp)
+        if not self._sends % CHECKPOINT_RECORDS:
+            await trio.lowlevel.checkpoint()
+        return delivery
+
+    async def send_values(
+        self, topic: str, values: Sequence[bytes], start: int = 0, *, partition: int | None = None
+    ) -> DeliveryRun:
+        """Queue values without keys from number `start` on, as many as one batch takes, at least one.
+
+        The quick way for many small records: what `send` costs for each, this costs for a batch. Where each
+        record is to have a partition of its own, it is one at a time. Raises what `send` does, about the
+        first of them.
+        """
+        if self._is_closed or self._sender.fatal_error is not None:
+            raise self._closed()
+        known = self._cache.cluster.topics.get(topic)
+        run = None
+        is_one_batch = partition is not None or self._partitioner.is_free(None)
+        if known is not None and known.partitions and is_one_batch:
+            chosen = self._partitioner.partition(known, None) if partition is None else partition
+            run = self._accumulator.append_values(topic, chosen, self._wall_ms(), values, start)
+        if known is None or run is None:
+            # Whatever a new batch takes, its first record sees to it.
+            return (await self.send(topic, values[start], partition=partition)).as_run()
+        self._sends += run.count
+        if self._sends % TOPIC_USE_RECORDS < run.count:
+            self._client.want_topic(topic, auto_create=True)
+        if partition is None:
+            size = sum(map(len, values[start : start + run.count]))
+            size += run.count * (RECORD_OVERHEAD - UNUSED_OVERHEAD)
+            self._partitioner.appended(known, size, lambda: self._accumulator.all_full(topic, chosen))
+        await trio.lowlevel.checkpoint()
+        return run
+
+    async def _send_waiting(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        partition: int | None,
+        headers: Sequence[tuple[str, bytes | None]],
+        timestamp: int,
+    ) -> Delivery:
+        what = f"metadata of topic {topic}"
+        with trio.move_on_after(self.config.max_block_ms / 1000):
+            known = await self._client.wait_for_topic(topic, auto_create=True)
+            chosen = self._partitioner.partition(known, key) if partition is None else partition
+            _check_partition(known, chosen)
+            size = RECORD_OVERHEAD + len(key or b"") + len(value or b"") + _headers_size(headers)
+            self._check_size(size)
+            what = f"memory: {self.budget.available} of {self.budget.total} bytes are left"
+            memory = self._accumulator.needed_memory(size)
+            # Who waits for memory makes every batch sendable: the sender has to know.
+            self._sender.wake()
+            await self.budget.reserve(memory)
+            try:
+                if self._is_closed:
+                    raise self._closed()
+                # Another task may have opened a batch meanwhile.
+                delivery = self._accumulator.append(topic, chosen, timestamp, key, value, headers, size)
+                if delivery is None:
+                    batch = self._accumulator.open_batch(topic, chosen, trio.current_time(), memory)
+                    memory = 0
+                    delivery = batch.append(timestamp, key, value, headers)
+            finally:
+                if memory:
+                    self.budget.release(memory)
+            self._sender.wake()
+            if partition is None and self._partitioner.is_free(key):
+                self._partitioner.appended(
+                    known, size - UNUSED_OVERHEAD, lambda: self._accumulator.all_full(topic, chosen)
+                )
+            return delivery
+        raise KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"waited {self.config.max_block_ms} ms for {what}")
+
+    def _check_size(self, size: int) -> None:
+        if BATCH_OVERHEAD + size > self._largest:
+            raise KafkaError(
+                ErrorCode.MESSAGE_TOO_LARGE,
+                f"the record takes {BATCH_OVERHEAD + size} bytes, the limit is {self._largest}",
+                hint="raise `max.request.size`, and `buffer.memory` if that is smaller",
+            )
+
+    # --- topics, flushing, closing ---------------------------------------------------------------------
+
+    async def partitions_for(self, topic: str) -> TopicMetadata:
+        """Return a topic's metadata, waiting up to `max.block.ms`; raise `KafkaError` 7 or the refusal."""
+        with trio.move_on_after(self.config.max_block_ms / 1000):
+            return await self._client.wait_for_topic(topic, auto_create=True)
+        raise KafkaError(
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"waited {self.config.max_block_ms} ms for metadata of topic {topic}",
+        )
+
+    async def flush(self) -> None:
+        """Wait until every record sent before this call is delivered or failed."""
+        accumulator = self._accumulator
+        accumulator.flushing += 1
+        self._sender.wake()
+        try:
+            for batch in list(accumulator.incomplete):
+                await _settled(batch)
+        finally:
+            accumulator.flushing -= 1
+
+    async def close(self, timeout_ms: int | None = None) -> None:
+        """Take no more records, deliver what was sent, and fail what is not delivered in time."""
+        self._is_closed = self._accumulator.is_closed = True
+        seconds = float("inf") if timeout_ms is None else timeout_ms / 1000
+        with trio.move_on_after(seconds):
+            await self.flush()
+        self._sender.close()
+
+    def abort(self) -> None:
+        """Take no more records, and fail at once what is not delivered; a delivery's callback may call it.
+
+        An idempotent producer that is aborted when its first record fails leaves no hole before a later one:
+        the broker refuses what was under way behind it.
+        """
+        self._is_closed = self._accumulator.is_closed = True
+        self._sender.close()
+
+    def _closed(self) -> KcliError:
+        return self._sender.fatal_error or ProducerClosed("the producer is closed")
+
+
+def _check_partition(known: TopicMetadata, partition: int) -> None:
+    if partition not in known.partitions:
+        raise KafkaError(
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            f"topic {known.name} has no partition {partition}, it has {len(known.partitions)}",
+        )
+
+
+def _headers_size(headers: Sequence[tuple[str, bytes | None]]) -> int:
+    """Return the bytes that headers take at most; a character may take four."""
+    return sum(10 + 4 * len(name) + len(content or b"") for name, content in headers)
+
+
+async def _settled(batch: ProducerBatch) -> None:
+    await batch.wait()
+    for part in batch.parts or ():
+        await _settled(part)

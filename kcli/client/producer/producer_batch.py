@@ -1,0 +1,352 @@
+"""ProducerBatch: records of one partition on their way.
+
+A batch is open while it takes records, closed once drained, and settled once, with an offset or an error. A
+batch that the broker finds too large is split; its deliveries then follow the part their record went to.
+
+Delivery: one record's share in the outcome of its batch; DeliveryRun: that of several in a row.
+
+No record has a task, an event or a callback list of its own: a `Delivery` is the batch and an index into it.
+When the batch is split, a delivery follows the part that its record went to, and a run becomes one per part.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+import trio
+
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, set_producer_state
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kcli.protocol.compression.codecs import Codec
+    from kcli.protocol.topics import TopicPartition
+
+
+class GivenUp(KafkaError):
+    """The producer was closed before the outcome was known."""
+
+    def __init__(self) -> None:
+        super().__init__(ErrorCode.NETWORK_EXCEPTION, "the producer was closed")
+
+
+class RecordMetadata(NamedTuple):
+    """Where a record went. `offset` is -1 under acks=0; `timestamp` is the log's if it sets its own."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp: int
+
+
+class Delivery:
+    """One record's way to the log: wait for it, or look."""
+
+    __slots__ = ("_batch", "_index", "_timestamp")
+
+    def __init__(self, batch: ProducerBatch, index: int, timestamp: int) -> None:
+        self._batch = batch
+        self._index = index
+        self._timestamp = timestamp
+
+    def on_settled(self, callback: Callable[[Delivery], None]) -> None:
+        """Have `callback(delivery)` run, in order of sending, when the record is delivered or failed.
+
+        It runs in the sender's task and must not raise: an exception ends the producer.
+        """
+        batch = self._batch
+        if batch.parts is not None:
+            batch, _ = batch.part_of(self._index)
+        if batch.is_settled:
+            callback(self)
+        else:
+            batch.add_callback(self, callback)
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether the outcome is known."""
+        return self._batch.part_of(self._index)[0].is_settled
+
+    @property
+    def error(self) -> KafkaError | None:
+        """Return what went wrong, None if nothing did (yet)."""
+        batch, index = self._batch.part_of(self._index)
+        if batch.error is None or not batch.record_errors:
+            return batch.error
+        if index in batch.record_errors:
+            return KafkaError(batch.error.code, batch.record_errors[index])
+        # The broker refuses a batch as a whole and names the records to blame (KIP-467).
+        return KafkaError(
+            ErrorCode.INVALID_RECORD, "another record of the same batch was refused, and with it this one"
+        )
+
+    def result(self) -> RecordMetadata:
+        """Return where the record went; raise the error it failed with. It must be settled."""
+        error = self.error
+        if error is not None:
+            raise error
+        batch, index = self._batch.part_of(self._index)
+        offset = batch.base_offset + index if batch.base_offset >= 0 else -1
+        timestamp = self._timestamp if batch.log_append_time < 0 else batch.log_append_time
+        return RecordMetadata(batch.partition.topic, batch.partition.partition, offset, timestamp)
+
+    def as_run(self) -> DeliveryRun:
+        """Return the run of this record alone."""
+        return DeliveryRun(self._batch, self._index, 1, self._timestamp)
+
+    async def wait(self) -> RecordMetadata:
+        """Wait for the outcome and return it, or raise it."""
+        while True:
+            batch, _ = self._batch.part_of(self._index)
+            await batch.wait()
+            if batch.is_settled:
+                return self.result()
+
+
+class DeliveryRun:
+    """The way to the log of `count` records that follow each other in a batch."""
+
+    __slots__ = ("_batch", "_first", "_timestamp", "count")
+
+    def __init__(self, batch: ProducerBatch, first: int, count: int, timestamp: int) -> None:
+        self._batch = batch
+        self._first = first
+        self._timestamp = timestamp
+        self.count = count
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Yield the delivery of each record."""
+        for index in range(self._first, self._first + self.count):
+            yield Delivery(self._batch, index, self._timestamp)
+
+    def on_settled(self, callback: Callable[[DeliveryRun], None]) -> None:
+        """Have `callback(run)` run when the records are delivered or failed.
+
+        Where the batch is split it runs for each part of the run. As for `Delivery.on_settled`, it must not
+        raise.
+        """
+        batch = self._batch
+        if batch.parts is not None:
+            for run in self._by_part():
+                run.on_settled(callback)
+        elif batch.is_settled:
+            callback(self)
+        else:
+            batch.add_callback(self, callback)
+
+    @property
+    def is_delivered(self) -> bool:
+        """Return whether all records are delivered."""
+        if self._batch.parts is not None:
+            return all(run.is_delivered for run in self._by_part())
+        return self._batch.is_settled and self._batch.error is None
+
+    def _by_part(self) -> Iterator[DeliveryRun]:
+        first, left = self._first, self.count
+        for part in self._batch.parts or ():
+            count = min(part.count - first, left)
+            if count > 0:
+                yield DeliveryRun(part, first, count, self._timestamp)
+                left -= count
+                first = 0
+            else:
+                first -= part.count
+            if not left:
+                return
+
+
+NO_SEQUENCE = -1
+
+Delivered = TypeVar("Delivered", Delivery, DeliveryRun)
+
+
+class ProducerBatch:
+    """See the module. Times are `trio.current_time()` seconds, `reserved` its share of the memory budget."""
+
+    __slots__ = (
+        "_callbacks", "_done", "attempts", "base_offset", "base_sequence", "builder", "count", "created_at",
+        "data", "drain_number", "error",
+        "first_index", "held_up_at", "is_settled", "leader_epoch", "limit", "log_append_time",
+        "partition", "parts", "producer_epoch", "producer_id", "record_errors", "reserved", "retry_at",
+    )  # fmt: skip
+
+    def __init__(
+        self, partition: TopicPartition, builder: RecordBatchBuilder, created_at: float, reserved: int
+    ) -> None:
+        self.partition = partition
+        self.builder: RecordBatchBuilder | None = builder
+        self.count = 0
+        self.created_at = created_at
+        self.reserved = reserved
+        self.limit = 0
+        """Bytes it may grow to before compression, by what is known of how well the topic compresses."""
+        self.data: bytearray | None = None
+        self.attempts = 0
+        self.retry_at = 0.0
+        self.held_up_at: float | None = None
+        """When something first kept it from being delivered."""
+        self.leader_epoch = -1
+        self.drain_number = -1
+        self.first_index = 0
+        """Of a part: how many records of the batch that was split come before it."""
+        self.producer_id = -1
+        self.producer_epoch = -1
+        self.base_sequence = NO_SEQUENCE
+        self.base_offset = -1
+        self.log_append_time = -1
+        self.error: KafkaError | None = None
+        self.record_errors: dict[int, str] = {}
+        self.is_settled = False
+        self.parts: list[ProducerBatch] | None = None
+        self._done: trio.Event | None = None
+        self._callbacks: Callbacks = []
+
+    @property
+    def size(self) -> int:
+        """Return the bytes it takes in a request, an upper bound while it is not compressed yet."""
+        if self.data is not None:
+            return len(self.data)
+        return self.builder.estimated_size if self.builder is not None else 0
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Return its place in the order in which batches of a partition were first drained."""
+        return self.drain_number, self.first_index
+
+    @property
+    def has_sequence(self) -> bool:
+        """Return whether it was numbered for an idempotent producer."""
+        return self.base_sequence != NO_SEQUENCE
+
+    def append(
+        self,
+        timestamp: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Sequence[tuple[str, bytes | None]],
+    ) -> Delivery:
+        """Add a record to an open batch."""
+        builder = self.builder
+        assert builder is not None
+        builder.append(timestamp, key, value, headers)
+        index = self.count
+        self.count = index + 1
+        return Delivery(self, index, timestamp)
+
+    def append_values(self, timestamp: int, values: Sequence[bytes], start: int) -> DeliveryRun | None:
+        """Add values from number `start` on to an open batch while they fit; None if not even the first."""
+        builder = self.builder
+        assert builder is not None
+        index = self.count
+        count = builder.append_values(timestamp, values, start, self.limit)
+        if not count:
+            return None
+        self.count = index + count
+        return DeliveryRun(self, index, count, timestamp)
+
+    def add_callback(self, delivery: Delivered, callback: Callable[[Delivered], None]) -> None:
+        """Have a callback run in append order when the batch settles."""
+        self._callbacks.append((delivery, callback))
+
+    def build(self) -> None:
+        """Compress and seal a drained batch; give one that was sealed its new number. May run in a thread."""
+        if self.data is None:
+            builder = self.builder
+            if builder is None:
+                return  # expired meanwhile
+            builder.producer_id = self.producer_id
+            builder.producer_epoch = self.producer_epoch
+            builder.base_sequence = self.base_sequence
+            self.data = builder.build()
+            self.builder = None
+            return
+        header = RecordBatch(self.data)
+        numbered = (header.producer_id, header.producer_epoch, header.base_sequence)
+        if numbered != (self.producer_id, self.producer_epoch, self.base_sequence):
+            set_producer_state(self.data, 0, self.producer_id, self.producer_epoch, self.base_sequence)
+
+    def succeed(self, base_offset: int, log_append_time: int) -> None:
+        """Settle with the first record's offset, and run the callbacks."""
+        self.base_offset = base_offset
+        self.log_append_time = log_append_time
+        self._settle()
+
+    def fail(self, error: KafkaError, record_errors: dict[int, str] | None = None) -> None:
+        """Settle with an error, and run the callbacks; `record_errors` has texts for single records."""
+        self.error = error
+        self.record_errors = record_errors or {}
+        self._settle()
+
+    def _settle(self) -> None:
+        self.is_settled = True
+        self.builder = None
+        self.data = None
+        if self._done is not None:
+            self._done.set()
+        callbacks, self._callbacks = self._callbacks, []
+        for delivery, callback in callbacks:
+            callback(delivery)
+
+    def split(self, limit: int, codec: Codec, level: int | None, now: float) -> list[ProducerBatch]:
+        """Return batches of at most `limit` bytes (one record at least) that take this one's place."""
+        assert self.data is not None
+        parts: list[ProducerBatch] = []
+        room = 0
+        for record in RecordBatch(self.data).records():
+            size = len(record.key or b"") + len(record.value or b"") + 40
+            if not parts or room < size:
+                builder = RecordBatchBuilder(codec=codec, level=level)
+                parts.append(ProducerBatch(self.partition, builder, self.created_at, 0))
+                room = limit
+            parts[-1].append(record.timestamp, record.key, record.value, record.headers)
+            room -= size
+        self._hand_over(parts, now)
+        return parts
+
+    def _hand_over(self, parts: list[ProducerBatch], now: float) -> None:
+        sequence = self.base_sequence
+        first_index = self.first_index
+        for part in parts:
+            part.drain_number = self.drain_number
+            part.first_index = first_index
+            first_index += part.count
+            part.attempts = self.attempts
+            part.retry_at = now
+            part.producer_id, part.producer_epoch = self.producer_id, self.producer_epoch
+            if self.has_sequence:
+                part.base_sequence = sequence
+                sequence = (sequence + part.count) & 0x7FFFFFFF
+        # The memory comes back when the last part settles, which is the last to be sent.
+        parts[-1].reserved, self.reserved = self.reserved, 0
+        callbacks, self._callbacks = self._callbacks, []
+        self.parts = parts
+        for delivery, callback in callbacks:
+            delivery.on_settled(callback)
+        if self._done is not None:
+            self._done.set()
+
+    def part_of(self, index: int) -> tuple[ProducerBatch, int]:
+        """Return the batch that a record of a split batch went to, and its index there."""
+        batch = self
+        while batch.parts is not None:
+            for part in batch.parts:
+                if index < part.count:
+                    batch = part
+                    break
+                index -= part.count
+        return batch, index
+
+    async def wait(self) -> None:
+        """Wait until it is settled or split."""
+        if self.is_settled or self.parts is not None:
+            await trio.lowlevel.checkpoint()
+            return
+        if self._done is None:
+            self._done = trio.Event()
+        await self._done.wait()
+
+
+if TYPE_CHECKING:
+    Callbacks: TypeAlias = list[tuple[Any, Callable[[Any], None]]]

@@ -1,0 +1,442 @@
+"""Sender: drains the accumulator into Produce requests, one per node, and settles batches by the answers.
+
+One task looks after all nodes; each request in flight has a task of its own, never a record. Per node, at
+most `max.in.flight.requests.per.connection` requests are out, and one is built at a time so that a
+partition's batches leave in order. Batches above 64 KiB are compressed in a worker thread.
+
+| outcome of a batch                       | what follows                                                    |
+|------------------------------------------|-----------------------------------------------------------------|
+| error that may pass, lost connection     | back to the head of its queue, unless retries or time ran out   |
+| 10 with several records                  | split, sent again as smaller batches, no attempt charged        |
+| 46 (the broker has it already)           | success, offset unknown                                         |
+| 45, 59 with sequence numbers             | sent again; if next in line the partition's numbers start over  |
+| 47                                       | fails, and the partition's numbers start over                   |
+| 90                                       | the producer is fenced: everything fails                        |
+| anything else                            | fails, with the broker's text, or the record's own (KIP-467)    |
+
+One Produce request: how batches travel in it, and what its response says of each.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import trio
+
+from kcli.client.network.backoff import Backoff
+from kcli.client.network.bootstrap import Unreachable
+from kcli.client.network.connection import Disconnected
+from kcli.client.network.metadata import ANY, STALE_METADATA, NewLeader, Node
+from kcli.client.network.retry_warnings import Setbacks, broker, lost, named
+from kcli.client.producer.producer_batch import GivenUp
+from kcli.errors import KcliError
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+from kcli.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from kcli.protocol.messages.produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    TopicProduceData,
+)
+from kcli.protocol.topics import TopicPartition
+from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kcli.client.client import Client
+    from kcli.client.config import ProducerConfig
+    from kcli.client.network.connection import Connection, NodeVersions
+    from kcli.client.network.metadata import ClusterMetadata
+    from kcli.client.producer.accumulator import Accumulator
+    from kcli.client.producer.partitioner import Partitioner
+    from kcli.client.producer.producer_batch import ProducerBatch
+    from kcli.client.producer.sequences import Sequences
+    from kcli.protocol.messages.produce import ProduceResponse
+
+
+MAX_VERSION_BY_NAME = 12
+"""The last Produce version that names topics; later ones need their ids."""
+
+NO_ANSWER = PartitionProduceResponse(index=-1, error_code=-1, base_offset=-1)
+"""What a response that leaves a partition out says of it."""
+
+
+def produce_request(
+    batches: list[ProducerBatch],
+    cluster: ClusterMetadata,
+    *,
+    config: ProducerConfig,
+    versions: NodeVersions,
+) -> tuple[ProduceRequest, int]:
+    """Return the request for batches that are built, at most one of a partition, and its version.
+
+    Raises `UnsupportedVersion`.
+    """
+    topics: dict[str, TopicProduceData] = {}
+    has_ids = True
+    for batch in batches:
+        name, index = batch.partition
+        data = topics.get(name)
+        if data is None:
+            known = cluster.topics.get(name)
+            topic_id = known.topic_id if known is not None else ZERO_UUID
+            has_ids = has_ids and topic_id != ZERO_UUID
+            data = topics[name] = TopicProduceData(name=name, topic_id=topic_id, partition_data=[])
+        if batch.data is not None:
+            data.partition_data.append(PartitionProduceData(index=index, records=batch.data))
+    version = versions.choose(
+        ProduceRequest,
+        min_version=7 if config.compression_type == "zstd" else 3,
+        max_version=None if has_ids else MAX_VERSION_BY_NAME,
+    )
+    request = ProduceRequest(
+        transactional_id=None,
+        acks=config.required_acks,
+        timeout_ms=config.request_timeout_ms,
+        topic_data=list(topics.values()),
+    )
+    return request, version
+
+
+def answers_of(
+    request: ProduceRequest, response: ProduceResponse
+) -> tuple[dict[tuple[str, int], PartitionProduceResponse], list[NewLeader]]:
+    """Return what a response says of each partition, and who leads where the broker does not (KIP-951)."""
+    names = {data.topic_id: data.name for data in request.topic_data}
+    answers: dict[tuple[str, int], PartitionProduceResponse] = {}
+    leaders: list[NewLeader] = []
+    for topic in response.responses:
+        name = topic.name or names.get(topic.topic_id, "")
+        for answer in topic.partition_responses:
+            answers[name, answer.index] = answer
+            leader = answer.current_leader
+            if leader.leader_id >= 0:
+                partition = TopicPartition(name, answer.index)
+                leaders.append(NewLeader(partition, leader.leader_id, leader.leader_epoch))
+    return answers, leaders
+
+
+def nodes_of(response: ProduceResponse) -> list[Node]:
+    """Return the nodes that a response says the new leaders are on."""
+    return [Node(node.node_id, node.host, node.port, node.rack) for node in response.node_endpoints]
+
+
+THREAD_BYTES = 64 * 1024
+"""From here on compression in a worker thread costs less than it holds the loop up."""
+
+RETRIED = STALE_METADATA | {ErrorCode.of(code) for code in (2, 7, 14, 15, 16, 19, 20, 75)}
+OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
+
+
+class Sender:
+    """The task behind a producer."""
+
+    def __init__(
+        self,
+        client: Client,
+        config: ProducerConfig,
+        *,
+        accumulator: Accumulator,
+        sequences: Sequences | None,
+        partitioner: Partitioner,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.fatal_error: KafkaError | None = None
+        self._client = client
+        self._config = config
+        self._accumulator = accumulator
+        self._sequences = sequences
+        self._partitioner = partitioner
+        self._setbacks = Setbacks(warn)
+        self._wakeup = trio.Event()
+        self._in_flight: dict[int, int] = {}
+        self._building: set[int] = set()
+        self._connecting: set[int] = set()
+        self._is_asking_id = False
+        self._delivery_timeout = config.delivery_timeout_ms / 1000
+        # Without sequence numbers only one request at a time keeps a partition's order over retries.
+        self._mutes = sequences is None and config.max_in_flight_requests_per_connection == 1
+        if sequences is not None:
+            accumulator.may_drain = sequences.may_drain
+            accumulator.on_drain = sequences.number
+        client.cache.listeners.append(self._metadata_changed)
+
+    def wake(self) -> None:
+        """Have the sender look at the accumulator again."""
+        self._wakeup.set()
+
+    def close(self) -> None:
+        """Fail everything that is not settled, and stop following the metadata."""
+        if self._metadata_changed in self._client.cache.listeners:
+            self._client.cache.listeners.remove(self._metadata_changed)
+        self._fail_all(self.fatal_error or GivenUp())
+
+    def _metadata_changed(self, cluster: ClusterMetadata) -> None:
+        self.wake()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        async with trio.open_nursery() as nursery:
+            while True:
+                self._wakeup = trio.Event()
+                next_look = self._send_what_is_ready(nursery)
+                with trio.move_on_at(next_look):
+                    await self._wakeup.wait()
+                # Several records often arrive together: let their senders run before the next look.
+                await trio.lowlevel.checkpoint()
+
+    # --- one look --------------------------------------------------------------------------------------
+
+    def _send_what_is_ready(self, nursery: trio.Nursery) -> float:
+        now = trio.current_time()
+        accumulator = self._accumulator
+        next_expiry = self._expire(now)
+        if self._needs_producer_id():
+            if not self._is_asking_id and accumulator.incomplete:
+                self._is_asking_id = True
+                nursery.start_soon(self._ask_producer_id)
+            if self._sequences is not None and not self._sequences.has_producer_id:
+                return next_expiry
+        cluster = self._client.cluster
+        for name, sizes in accumulator.queue_sizes():
+            topic = cluster.topics.get(name)
+            if topic is not None:
+                self._partitioner.update_loads(topic, sizes)
+        check = accumulator.ready(cluster, now)
+        for batch in check.leaderless:
+            self._client.want_topic(batch.partition.topic, auto_create=True)
+            check.next_check = min(check.next_check, self._setbacks.met_no_leader(batch, cluster))
+        if check.leaderless:
+            self._client.request_metadata_update()
+        for node_id in check.nodes:
+            if node_id in self._building or not self._has_room(node_id):
+                continue
+            link = self._client.links.get(node_id, "produce")
+            if link.is_ready and link.connection is not None:
+                batches = accumulator.drain(node_id, cluster, self._config.max_request_size, now)
+                if batches:
+                    self._begin(node_id, batches)
+                    nursery.start_soon(self._send, node_id, link.connection, batches)
+            elif node_id not in self._connecting:
+                self._connecting.add(node_id)
+                nursery.start_soon(self._connect, node_id)
+        return min(check.next_check, next_expiry)
+
+    def _has_room(self, node_id: int) -> bool:
+        return self._in_flight.get(node_id, 0) < self._config.max_in_flight_requests_per_connection
+
+    def _begin(self, node_id: int, batches: list[ProducerBatch]) -> None:
+        self._building.add(node_id)
+        self._in_flight[node_id] = self._in_flight.get(node_id, 0) + 1
+        if self._mutes:
+            self._accumulator.muted.update(batch.partition for batch in batches)
+
+    async def _connect(self, node_id: int) -> None:
+        try:
+            await self._client.links.get(node_id, "produce").ready()
+        except KcliError as error:
+            # The batches wait; delivery.timeout.ms bounds that. The leader may be another one by now.
+            self._client.request_metadata_update()
+            for batch in self._accumulator.heads(node_id, self._client.cluster):
+                self._setbacks.met(batch, lost(error), subject=broker(node_id))
+        finally:
+            self._connecting.discard(node_id)
+        self.wake()
+
+    def _expire(self, now: float) -> float:
+        """Fail what was not delivered in time; return when the next batch is due."""
+        for batch in list(self._accumulator.incomplete):
+            due = batch.created_at + self._delivery_timeout
+            if due > now:
+                return due
+            self._accumulator.remove(batch)
+            self._fail(batch, self._setbacks.expired(batch, self._config.delivery_timeout_ms))
+        return math.inf
+
+    # --- producer id -----------------------------------------------------------------------------------
+
+    def _needs_producer_id(self) -> bool:
+        sequences = self._sequences
+        return sequences is not None and (not sequences.has_producer_id or sequences.last_epoch_is_used)
+
+    async def _ask_producer_id(self) -> None:
+        backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+        request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
+        while True:
+            try:
+                response: InitProducerIdResponse = await self._client.request(ANY, request)
+                error = KafkaError(ErrorCode.of(response.error_code))
+            except (Disconnected, Unreachable) as away:
+                error = lost(away)
+            except KcliError as refused:
+                self._abort(KafkaError(ErrorCode.UNSUPPORTED_VERSION, refused.message, hint=refused.hint))
+                return
+            if error.code is ErrorCode.NONE:
+                break
+            if not error.code.retriable:
+                self._abort(error)
+                return
+            for batch in self._accumulator.incomplete:
+                self._setbacks.met(batch, error, subject="producer id")
+            await trio.sleep(backoff.next_delay())
+        assert self._sequences is not None
+        self._sequences.adopt(response.producer_id, response.producer_epoch)
+        self._is_asking_id = False
+        self.wake()
+
+    def _abort(self, error: KafkaError) -> None:
+        """Fail everything, now and from now on."""
+        self.fatal_error = error
+        self._fail_all(error)
+
+    def _fail_all(self, error: KafkaError) -> None:
+        for batch in list(self._accumulator.incomplete):
+            self._accumulator.remove(batch)
+            self._fail(batch, error)
+
+    # --- one request -----------------------------------------------------------------------------------
+
+    async def _send(self, node_id: int, connection: Connection, batches: list[ProducerBatch]) -> None:
+        try:
+            try:
+                await self._build(batches)
+                request, version = produce_request(
+                    batches, self._client.cluster, config=self._config, versions=connection.versions
+                )
+                acks = self._config.required_acks
+                call = await connection.send(
+                    request,
+                    version,
+                    seconds=self._config.request_timeout_ms / 1000,
+                    expects_response=acks != 0,
+                )
+            finally:
+                self._building.discard(node_id)
+            self.wake()
+            response = await call.wait()
+        except Disconnected as error:
+            self._lost(batches, lost(error), node_id=node_id)
+        except KcliError as error:
+            # No common version, or a record set that its version cannot carry: trying again will not help.
+            refused = error if isinstance(error, KafkaError) else None
+            for batch in batches:
+                self._came_back(batch)
+                self._fail(batch, refused or KafkaError(ErrorCode.UNSUPPORTED_VERSION, error.message))
+        else:
+            self._answered(batches, request, response)
+        finally:
+            self._in_flight[node_id] -= 1
+            if self._mutes:
+                self._accumulator.muted.difference_update(batch.partition for batch in batches)
+            self.wake()
+
+    async def _build(self, batches: list[ProducerBatch]) -> None:
+        unbuilt = [batch for batch in batches if batch.data is None]
+        sizes = [batch.size for batch in unbuilt]
+        if self._config.compression_type != "none" and sum(sizes) >= THREAD_BYTES:
+            await trio.to_thread.run_sync(_build_all, batches)
+        else:
+            _build_all(batches)
+        for batch, size in zip(unbuilt, sizes, strict=True):
+            self._accumulator.observe_ratio(batch.partition.topic, size, batch.size)
+
+    # --- outcomes --------------------------------------------------------------------------------------
+
+    def _lost(self, batches: list[ProducerBatch], error: KafkaError, *, node_id: int) -> None:
+        self._client.request_metadata_update()
+        for batch in batches:
+            self._retry_or_fail(batch, error, subject=broker(node_id))
+
+    def _answered(
+        self, batches: list[ProducerBatch], request: ProduceRequest, response: ProduceResponse | None
+    ) -> None:
+        if response is None:
+            for batch in batches:
+                self._succeed(batch, -1, -1)
+            return
+        answers, leaders = answers_of(request, response)
+        if leaders:
+            self._client.apply_new_leaders(leaders, nodes_of(response))
+        for batch in batches:
+            self._settle(batch, answers.get(batch.partition, NO_ANSWER))
+
+    def _settle(self, batch: ProducerBatch, answer: PartitionProduceResponse) -> None:
+        code = ErrorCode.of(answer.error_code)
+        if code is ErrorCode.NONE:
+            self._succeed(batch, answer.base_offset, answer.log_append_time_ms)
+        elif code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+            self._succeed(batch, -1, -1)
+        elif code is ErrorCode.MESSAGE_TOO_LARGE and batch.count > 1 and not batch.is_settled:
+            parts = self._accumulator.split(batch, trio.current_time())
+            if self._sequences is not None:
+                self._sequences.was_split(batch, parts)
+                self._sequences.came_back(batch)
+        else:
+            if code in STALE_METADATA:
+                self._client.request_metadata_update()
+            error = KafkaError(code, answer.error_message)
+            texts = {
+                entry.batch_index: entry.batch_index_error_message or error.message
+                for entry in answer.record_errors
+            }
+            self._retry_or_fail(batch, error, texts)
+
+    def _retry_or_fail(
+        self,
+        batch: ProducerBatch,
+        error: KafkaError,
+        record_errors: dict[int, str] | None = None,
+        *,
+        subject: str | None = None,
+    ) -> None:
+        now = trio.current_time()
+        sequences = self._sequences
+        if sequences is not None and error.code in OUT_OF_ORDER and not batch.is_settled:
+            sequences.out_of_order(batch)
+        may_pass = error.code in RETRIED or (sequences is not None and error.code in OUT_OF_ORDER)
+        in_time = now < batch.created_at + self._delivery_timeout
+        if may_pass and in_time and not batch.is_settled and batch.attempts < self._config.retries:
+            self._setbacks.met(batch, error, subject=subject)
+            backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
+            backoff.failures = batch.attempts
+            batch.retry_at = now + backoff.next_delay()
+            batch.attempts += 1
+            self._accumulator.put_back(batch)
+            self._came_back(batch)
+            return
+        if may_pass:
+            error = KafkaError(error.code, named(error), hint=error.hint)
+        if error.code is ErrorCode.PRODUCER_FENCED:
+            self._came_back(batch)
+            self._abort(error)
+        self._fail(batch, error, record_errors)
+        self._came_back(batch)
+
+    def _succeed(self, batch: ProducerBatch, base_offset: int, log_append_time: int) -> None:
+        if self._sequences is not None:
+            self._sequences.succeeded(batch)
+        if not batch.is_settled:
+            self._accumulator.settled(batch)
+            batch.succeed(base_offset, log_append_time)
+        self._came_back(batch)
+
+    def _fail(
+        self, batch: ProducerBatch, error: KafkaError, record_errors: dict[int, str] | None = None
+    ) -> None:
+        if batch.is_settled:
+            return
+        self._accumulator.settled(batch)
+        if self._sequences is not None and batch.has_sequence:
+            self._sequences.failed(batch)
+        batch.fail(error, record_errors)
+
+    def _came_back(self, batch: ProducerBatch) -> None:
+        if self._sequences is not None:
+            self._sequences.came_back(batch)
+
+
+def _build_all(batches: list[ProducerBatch]) -> None:
+    for batch in batches:
+        batch.build()

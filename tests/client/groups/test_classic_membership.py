@@ -1,0 +1,153 @@
+"""What each answer of the coordinator makes of a member: joining, syncing, heartbeats, commits."""
+
+from __future__ import annotations
+
+import pytest
+
+from kcli.client.groups.classic_membership import Generation, Membership, MemberState, Verdict
+from kcli.protocol.error_codes import ErrorCode
+
+CURRENT = Generation(5, "me", "range")
+OLDER = Generation(4, "me", "range")
+KEPT = Generation(member_id="me")
+NOBODY = Generation()
+
+
+def member(state: MemberState = MemberState.STABLE) -> Membership:
+    membership = Membership()
+    membership.joining()
+    membership.joined(CURRENT)
+    membership.needs_prepare = False
+    if state is MemberState.STABLE:
+        assert membership.synced(CURRENT)
+    membership.state = state
+    return membership
+
+
+def code(number: int) -> ErrorCode:
+    return ErrorCode.of(number)
+
+
+def test_a_round_ends_stable() -> None:
+    membership = Membership()
+    assert (membership.state, membership.reason, membership.needs_prepare) == (MemberState.UNJOINED, "", True)
+    assert membership.joining() == NOBODY
+    assert membership.is_joining
+    assert not membership.sends_heartbeats
+    membership.joined(CURRENT)
+    assert membership.sends_heartbeats
+    assert membership.synced(CURRENT)
+    assert (membership.state, membership.reason) == (MemberState.STABLE, None)
+
+
+def test_an_assignment_of_a_lost_generation_is_none() -> None:
+    membership = member(MemberState.COMPLETING)
+    membership.reset("fenced")
+    assert not membership.synced(CURRENT)
+    assert membership.reason == "fenced"
+
+
+def test_the_first_reason_to_join_stands() -> None:
+    membership = member()
+    membership.request_rejoin("one")
+    membership.request_rejoin("two")
+    assert membership.reason == "one"
+
+
+@pytest.mark.parametrize(
+    ("number", "verdict", "generation"),
+    [
+        (14, Verdict.LATER, CURRENT),
+        (15, Verdict.LOOK_UP, CURRENT),
+        (16, Verdict.LOOK_UP, CURRENT),
+        (22, Verdict.AT_ONCE, KEPT),
+        (25, Verdict.AT_ONCE, NOBODY),
+        (27, Verdict.AT_ONCE, CURRENT),
+        *((number, Verdict.FATAL, CURRENT) for number in (23, 24, 26, 30, 35, 81, 82)),
+    ],
+)
+@pytest.mark.parametrize("api", ["join", "sync"])
+def test_errors_of_a_round(api: str, number: int, verdict: Verdict, generation: Generation) -> None:
+    membership = member(MemberState.PREPARING if api == "join" else MemberState.COMPLETING)
+    if api == "join":
+        assert membership.join_failed(code(number), CURRENT, "") is verdict
+    else:
+        assert membership.sync_failed(code(number), CURRENT) is verdict
+    assert membership.generation == generation
+    assert membership.reason is not None
+    # What is owned must be given up for lost, where the generation is.
+    assert membership.needs_prepare is (generation != CURRENT)
+
+
+def test_the_given_member_id_is_adopted() -> None:
+    membership = Membership()
+    membership.needs_prepare = False
+    sent = membership.joining()
+    assert membership.join_failed(ErrorCode.MEMBER_ID_REQUIRED, sent, "given") is Verdict.AT_ONCE
+    assert membership.generation == Generation(member_id="given")
+    assert not membership.needs_prepare
+
+
+@pytest.mark.parametrize(
+    ("number", "sent", "verdict", "state", "generation", "rejoins"),
+    [
+        (15, CURRENT, Verdict.LOOK_UP, MemberState.STABLE, CURRENT, False),
+        (16, CURRENT, Verdict.LOOK_UP, MemberState.STABLE, CURRENT, False),
+        (22, CURRENT, Verdict.IGNORE, MemberState.UNJOINED, KEPT, True),
+        (25, CURRENT, Verdict.IGNORE, MemberState.UNJOINED, NOBODY, True),
+        (27, CURRENT, Verdict.IGNORE, MemberState.STABLE, CURRENT, True),
+        (14, CURRENT, Verdict.LATER, MemberState.STABLE, CURRENT, False),
+        (82, CURRENT, Verdict.FATAL, MemberState.STABLE, CURRENT, False),
+        (30, CURRENT, Verdict.FATAL, MemberState.STABLE, CURRENT, False),
+        # What answers an older generation is no news.
+        (22, OLDER, Verdict.IGNORE, MemberState.STABLE, CURRENT, False),
+        (25, OLDER, Verdict.IGNORE, MemberState.STABLE, CURRENT, False),
+        (82, OLDER, Verdict.IGNORE, MemberState.STABLE, CURRENT, False),
+    ],
+)
+def test_errors_of_a_heartbeat(
+    number: int,
+    sent: Generation,
+    verdict: Verdict,
+    state: MemberState,
+    generation: Generation,
+    rejoins: bool,
+) -> None:
+    membership = member()
+    assert membership.heartbeat_failed(code(number), sent) is verdict
+    assert (membership.state, membership.generation) == (state, generation)
+    assert (membership.reason is not None) is rejoins
+
+
+def test_a_rebalance_is_no_news_to_a_member_that_joins() -> None:
+    membership = member(MemberState.COMPLETING)
+    membership.reason = None
+    assert membership.heartbeat_failed(ErrorCode.REBALANCE_IN_PROGRESS, CURRENT) is Verdict.IGNORE
+    assert membership.reason is None
+
+
+@pytest.mark.parametrize(
+    ("number", "sent", "verdict", "generation", "rejoins"),
+    [
+        (3, CURRENT, Verdict.LATER, CURRENT, False),
+        (7, CURRENT, Verdict.LOOK_UP, CURRENT, False),
+        (14, CURRENT, Verdict.LATER, CURRENT, False),
+        (15, CURRENT, Verdict.LOOK_UP, CURRENT, False),
+        (16, CURRENT, Verdict.LOOK_UP, CURRENT, False),
+        (22, CURRENT, Verdict.FATAL, KEPT, True),
+        (25, CURRENT, Verdict.FATAL, NOBODY, True),
+        (27, CURRENT, Verdict.FATAL, CURRENT, True),
+        (12, CURRENT, Verdict.FATAL, CURRENT, False),
+        (28, CURRENT, Verdict.FATAL, CURRENT, False),
+        (30, CURRENT, Verdict.FATAL, CURRENT, False),
+        (82, CURRENT, Verdict.FATAL, CURRENT, False),
+        (22, OLDER, Verdict.FATAL, CURRENT, False),
+    ],
+)
+def test_errors_of_a_commit(
+    number: int, sent: Generation, verdict: Verdict, generation: Generation, rejoins: bool
+) -> None:
+    membership = member()
+    assert membership.commit_failed(code(number), sent) is verdict
+    assert membership.generation == generation
+    assert (membership.reason is not None) is rejoins
