@@ -49,11 +49,11 @@ COMMANDS = {
     "dump-log": ("kcli.commands.dump.app", "Print what log files hold, and explain what is wrong with them."),
     "verify-index": ("kcli.commands.verify.app", "Check indexes, logs and checkpoints against each other."),
     "spark-export": (
-        "kcli.commands.spark_export",
+        "kcli.commands.export.spark_export",
         "Export topics to Parquet files, from brokers or from log directories.",
     ),
     "spark-import": (
-        "kcli.commands.spark_import",
+        "kcli.commands.export.spark_import",
         "Bring the records of an export back to a topic.",
     ),
     "log-dirs": (

@@ -71,7 +71,7 @@ def test_what_is_alone_goes_to_one_process_and_so_do_files_that_share_something(
     assert scope(beside, names) == "tests/interop/test_partly.py"
     assert {scope(f"{path}::one", names) for path in APACHE} == {APACHE[0]}
     assert {scope(f"{path}::one", names) for path in TOOLS} == {TOOLS[0]}
-    assert scope(f"{SPARK}probe.py::one", names) == SPARK
+    assert scope(f"{SPARK[1]}test_probe.py::one", names) == SPARK[0]
 
 
 @pytest.mark.parametrize("start", LONGEST)

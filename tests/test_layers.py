@@ -71,7 +71,7 @@ ROOMS: dict[str, tuple[tuple[str, ...], set[str]]] = {
         ("kcli.errors", "kcli.properties", "kcli.protocol", "kcli.storage", "kcli.client", "kcli.spark"),
         {"pyarrow", "numpy", "numba", "isal", "zstandard", "fastavro", "trio"},
     ),
-    "kcli.spark.job": (
+    "kcli.spark.export": (
         (
             *("kcli.errors", "kcli.properties", "kcli.protocol", "kcli.storage", "kcli.client", "kcli.spark"),
             "kcli.__version__",

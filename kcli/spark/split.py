@@ -1,12 +1,16 @@
-"""Split: a range of offsets of one partition, read by one task."""
+"""Split: a range of offsets of one partition, read by one task.
+
+How the entries of a split become rows, and the count of what was met on the way.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 
 class TopicPartition(NamedTuple):
@@ -56,3 +60,66 @@ class Split:
         """Return the split that `to_json` wrote."""
         split = cls(**fields)
         return replace(split, aborted=tuple(AbortedTransaction(**one) for one in fields["aborted"]))
+
+
+COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+"""The columns that records have, in the order of Spark's own Kafka source."""
+
+
+class OnCorrupt(StrEnum):
+    """What becomes of a batch that is damaged."""
+
+    FAIL = "fail"
+    SKIP = "skip"
+    DEAD_LETTER = "dead-letter"
+
+
+class OffsetInterval(NamedTuple):
+    """Offsets from `start` (included) to `end` (excluded)."""
+
+    start: int
+    end: int
+
+
+class BatchMark(NamedTuple):
+    """The last offset of a batch that was read, and the epoch of the leader that wrote it.
+
+    No two batches of a log have both in common: a log that still has it has all that was read before it.
+    """
+
+    offset: int
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The rules of reading a split; plain data, so that it travels to the tasks."""
+
+    columns: tuple[str, ...] = COLUMNS[:-1]
+    read_committed: bool = False
+    on_corrupt: OnCorrupt = OnCorrupt.FAIL
+    max_batch_bytes: int = 256 * 1024 * 1024
+    """How much one batch may decompress to."""
+    fail_on_data_loss: bool = True
+    """Whether offsets that have been deleted before they were read are an error; else they are missing."""
+
+
+@dataclass(slots=True)
+class ReadCounters:
+    """What reading a split met."""
+
+    rows: int = 0
+    bytes_read: int = 0
+    corrupt_batches: int = 0
+    corrupt_bytes: int = 0
+    missing: list[OffsetInterval] = field(default_factory=list)
+    """Offsets inside the split that damage took, or that are gone."""
+    epoch_ends: dict[int, int] = field(default_factory=dict)
+    """Last offset of the last batch that was read of each leader epoch."""
+    on_damaged_batch: Callable[[str, int, int, bytes, str], None] | None = None
+    """Called with topic, partition, file position, raw bytes and reason, under `OnCorrupt.DEAD_LETTER`."""
+
+    @property
+    def marks(self) -> tuple[BatchMark, ...]:
+        """Return the last batch of each leader epoch, in the order of offsets."""
+        return tuple(sorted(BatchMark(offset, epoch) for epoch, offset in self.epoch_ends.items()))

@@ -67,8 +67,8 @@ def export_by_hand(
 
 def decoded(log: Path) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a log file, read into one buffer."""
-    from kcli.spark.columns.gather import Gatherer
-    from kcli.spark.reading import ReadCounters, Reading
+    from kcli.spark.decode.gatherer import Gatherer
+    from kcli.spark.split import ReadCounters, Reading
 
     gatherer = Gatherer("topic", 0, 0, _END, Reading(), ReadCounters())
     buffer = bytearray(BUFFER_BYTES)
@@ -87,10 +87,10 @@ def write(log: Path, parquet: Path) -> int:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from kcli.spark.columns.schema import arrow_schema
-    from kcli.spark.job.options import ParquetOptions
-    from kcli.spark.job.parquet_part import settings
-    from kcli.spark.reading import COLUMNS
+    from kcli.spark.decode.arrow_columns import arrow_schema
+    from kcli.spark.export.options import ParquetOptions
+    from kcli.spark.export.writing.split_writer import settings
+    from kcli.spark.split import COLUMNS
 
     options = ParquetOptions()
     schema = arrow_schema([name for name in COLUMNS if name not in ("topic", "partition", "headers")])
@@ -115,7 +115,7 @@ def recompress(log: Path) -> int:
 
     from kcli.protocol.compression.codecs import Codec
     from kcli.protocol.records.batch_header import HEADER, HEADER_SIZE, LOG_OVERHEAD
-    from kcli.spark.columns.unpacked import Unpacked
+    from kcli.spark.decode.decompression import Unpacked
 
     page_codec, unpacked = pa.Codec("zstd", compression_level=1), Unpacked()
     data = memoryview(log.read_bytes())
@@ -133,8 +133,8 @@ def recompress(log: Path) -> int:
 
 def main() -> None:
     """Export the file that the command line names."""
-    from kcli.spark.columns.decode import decoder_named
-    from kcli.spark.job.task_memory import keep_freed_memory
+    from kcli.spark.decode.decoders import decoder_named
+    from kcli.spark.export.writing.task import keep_freed_memory
 
     decoder_named("")
     keep_freed_memory()

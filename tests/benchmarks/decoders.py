@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
-from kcli.spark.columns.chunk import COUNT
-from kcli.spark.columns.decode import ENVIRONMENT_VARIABLE, decoder_named
-from kcli.spark.columns.entry import entry_at, size_at
-from kcli.spark.columns.group import Group
-from kcli.spark.columns.unpacked import Unpacked
-from kcli.spark.reading import COLUMNS
+from kcli.spark.decode.batch_group import Group
+from kcli.spark.decode.chunk import COUNT
+from kcli.spark.decode.decoders import ENVIRONMENT_VARIABLE, decoder_named
+from kcli.spark.decode.decompression import Unpacked
+from kcli.spark.decode.entry import entry_at, size_at
+from kcli.spark.split import COLUMNS
 from tests.benchmarks.by_hand import decoded, export_by_hand
 from tests.benchmarks.measure import alternate, cores
 from tests.benchmarks.segments import FIRST_TIMESTAMP, Segment, write_segment
@@ -33,7 +33,7 @@ from tests.benchmarks.wire import payloads
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kcli.spark.columns.chunk import Chunk
+    from kcli.spark.decode.chunk import Chunk
 
 MEGABYTE = 1_000_000
 SIZE_BYTES = int(os.environ.get("KCLI_DECODERS_MB", "256")) * MEGABYTE

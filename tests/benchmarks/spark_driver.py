@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kcli.spark.session import OpenSession, SessionSettings, open_session
+from kcli.spark.engines.session import OpenSession, SessionSettings, open_session
 
 if TYPE_CHECKING:
-    from kcli.spark.job.engine import Engine
-    from kcli.spark.source import Source
+    from kcli.spark.export.engine import Engine
+    from kcli.spark.source.source import Source
 
 COMPRESSION = "zstd"
 LEVEL = 1
@@ -32,7 +32,7 @@ class Driver:
     """The session, and what runs exports on it or beside it."""
 
     def __init__(self, session: OpenSession) -> None:
-        from kcli.spark.job.engine_local import LocalEngine
+        from kcli.spark.engines.local_engine import LocalEngine
 
         self._session = session
         arrow = session.engine()
@@ -59,11 +59,11 @@ class Driver:
         self._engines["local engine"].close()
 
     def _export(self, request: dict[str, str]) -> None:
-        from kcli.spark.job.engine import NoProgress
-        from kcli.spark.job.export_run import run_export
-        from kcli.spark.job.local_target import LocalTarget
-        from kcli.spark.job.options import ExportOptions
-        from kcli.spark.ranges.selection import Subscribe
+        from kcli.spark.export.engine import NoProgress
+        from kcli.spark.export.export_run import run_export
+        from kcli.spark.export.options import ExportOptions
+        from kcli.spark.export.target.local_target import LocalTarget
+        from kcli.spark.source.ranges.selection import Subscribe
 
         source = _source(request)
         try:
@@ -90,8 +90,8 @@ class Driver:
 
 
 def _source(request: dict[str, str]) -> Source:
-    from kcli.spark.cluster.brokers_source import BrokersSource
-    from kcli.spark.logs.log_dirs_source import LogDirsSource
+    from kcli.spark.source.brokers.brokers_source import BrokersSource
+    from kcli.spark.source.log_dirs.log_dirs_source import LogDirsSource
 
     if request["way"] == "broker":
         return BrokersSource(request["bootstrap"], {"client.id": "kcli-spark-export"})
@@ -102,8 +102,8 @@ def loaded_bytes(_: int) -> int:
     """Load what tasks need, and return the resident memory of this process."""
     import pyarrow.parquet  # noqa: F401
 
-    import kcli.spark.job.split_rows  # noqa: F401
-    from kcli.spark.columns.decode import decoder_named
+    import kcli.spark.export.writing.split_rows  # noqa: F401
+    from kcli.spark.decode.decoders import decoder_named
 
     decoder_named("")
     lines = Path("/proc/self/status").read_text().splitlines()

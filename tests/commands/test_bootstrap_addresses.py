@@ -10,9 +10,9 @@ from typing import Never
 
 import pytest
 
+from kcli.commands.export.export_options import SourceChoice
+from kcli.commands.export.export_request import open_source
 from kcli.commands.session import addresses
-from kcli.commands.transfer.export_choices import SourceChoice
-from kcli.commands.transfer.export_parts import open_source
 from kcli.errors import KcliError
 from tests.conftest import Finished
 
@@ -60,7 +60,7 @@ def asked_brokers(monkeypatch: pytest.MonkeyPatch, here: Path) -> None:
         raise KcliError(f"asked {bootstrap}")
 
     # It imports `connect`: the first one to do so must not keep this one.
-    monkeypatch.setattr("kcli.spark.cluster.cluster_access.connect", connect)
+    monkeypatch.setattr("kcli.spark.source.brokers.cluster_access.connect", connect)
     monkeypatch.setattr("kcli.client.client.connect", connect)
     monkeypatch.delenv("KCLI_BOOTSTRAP_SERVER", raising=False)
     (here / "client.properties").write_text("bootstrap.servers=file:1,file:2\n")

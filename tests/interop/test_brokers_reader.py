@@ -9,13 +9,13 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka import TopicPartition as Position
 from confluent_kafka.admin import AdminClient
 
-from kcli.spark.cluster.brokers_source import BrokersSource
-from kcli.spark.ranges.data_loss import DataLoss
-from kcli.spark.ranges.offset_specs import RangeRules
-from kcli.spark.ranges.resolve import resolve
-from kcli.spark.ranges.selection import Subscribe
-from kcli.spark.reading import OffsetInterval, ReadCounters, Reading
-from kcli.spark.source import SplitLimits
+from kcli.spark.source.brokers.brokers_source import BrokersSource
+from kcli.spark.source.data_loss import DataLoss
+from kcli.spark.source.ranges.offset_specs import RangeRules
+from kcli.spark.source.ranges.resolve import resolve
+from kcli.spark.source.ranges.selection import Subscribe
+from kcli.spark.source.source import SplitLimits
+from kcli.spark.split import OffsetInterval, ReadCounters, Reading
 from tests.support.apache_kafka import ApacheKafka
 from tests.support.producing import create_topic
 from tests.support.waiting import eventually

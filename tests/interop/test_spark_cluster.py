@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.job.exporting import offsets_in
+from tests.spark.export.exporting import offsets_in
 from tests.support.kcli_broker import KcliBroker
 from tests.support.producing import create_topic, produce, read_partition
 from tests.support.records import FIRST_TIMESTAMP, TestRecord

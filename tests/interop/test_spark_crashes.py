@@ -20,9 +20,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from kcli.spark.job.local_target import LocalTarget
-from kcli.spark.job.verification import verify_export
-from tests.spark.job.exporting import offsets_in, temporary_files
+from kcli.spark.export.target.local_target import LocalTarget
+from kcli.spark.export.verification import verify_export
+from tests.spark.export.exporting import offsets_in, temporary_files
 from tests.support.kcli_broker import KcliBroker
 from tests.support.producing import create_topic, delete_topic, end_offsets
 from tests.support.spark_exports import ExportProcess, command_line, descendants, kill

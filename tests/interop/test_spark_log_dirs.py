@@ -13,11 +13,10 @@ import pytest
 
 from kcli.forensics.entries.scanned_entry import ScannedEntry
 from kcli.forensics.entries.segment_scan import scan
-from kcli.spark.logs.log_dirs_source import LogDirsSource
-from kcli.spark.reading import OffsetInterval
-from kcli.spark.source import SplitLimits
-from kcli.spark.split import TopicPartition
-from tests.spark.logs.log_dir import Row, read_all
+from kcli.spark.source.log_dirs.log_dirs_source import LogDirsSource
+from kcli.spark.source.source import SplitLimits
+from kcli.spark.split import OffsetInterval, TopicPartition
+from tests.spark.source.log_dirs.log_dir import Row, read_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.spark.logs.log_dirs_source import LogDirsSource
+from kcli.spark.source.log_dirs.log_dirs_source import LogDirsSource
 from kcli.spark.split import TopicPartition
 from tests.interop.test_truncation import (
     SETTINGS,
@@ -19,7 +19,7 @@ from tests.interop.test_truncation import (
     lose_what_node_2_has_alone,
     produce,
 )
-from tests.spark.job.exporting import offsets_in
+from tests.spark.export.exporting import offsets_in
 from tests.support.copies import copy_running
 from tests.support.kcli_cluster import KcliCluster
 from tests.support.spark_exports import ExportProcess

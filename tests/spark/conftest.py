@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.logger import PySparkLogger
 
-from kcli.spark.session import OpenSession, SessionSettings, open_session
+from kcli.spark.engines.session import OpenSession, SessionSettings, open_session
 from tests.support.kcli_broker import KcliBroker
 from tests.support.spark_cluster import QUICK_JAVA
 

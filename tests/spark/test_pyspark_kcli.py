@@ -7,7 +7,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-from kcli.spark.datasource import KcliDataSource
+from kcli.spark.datasource.data_source import KcliDataSource
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -25,7 +25,7 @@ GROUPS = "tests/interop/test_groups_"
 
 Those that are to run alone go with them: the longest of them have the same members.
 """
-SPARK = "tests/spark/test_"
+SPARK = ("tests/spark/engines/", "tests/spark/datasource/", "tests/spark/test_")
 """Tests in one Spark session, which is a JVM that takes seconds to start."""
 APACHE = (
     "tests/interop/test_clients_matrix.py",
@@ -49,14 +49,14 @@ LONGEST = (
     GROUPS,
     *APACHE,
     *TOOLS,
-    SPARK,
+    *SPARK,
     "tests/interop/test_real_input.py",
     "tests/interop/test_spark_cluster.py",
     "tests/interop/test_spark_crashes.py",
     "tests/interop/test_spark_end_to_end.py",
     "tests/interop/test_reassignments",
     "tests/interop/test_durable.py",
-    "tests/commands/test_spark_export.py",
+    "tests/commands/export/test_spark_export.py",
     "tests/broker/schedules/",
     "tests/interop/test_hostile_",
     "tests/interop/",
@@ -122,7 +122,7 @@ def scope(nodeid: str, alone: Collection[str]) -> str:
     for files in (APACHE, TOOLS):
         if path in files:
             return files[0]
-    return next((start for start in (GROUPS, SPARK) if path.startswith(start)), path)
+    return next((files[0] for files in ((GROUPS,), SPARK) if path.startswith(files)), path)
 
 
 def is_alone(item: pytest.Item) -> bool:

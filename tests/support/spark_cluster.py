@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
-from kcli.spark.java import find_java, home_for_spark
+from kcli.spark.engines.java import find_java, home_for_spark
 from tests.support.processes import ChildProcess
 from tests.support.spark_exports import end_session
 from tests.support.toolchain import INTEROP

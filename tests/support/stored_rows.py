@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kcli.spark.importing.stored_file import StoredFile
+from kcli.spark.importing.stored_records import StoredFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from kcli.client.producer.producer import Producer
     from kcli.client.producer.producer_batch import Delivery
-    from kcli.spark.importing.import_plan import PartitionPlan
-    from kcli.spark.importing.partition_rows import PartitionRows, Rows
+    from kcli.spark.importing.import_state import PartitionPlan
+    from kcli.spark.importing.stored_records import PartitionRows, Rows
 
 PARTITIONS_AT_A_TIME = 8
 

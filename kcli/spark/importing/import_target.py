@@ -13,14 +13,14 @@ from kcli.client.consumer.consumer import Consumer
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.uuids import uuid_to_text
-from kcli.spark.importing.import_plan import RESTART_HINT
+from kcli.spark.importing.import_state import RESTART_HINT
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from kcli.client.client import Client
-    from kcli.spark.importing.import_plan import PartitionPlan
-    from kcli.spark.importing.partition_rows import Rows
+    from kcli.spark.importing.import_state import PartitionPlan
+    from kcli.spark.importing.stored_records import Rows
 
 LOOK_SECONDS = 30.0
 """How long to wait for the record that a resumed import looks at."""

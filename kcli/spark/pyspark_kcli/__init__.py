@@ -4,7 +4,7 @@ Installed as a module of its own at the top level, beside `kcli`.
 """
 
 try:
-    from kcli.spark.datasource import KcliDataSource as DefaultSource
+    from kcli.spark.datasource.data_source import KcliDataSource as DefaultSource
 except ImportError:
     # kcli without its extra `spark`, or an older PySpark: this must not be in the way of other formats,
     # which are looked for in the same pass.

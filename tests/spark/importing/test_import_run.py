@@ -17,10 +17,9 @@ from kcli.client.config import ClientConfig, ConsumerConfig, ProducerConfig
 from kcli.client.consumer.consumer import Consumer
 from kcli.client.producer.producer import Producer
 from kcli.errors import KcliError
-from kcli.spark.importing.import_plan import PartitionPlan
 from kcli.spark.importing.import_run import ImportRun, row_before
-from kcli.spark.importing.partition_rows import PartitionRows
-from kcli.spark.importing.stored_file import StoredFile
+from kcli.spark.importing.import_state import PartitionPlan
+from kcli.spark.importing.stored_records import PartitionRows, StoredFile
 from tests.support.running_cluster import running_cluster
 from tests.support.stored_rows import StoredRow, stored_row, write_rows
 

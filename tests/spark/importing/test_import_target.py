@@ -11,7 +11,7 @@ from kcli.client.client import Client, connect
 from kcli.client.config import ClientConfig, ProducerConfig
 from kcli.client.producer.producer import Producer
 from kcli.errors import KcliError
-from kcli.spark.importing.import_plan import PartitionPlan
+from kcli.spark.importing.import_state import PartitionPlan
 from kcli.spark.importing.import_target import (
     TargetTopic,
     check_last,
@@ -22,7 +22,7 @@ from kcli.spark.importing.import_target import (
     record_at,
     retention_warning,
 )
-from kcli.spark.importing.partition_rows import Rows
+from kcli.spark.importing.stored_records import Rows
 from tests.support.running_cluster import running_cluster
 
 FIRST = admin.TopicPartition("copy", 0)

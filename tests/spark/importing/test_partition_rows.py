@@ -9,8 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from kcli.errors import KcliError
-from kcli.spark.importing.partition_rows import PartitionRows
-from kcli.spark.importing.stored_file import StoredFile, by_partition, runs
+from kcli.spark.importing.stored_records import PartitionRows, StoredFile, by_partition, runs
 from tests.support.stored_rows import SCHEMA, StoredRow, stored_row, write_rows
 
 

@@ -1,0 +1,151 @@
+"""The data source's reader of batches: plans ranges and splits, and reads one split per task.
+
+Spark plans in a process of its own, more than once for a query (`explain` too), so planning changes nothing.
+What reading needs travels in the partition: the reader object is pickled before it has planned.
+
+Filters that Spark pushes down, as conjuncts that narrow what is read.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql import datasource as spark
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from kcli.spark.datasource.reader_options import opened
+from kcli.spark.filters.pushdown import narrowing_of
+from kcli.spark.filters.where import Comparison, Conjunct, In
+from kcli.spark.python_worker import hinted, keep_what_is_loaded
+from kcli.spark.source.ranges.resolve import resolve
+from kcli.spark.split import ReadCounters
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+
+    from kcli.spark.datasource.reader_options import SourceOptions
+    from kcli.spark.source.source import Source, SplitReader
+    from kcli.spark.split import OffsetInterval, Reading, Split, TopicPartition
+
+
+_COMPARISONS = {
+    spark.EqualTo: "=",
+    spark.EqualNullSafe: "=",
+    spark.GreaterThan: ">",
+    spark.GreaterThanOrEqual: ">=",
+    spark.LessThan: "<",
+    spark.LessThanOrEqual: "<=",
+}
+_OPPOSITE = {"=": "!=", "!=": "=", ">": "<=", ">=": "<", "<": ">=", "<=": ">"}
+
+
+def conjuncts_of(filters: Iterable[spark.Filter]) -> Iterator[Conjunct]:
+    """Yield what is understood of filters that all hold; what is not is left to Spark."""
+    for one in filters:
+        found = _conjunct(one)
+        if found is not None:
+            yield found
+
+
+def _conjunct(one: spark.Filter) -> Conjunct | None:
+    match one:
+        case spark.Not(child):
+            return _negated(_conjunct(child))
+        case spark.In(attribute, value):
+            # A null among the values changes nothing: it equals no row.
+            return In(tuple(attribute), tuple(item for item in value if item is not None))
+        case _ if type(one) in _COMPARISONS and one.value is not None:
+            return Comparison(tuple(one.attribute), _COMPARISONS[type(one)], one.value)
+    return None
+
+
+def _negated(conjunct: Conjunct | None) -> Conjunct | None:
+    match conjunct:
+        case Comparison(column, operator, value):
+            return Comparison(column, _OPPOSITE[operator], value)
+        case In(column, values, negated):
+            return In(column, values, not negated)
+    return None
+
+
+_logger = logging.getLogger("kcli.spark")
+
+
+class SplitPartition(InputPartition):
+    """A split, and what reads it."""
+
+    def __init__(self, split: Split, reader: SplitReader) -> None:
+        super().__init__(split)
+        self.reader = reader
+
+    def __repr__(self) -> str:
+        """Show the split only: the reader may hold passwords."""
+        return f"SplitPartition({self.value!r})"
+
+
+def split_partitions(
+    source: Source, ranges: Mapping[TopicPartition, OffsetInterval], options: SourceOptions
+) -> list[InputPartition]:
+    """Return ranges cut into partitions of a Spark job."""
+    reader = source.reader()
+    splits = source.splits(ranges, options.limits, read_committed=options.rules.read_committed)
+    return [SplitPartition(split, reader) for split in splits]
+
+
+def rows_of(partition: InputPartition, reading: Reading) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a partition; none of the partition that Spark makes up when there is none."""
+    import pyarrow as pa
+
+    # Spark runs one task per core; Arrow's own threads would only get in each other's way.
+    pa.set_cpu_count(1)
+    if isinstance(partition, SplitPartition):
+        counters = ReadCounters()
+        with hinted():
+            yield from partition.reader.read(partition.value, reading, counters)
+        keep_what_is_loaded()
+        if counters.corrupt_batches:
+            _logger.warning(
+                "skipped %d corrupt batches (%d bytes) of %s-%d, offsets missing: %s",
+                counters.corrupt_batches, counters.corrupt_bytes,
+                partition.value.topic, partition.value.partition, counters.missing,
+            )  # fmt: skip
+
+
+class KcliReader(DataSourceReader):
+    """Reads what its options say."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self.options = options
+
+    def partitions(self) -> list[InputPartition]:
+        """Return a partition for every split."""
+        for note in self.options.notes:
+            _logger.warning(note)
+        with hinted(), opened(self.options) as source:
+            resolved = resolve(source, self.options.selection, self.options.rules)
+            for loss in resolved.losses:
+                _logger.warning("data loss: %s: %s", loss.partition, loss.reason)
+            return split_partitions(source, resolved.ranges, self.options)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a partition."""
+        return rows_of(partition, self.options.reading)
+
+
+class KcliPushdownReader(KcliReader):
+    """Reads less where a filter on topic, partition, offset or timestamp allows it.
+
+    A class of its own, because Spark fails on any reader that has `pushFilters` while
+    `spark.sql.python.filterPushdown.enabled` is false, its default.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Remember what narrows, and leave every filter for Spark to check."""
+        narrowing = narrowing_of(conjuncts_of(filters))
+        self.options = replace(self.options, rules=replace(self.options.rules, narrowing=narrowing))
+        return filters

@@ -1,0 +1,100 @@
+"""The format `kcli` of PySpark: topics from brokers or log directories, without a jar.
+
+    spark.read.format("kcli").option("kafka.bootstrap.servers", …).option("subscribe", "orders").load()
+    spark.readStream.format("kcli").option("logDirs", "/var/lib/kafka").option("subscribe", "orders").load()
+    frame.write.format("kcli").mode("append").option("kafka.bootstrap.servers", …).option("topic", …).save()
+
+Schema, options and their meanings are those of Spark's own Kafka source;
+`kcli.spark.datasource.reader_options` lists them. Spark hands over options with their names in lower case,
+makes this object in a process of its own, and pickles it to others: it holds nothing but the options.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+from kcli.errors import UsageError
+from kcli.spark.datasource.batch_reader import KcliPushdownReader, KcliReader
+from kcli.spark.datasource.reader_options import source_options
+from kcli.spark.datasource.row_schema import spark_schema
+from kcli.spark.datasource.sink import KcliSink, KcliStreamSink, sink_options
+from kcli.spark.datasource.stream_reader import KcliStreamReader
+from kcli.spark.python_worker import hinted
+from kcli.spark.split import OnCorrupt
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from kcli.spark.datasource.reader_options import SourceOptions
+
+TASK_SLOTS = 16
+"""How many tasks to plan for: whoever plans does not know how many cores there are."""
+
+
+class KcliDataSource(DataSource):
+    """See the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return "kcli"
+
+    def schema(self) -> StructType:
+        """Return the columns there will be; refuse what neither a batch nor a stream would take."""
+        with hinted():
+            options = self._options_of_either()
+        return spark_schema(options.reading.columns)
+
+    def reader(self, schema: StructType) -> KcliReader:
+        """Return the reader of a batch."""
+        with hinted():
+            options = self._source_options(streaming=False)
+            _check_schema(schema, options)
+        return KcliPushdownReader(options) if options.pushdown else KcliReader(options)
+
+    def streamReader(self, schema: StructType) -> KcliStreamReader:
+        """Return the reader of a stream."""
+        with hinted():
+            options = self._source_options(streaming=True)
+            _check_schema(schema, options)
+        return KcliStreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> KcliSink:
+        """Return the sink of a batch."""
+        with hinted():
+            if overwrite:
+                raise UsageError("a topic cannot be overwritten", hint='use mode("append")')
+            return KcliSink(sink_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> KcliStreamSink:
+        """Return the sink of a stream; where the whole result is new each time, all of it is appended."""
+        with hinted():
+            return KcliStreamSink(sink_options(self.options), schema)
+
+    def _options_of_either(self) -> SourceOptions:
+        try:
+            return self._source_options(streaming=False)
+        except UsageError as refused:
+            try:
+                return self._source_options(streaming=True)
+            except UsageError:
+                raise refused from None
+
+    def _source_options(self, *, streaming: bool) -> SourceOptions:
+        options = source_options(dict(self.options), streaming=streaming)
+        if options.reading.on_corrupt is OnCorrupt.DEAD_LETTER:
+            raise UsageError(
+                "a DataFrame has no place for dead letters", hint="set `onCorrupt` to fail or skip"
+            )
+        return replace(options, limits=replace(options.limits, task_slots=TASK_SLOTS))
+
+
+def _check_schema(schema: StructType, options: SourceOptions) -> None:
+    if schema != spark_schema(options.reading.columns):
+        raise UsageError(
+            "the schema of this source is fixed",
+            hint="choose columns with the option `columns`, and convert them with DataFrame operations",
+        )

@@ -1,0 +1,265 @@
+"""The data source's sink: rows become records of topics, at least once.
+
+Each task has an idempotent producer of its own and ends when every record is acknowledged. A task that Spark
+runs again sends its rows again, and a batch that failed in one task keeps what others have sent: like
+Spark's own Kafka sink, this one cannot take records back, and so commits and aborts nothing.
+
+SinkColumns: which columns of a DataFrame make a record, and the records of its rows.
+
+| column      | type                                             | without it              |
+|-------------|--------------------------------------------------|-------------------------|
+| `value`     | string or binary                                 | error                   |
+| `key`       | string or binary                                 | no key                  |
+| `topic`     | string; the option `topic` goes before it        | the option is needed    |
+| `partition` | int                                              | the partitioner chooses |
+| `headers`   | array<struct<key:string,value:binary>>           | no headers              |
+| `timestamp` | timestamp, or double, the seconds since 1970     | the time of sending     |
+
+Any other column is left out, as by Spark's own Kafka sink (Spark's class `KafkaWriter`).
+
+The options of the data source's sink: names and refusals of Spark's own Kafka sink, and transactions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import BinaryType, DoubleType, IntegerType, StringType, TimestampType
+
+from kcli.client.client import connect
+from kcli.client.config import ClientConfig, ProducerConfig
+from kcli.client.producer.producer import Producer
+from kcli.errors import KcliError, UsageError
+from kcli.spark.datasource.reader_options import OptionValues
+from kcli.spark.datasource.row_schema import HEADERS
+from kcli.spark.python_worker import hinted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pyarrow as pa
+    from pyspark.sql.types import DataType, StructType
+
+    from kcli.client.producer.producer_batch import Delivery
+
+
+_TYPES: Mapping[str, tuple[DataType, ...]] = {
+    "topic": (StringType(),),
+    "key": (StringType(), BinaryType()),
+    "value": (StringType(), BinaryType()),
+    "headers": (HEADERS,),
+    "partition": (IntegerType(),),
+    "timestamp": (TimestampType(), DoubleType()),
+}
+
+
+class SinkRecord(NamedTuple):
+    """A record to send; `timestamp_ms` None is now, `partition` None leaves the choice to the partitioner."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...]
+    partition: int | None
+    timestamp_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SinkColumns:
+    """Which of the columns there are; picklable, it travels to the tasks."""
+
+    names: frozenset[str]
+    topic: str | None
+
+    @classmethod
+    def of(cls, schema: StructType, topic: str | None) -> SinkColumns:
+        """Return the columns of a schema that make records; raise `UsageError` for what cannot be written."""
+        if topic is None and "topic" not in schema.names:
+            raise UsageError(
+                "no topic to write to: there is no column `topic`", hint="name one with the option `topic`"
+            )
+        if "value" not in schema.names:
+            raise UsageError("the column `value` is missing", hint="select what to write AS value")
+        present = {field.name: field.dataType for field in schema.fields if field.name in _TYPES}
+        if topic is not None:
+            present.pop("topic", None)
+        for name, kind in present.items():
+            if not any(_same(kind, wanted) for wanted in _TYPES[name]):
+                wanted = " or ".join(one.simpleString() for one in _TYPES[name])
+                raise UsageError(
+                    f"the column `{name}` cannot be {kind.simpleString()}", hint=f"it must be {wanted}"
+                )
+        return cls(frozenset(present), topic)
+
+    def records(self, batch: pa.RecordBatch) -> Iterator[SinkRecord]:
+        """Yield the records of a batch's rows; raise `KcliError` for a row that is none."""
+        count = batch.num_rows
+        nothing = [None] * count
+        topics = [self.topic] * count if self.topic is not None else batch.column("topic").to_pylist()
+        for topic, key, value, headers, partition, timestamp_ms in zip(
+            topics,
+            self._bytes(batch, "key") or nothing,
+            self._bytes(batch, "value") or nothing,
+            batch.column("headers").to_pylist() if "headers" in self.names else nothing,
+            batch.column("partition").to_pylist() if "partition" in self.names else nothing,
+            self._milliseconds(batch) or nothing,
+            strict=True,
+        ):
+            if topic is None:
+                raise KcliError("a row has no topic", hint="name one for all rows with the option `topic`")
+            if timestamp_ms is not None and timestamp_ms < 0:
+                raise KcliError(f"a row has a timestamp before 1970: {timestamp_ms} ms")
+            yield SinkRecord(topic, key, value, _headers(headers), partition, timestamp_ms)
+
+    def _bytes(self, batch: pa.RecordBatch, name: str) -> list[bytes | None] | None:
+        import pyarrow as pa
+
+        if name not in self.names:
+            return None
+        column = batch.column(name)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            column = column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
+        values: list[bytes | None] = column.to_pylist()
+        return values
+
+    def _milliseconds(self, batch: pa.RecordBatch) -> list[int | None] | None:
+        import pyarrow as pa
+
+        if "timestamp" not in self.names:
+            return None
+        column = batch.column("timestamp")
+        if pa.types.is_floating(column.type):
+            return [None if seconds is None else int(seconds * 1000) for seconds in column.to_pylist()]
+        return [None if us is None else us // 1000 for us in column.cast(pa.int64()).to_pylist()]
+
+
+def _same(kind: DataType, wanted: DataType) -> bool:
+    """Return whether types are equal but for what may be null and how text is compared."""
+    name: str = kind.simpleString()
+    return name.partition(" collate ")[0] == str(wanted.simpleString())
+
+
+def _headers(headers: list[dict[str, object]] | None) -> tuple[tuple[str, bytes | None], ...]:
+    pairs = []
+    for header in headers or ():
+        if header is None or header["key"] is None:
+            raise KcliError("a row has a header without a key")
+        pairs.append((header["key"], header["value"]))
+    return tuple(pairs)  # type: ignore[arg-type]  # as the schema says
+
+
+@dataclass(frozen=True)
+class Sent(WriterCommitMessage):
+    """How many records a task sent."""
+
+    records: int
+
+
+class KcliSink(DataSourceArrowWriter):
+    """Writes a batch."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = SinkColumns.of(schema, options.topic)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send a task's rows."""
+        with hinted():
+            return send(self._options, self._columns, iterator)
+
+
+class KcliStreamSink(DataSourceStreamArrowWriter):
+    """Writes the batches of a stream."""
+
+    def __init__(self, options: SinkOptions, schema: StructType) -> None:
+        self._options = options
+        self._columns = SinkColumns.of(schema, options.topic)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Send a task's rows."""
+        with hinted():
+            return send(self._options, self._columns, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Do nothing: what was sent is there."""
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Do nothing: what was sent cannot be taken back."""
+
+
+def send(options: SinkOptions, columns: SinkColumns, batches: Iterator[pa.RecordBatch]) -> Sent:
+    """Send the records of some batches, and return when all are acknowledged; raise the first failure."""
+    return trio.run(partial(_send, options, columns, batches))
+
+
+async def _send(options: SinkOptions, columns: SinkColumns, batches: Iterator[pa.RecordBatch]) -> Sent:
+    client_config = ClientConfig.from_properties(options.properties)
+    producer_config = ProducerConfig.from_properties(options.properties)
+    failures: list[KcliError] = []
+    records = 0
+
+    def settle(delivery: Delivery) -> None:
+        if delivery.error is not None:
+            failures.append(delivery.error)
+
+    async with (
+        connect(options.bootstrap, client_config) as client,
+        Producer(client, producer_config) as producer,
+    ):
+        # In a thread: while Spark computes the next rows, what was sent before must go on.
+        while (batch := await trio.to_thread.run_sync(next, batches, None)) is not None:
+            for record in columns.records(batch):
+                delivery = await producer.send(
+                    record.topic, record.value, record.key,
+                    partition=record.partition, headers=record.headers, timestamp=record.timestamp_ms,
+                )  # fmt: skip
+                delivery.on_settled(settle)
+                if failures:
+                    raise failures[0]
+            records += batch.num_rows
+        await producer.flush()
+        if failures:
+            raise failures[0]
+    return Sent(records)
+
+
+_REFUSED = {
+    "key.serializer": "keys are written as bytes: make them binary or string with DataFrame operations",
+    "value.serializer": "values are written as bytes: make them binary or string with DataFrame operations",
+    "transactional.id": "records are written at least once, without transactions",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkOptions:
+    """Where a DataFrame is written to; `properties` are those of our client and may hold passwords."""
+
+    bootstrap: str
+    topic: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+
+def sink_options(options: Mapping[str, str]) -> SinkOptions:
+    """Return the options of a write, checked; raise `UsageError` for what is refused."""
+    given = OptionValues(dict(options))
+    for name, hint in _REFUSED.items():
+        if f"kafka.{name}" in given:
+            raise UsageError(f"the option `kafka.{name}` is not supported", hint=hint)
+    properties = given.kafka_properties()
+    bootstrap = properties.pop("bootstrap.servers", "").strip()
+    if not bootstrap:
+        raise UsageError(
+            "the option `kafka.bootstrap.servers` is needed for writing", hint="give host:port,host:port"
+        )
+    ClientConfig.from_properties(properties)
+    ProducerConfig.from_properties(properties)
+    topic = given.get("topic", "")
+    return SinkOptions(bootstrap=bootstrap, topic=topic or None, properties=properties)

@@ -1,0 +1,282 @@
+"""Group: entries of one kind that are decoded in one go.
+
+Uncompressed records stay where they are in the buffer; only next to compressed ones are they copied, so that
+all of them stand in the order of their offsets.
+
+Rows of message sets (magic 0 and 1), gathered one by one: few are left, and they are all small.
+
+Sound batches: a run of batches that follow each other without holes, and that nothing is wrong with.
+
+Nearly all there is, so it is walked in line, and headers become columns many at a time. Whatever is not as
+plain as that ends the run; a closer look tells what it is.
+"""
+
+from __future__ import annotations
+
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.record import BYTES_PER_RECORD, CorruptRecord
+from kcli.protocol.records.batch_header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_START,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MIN_BATCH_LENGTH,
+    TRANSACTIONAL_BIT,
+    crc32c,
+)
+from kcli.spark.decode.arrow_columns import HEADERS
+from kcli.spark.decode.chunk import (
+    ATTRIBUTES,
+    BASE_OFFSET,
+    BASE_TIMESTAMP,
+    BEGIN,
+    COUNT,
+    END,
+    LAST_DELTA,
+    MAX_TIMESTAMP,
+    Chunk,
+    Fields,
+)
+from kcli.spark.decode.entry import MAGIC, Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from kcli.protocol.record import Record
+    from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.spark.decode.decompression import Place, Unpacked
+
+
+class LegacyRows:
+    """Rows of entries, in the order of their offsets."""
+
+    __slots__ = ("_keys", "_offsets", "_timestamps", "_types", "_values", "size_bytes")
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._timestamps: list[int] = []
+        self._types: list[int] = []
+        self._keys: list[bytes | None] = []
+        self._values: list[bytes | None] = []
+        self.size_bytes = 0
+        """What the rows take in memory, about."""
+
+    def add(self, entry: LegacyEntry, start: int, end: int, max_bytes: int) -> int:
+        """Take the rows of an entry whose offsets are in `start..end - 1`; return its first offset.
+
+        Raises `CorruptRecord` before anything is taken.
+        """
+        records = list(_checked_records(entry, max_bytes))
+        kept = [record for record in records if start <= record.offset < end]
+        timestamp_type = int(entry.timestamp_type)
+        for record in kept:
+            self._offsets.append(record.offset)
+            self._timestamps.append(record.timestamp)
+            self._types.append(timestamp_type)
+            self._keys.append(record.key)
+            self._values.append(record.value)
+            self.size_bytes += BYTES_PER_RECORD + len(record.key or b"") + len(record.value or b"")
+        return records[0].offset
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    def fields(self, wanted: Collection[str]) -> Fields:
+        """Return the rows as columns."""
+        count = len(self._offsets)
+        return Fields(
+            np.array(self._offsets, np.int64),
+            np.array(self._timestamps, np.int64),
+            np.array(self._types, np.int32),
+            pa.array(self._keys, pa.binary()) if "key" in wanted else None,
+            pa.array(self._values, pa.binary()) if "value" in wanted else None,
+            pa.nulls(count, HEADERS) if "headers" in wanted else None,
+        )
+
+
+def _checked_records(entry: LegacyEntry, max_bytes: int) -> Iterable[Record]:
+    """Return the records of an entry, those of a wrapper if each matches its own checksum."""
+    if not entry.is_compressed:
+        return entry.records(max_bytes)
+    entries = entry.inner_entries(max_bytes)
+    if not all(inner.is_valid_crc() for inner in entries):
+        raise CorruptRecord("a record inside a compressed set does not match its own checksum")
+    records = list(entry.inner_records(entries))
+    if any(after.offset <= before.offset for before, after in pairwise(records)):
+        raise CorruptRecord("the offsets inside a compressed set do not increase")
+    return records
+
+
+_SPECIAL = CONTROL_BIT | TRANSACTIONAL_BIT
+_MAX_CODEC = int(Codec.ZSTD)
+_FIELDS = np.dtype(
+    {
+        "names": ["base", "length", "attributes", "delta", "first_time", "max_time", "count"],
+        "formats": [">i8", ">i4", ">i2", ">i4", ">i8", ">i8", ">i4"],
+        "offsets": [0, 8, 21, 23, 27, 35, 57],
+        "itemsize": HEADER_SIZE,
+    }
+)
+_COLUMNS = {
+    COUNT: "count",
+    BASE_OFFSET: "base",
+    LAST_DELTA: "delta",
+    BASE_TIMESTAMP: "first_time",
+    MAX_TIMESTAMP: "max_time",
+    ATTRIBUTES: "attributes",
+}
+_BYTES = np.arange(HEADER_SIZE)
+
+
+class SoundRun(NamedTuple):
+    """Batches in a row; `is_ordinary` if none is of a transaction, `is_plain` if none is compressed too."""
+
+    entries: list[Entry]
+    is_plain: bool
+    is_ordinary: bool
+
+    @property
+    def end(self) -> int:
+        """Where the next entry begins."""
+        last = self.entries[-1]
+        return last.at + last.size
+
+
+def sound_run(
+    view: memoryview, at: int, stop: int, next_offset: int, end: int, limit_offset: int
+) -> SoundRun:
+    """Return the run of batches from `at` on that begins with `next_offset`, up to offset `end`.
+
+    All are whole, have records, and end below `limit_offset`.
+    """
+    entries: list[Entry] = []
+    unpack, make, flags = HEADER.unpack_from, tuple.__new__, 0
+    while at + HEADER_SIZE <= stop and next_offset < end:
+        first, length, _, magic, crc, attributes, delta, time, max_time, producer_id, _, _, count = unpack(
+            view, at
+        )
+        behind = at + LOG_OVERHEAD + length
+        if (
+            first != next_offset
+            or magic != MAGIC
+            or length < MIN_BATCH_LENGTH
+            or behind > stop
+            or not 0 < count <= delta + 1
+            or attributes & CODEC_MASK > _MAX_CODEC
+            or crc32c(view[at + CRC_START : behind]) != crc
+        ):
+            break
+        last = first + delta
+        if last >= limit_offset:
+            break
+        flags |= attributes
+        entries.append(
+            make(
+                Entry,
+                (at, behind - at, first, last, count, attributes, time, max_time, producer_id, None),
+            )
+        )
+        next_offset, at = last + 1, behind
+    return SoundRun(entries, not flags & (_SPECIAL | CODEC_MASK), not flags & _SPECIAL)
+
+
+def batch_columns(view: memoryview, entries: Sequence[Entry]) -> np.ndarray:
+    """Return what a chunk has of batches, a row each, as if their records stood in it uncompressed."""
+    at = np.fromiter((entry[0] for entry in entries), np.int64, len(entries))
+    heads = np.frombuffer(view, np.uint8)[at[:, None] + _BYTES].view(_FIELDS)[:, 0]
+    rows = np.empty((len(entries), len(_COLUMNS) + 2), np.int64)
+    rows[:, BEGIN] = at + HEADER_SIZE
+    rows[:, END] = at + LOG_OVERHEAD + heads["length"]
+    for column, name in _COLUMNS.items():
+        rows[:, column] = heads[name]
+    return rows
+
+
+_CODECS = tuple(Codec)
+
+
+class Group:
+    """Batches, or older entries, of `view`, in the order of their offsets."""
+
+    __slots__ = ("_places", "_unpacked", "entries", "legacy", "size_bytes", "view")
+
+    def __init__(self, view: memoryview, unpacked: Unpacked) -> None:
+        unpacked.clear()
+        self.view = view
+        self.entries: list[Entry] = []
+        self.legacy: LegacyRows | None = None
+        """The rows of older entries, if the group is of those."""
+        self.size_bytes = 0
+        """Of the records, decompressed."""
+        self._unpacked = unpacked
+        self._places: list[Place] = []
+        """Of the entries in there, from the first compressed one on of all of them."""
+
+    def takes(self, entry: Entry) -> bool:
+        """Whether the entry is of the group's kind."""
+        return not self.entries or (self.legacy is None) is (entry.legacy is None)
+
+    def add_legacy(self, entry: Entry, start: int, end: int, max_bytes: int) -> int:
+        """Add an older entry and return its first offset.
+
+        Raises `CorruptRecord`, and changes nothing, if its records cannot be had within `max_bytes`.
+        """
+        assert entry.legacy is not None
+        legacy = self.legacy or LegacyRows()
+        first = legacy.add(entry.legacy, start, end, max_bytes)
+        self.legacy = legacy
+        self.size_bytes = legacy.size_bytes
+        self.entries.append(entry)
+        return first
+
+    def fill(self, entries: Sequence[Entry], at: int, size_bytes: int, max_bytes: int) -> None:
+        """Add batches from number `at` on, until the group is of that size.
+
+        Raises `CorruptRecord` behind the last one whose records can be had within `max_bytes`.
+        """
+        # Thousands a second: what is looked up once is not looked up for each.
+        view, places, unpack, keep = self.view, self._places, self._unpacked.add, self.entries.append
+        for entry in islice(entries, at, None):
+            begin, end, codec = entry[0] + HEADER_SIZE, entry[0] + entry[1], entry[5] & CODEC_MASK
+            if codec or places:
+                if len(places) < len(self.entries):
+                    self._unpack_plain()
+                place = unpack(_CODECS[codec], view[begin:end], max_bytes)
+                places.append(place)
+                begin, end = place
+            keep(entry)
+            self.size_bytes += end - begin
+            if self.size_bytes >= size_bytes:
+                return
+
+    def add_plain(self, entries: Sequence[Entry]) -> None:
+        """Add batches, none of them compressed, that stand next to each other."""
+        self.entries += entries
+        if self._places:
+            self._unpack_plain()
+        self.size_bytes += entries[-1].at + entries[-1].size - entries[0].at
+
+    def chunk(self, start: int, end: int) -> Chunk:
+        """Return all batches, for rows from `start` up to `end`."""
+        batches = batch_columns(self.view, self.entries)
+        if not self._places:
+            return Chunk(self.view, batches, start, end)
+        batches[:, [BEGIN, END]] = self._places
+        return Chunk(self._unpacked.view, batches, start, end)
+
+    def _unpack_plain(self) -> None:
+        """Copy the uncompressed entries that are not in there yet."""
+        for entry in self.entries[len(self._places) :]:
+            records = self._records(entry)
+            self._places.append(self._unpacked.add(Codec.NONE, records, len(records)))
+
+    def _records(self, entry: Entry) -> memoryview:
+        return self.view[entry.at + HEADER_SIZE : entry.at + entry.size]

@@ -1,0 +1,77 @@
+"""Chunk: batches of one partition, checked and decompressed, that are decoded in one go.
+
+A row of `batches` is, in int64:
+
+| column | field |
+|---|---|
+| 0, 1 | where the records begin and end in `data` |
+| 2 | how many there are |
+| 3, 4 | base offset, last offset delta |
+| 5, 6 | base timestamp, max timestamp |
+| 7 | attributes |
+
+Who set the timestamps of a chunk's records.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from kcli.errors import KcliError
+from kcli.protocol.records.batch_header import TIMESTAMP_TYPE_BIT
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from kcli.protocol.record import Buffer
+
+
+BEGIN, END, COUNT, BASE_OFFSET, LAST_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, ATTRIBUTES = range(8)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Batches in the order of their offsets, of which rows from `start` up to `end` are wanted."""
+
+    data: Buffer
+    batches: np.ndarray
+    start: int
+    end: int
+
+    def part(self, first: int, stop: int) -> Chunk:
+        """Return the batches from number `first` up to `stop`."""
+        return Chunk(self.data, self.batches[first:stop], self.start, self.end)
+
+
+class Fields(NamedTuple):
+    """What a decoder makes of a chunk: a row for every record; columns not wanted are None."""
+
+    offsets: np.ndarray
+    """int64, increasing."""
+    timestamps: np.ndarray
+    """int64, milliseconds."""
+    timestamp_types: np.ndarray | int
+    """int32, or the one that all have."""
+    key: pa.Array | None
+    value: pa.Array | None
+    headers: pa.Array | None
+
+
+class CorruptRecords(KcliError):
+    """The records of batch number `batch` of a chunk are not what its header says."""
+
+    def __init__(self, batch: int, reason: str) -> None:
+        super().__init__(reason)
+        self.batch = batch
+        self.reason = reason
+
+
+def timestamp_types(chunk: Chunk) -> np.ndarray | int:
+    """Return 0 for create time and 1 for log append time: one number if all records have the same."""
+    types = (chunk.batches[:, ATTRIBUTES] & TIMESTAMP_TYPE_BIT != 0).astype(np.int32)
+    if not len(types) or (types == types[0]).all():
+        return int(types[0]) if len(types) else 0
+    return np.repeat(types, chunk.batches[:, COUNT])

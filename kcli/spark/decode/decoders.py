@@ -1,0 +1,54 @@
+"""From a chunk to a record batch, by the fastest decoder that this machine has.
+
+`KCLI_DECODER` forces one: `numba`, `numpy` or `python`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
+
+from kcli.errors import UsageError, install_hint
+from kcli.spark.decode.arrow_columns import assemble
+from kcli.spark.decode.chunk import Chunk, Fields
+from kcli.spark.decode.numpy_decoder import decode_with_numpy
+from kcli.spark.decode.python_decoder import decode_plainly
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+Decoder: TypeAlias = Callable[[Chunk, Collection[str]], Fields]
+
+ENVIRONMENT_VARIABLE = "KCLI_DECODER"
+
+
+def decode(chunk: Chunk, topic: str, partition: int, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return the rows of a chunk in `chunk.start..chunk.end - 1`, with exactly those columns.
+
+    Raises `CorruptRecords`, which names a batch whose records are not what its header says.
+    """
+    fields = decoder_named(os.environ.get(ENVIRONMENT_VARIABLE, ""))(chunk, columns)
+    return assemble(fields, topic, partition, columns, start=chunk.start, end=chunk.end)
+
+
+@cache
+def decoder_named(name: str) -> Decoder:
+    """Return the decoder of that name, for no name the fastest there is; raises `UsageError`."""
+    match name:
+        case "python":
+            return decode_plainly
+        case "numpy":
+            return decode_with_numpy
+        case "numba" | "":
+            try:
+                from kcli.spark.decode.numba_decoder import decode_with_numba
+            except ImportError as error:
+                if not name:
+                    return decode_with_numpy
+                raise UsageError(f"no compiled decoder: {error}", hint=install_hint("fast")) from error
+            return decode_with_numba
+    raise UsageError(f"no decoder has that name: {name}", hint="`KCLI_DECODER` is numba, numpy or python")

@@ -1,0 +1,209 @@
+"""Entry: a batch or an older entry at a place of a buffer, whole and with the right checksum.
+
+All the fields are those of the header. Of a compressed entry of the older formats `first` is not known
+without decompressing it: it is -1.
+
+CorruptBatch: an entry that is none, or not the one that was written.
+
+Where the next whole entry begins in an answer of which a part is damaged.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.errors import KcliError
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.records.batch_header import (
+    CODEC_MASK,
+    CONTROL_BIT,
+    CRC_START,
+    EPOCH_POSITION,
+    HEADER,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MAGIC_POSITION,
+    MIN_BATCH_LENGTH,
+    SIZE_POSITION,
+    TRANSACTIONAL_BIT,
+    crc32c,
+)
+from kcli.protocol.records.message_set import MIN_SIZES, LegacyEntry
+
+if TYPE_CHECKING:
+    from kcli.protocol.record import Buffer
+
+
+MAGIC = 2
+MIN_LENGTHS = (*MIN_SIZES, MIN_BATCH_LENGTH)
+"""The smallest value of the size field, by magic."""
+
+MAX_OFFSET = 2**63 - 1
+_LENGTH = Struct(">i")
+_OFFSET = Struct(">q")
+
+
+class Entry(NamedTuple):
+    """What is needed of an entry."""
+
+    at: int
+    size: int
+    first: int
+    last: int
+    records: int
+    attributes: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    legacy: LegacyEntry | None
+
+    @property
+    def codec(self) -> Codec:
+        """What the records are compressed by."""
+        return Codec.of_attributes(self.attributes)
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it is a marker, which no application sees."""
+        return self.legacy is None and bool(self.attributes & CONTROL_BIT)
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return self.legacy is None and bool(self.attributes & TRANSACTIONAL_BIT)
+
+
+def size_at(view: memoryview, at: int, stop: int) -> int:
+    """Return the size that an entry claims, 0 when there are too few bytes to tell.
+
+    Raises `CorruptRecord` for a magic that is none and a size that cannot be.
+    """
+    if stop - at <= MAGIC_POSITION:
+        return 0
+    (length,) = _LENGTH.unpack_from(view, at + SIZE_POSITION)
+    magic = view[at + MAGIC_POSITION]
+    if magic > MAGIC:
+        raise CorruptRecord(f"unknown magic: {magic}")
+    if length < MIN_LENGTHS[magic]:
+        raise CorruptRecord(f"an entry cannot be as short as {LOG_OVERHEAD + length} bytes")
+    return LOG_OVERHEAD + int(length)
+
+
+def entry_at(view: memoryview, at: int, size: int) -> Entry:
+    """Return the entry of that size, all of which is there; raises `CorruptRecord`."""
+    if view[at + MAGIC_POSITION] != MAGIC:
+        return _legacy_entry(view, at, size)
+    fields = HEADER.unpack_from(view, at)
+    base_offset, _, _, _, crc, attributes, delta, base_timestamp, max_timestamp, producer_id = fields[:10]
+    count = fields[12]
+    found = crc32c(view[at + CRC_START : at + size])
+    if found != crc:
+        raise CorruptRecord(f"its checksum is {found:#010x}, its header says {crc:#010x}")
+    if base_offset < 0 or not 0 <= delta <= MAX_OFFSET - base_offset:
+        raise CorruptRecord(f"offsets that cannot be: {base_offset} and {delta} more")
+    if not 0 <= count <= delta + 1:
+        raise CorruptRecord(f"{count} records cannot be in there")
+    if attributes & CODEC_MASK > Codec.ZSTD:
+        raise CorruptRecord(f"unknown compression codec: {attributes & CODEC_MASK}")
+    last = base_offset + delta
+    return Entry(
+        at, size, base_offset, last, count, attributes, base_timestamp, max_timestamp, producer_id, None
+    )
+
+
+def _legacy_entry(view: memoryview, at: int, size: int) -> Entry:
+    entry = LegacyEntry(view, at)
+    if not entry.is_valid_crc():
+        raise CorruptRecord(f"its checksum is not the one in its header: {entry.crc:#010x}")
+    offset = entry.offset
+    if offset < 0:
+        raise CorruptRecord(f"an offset that cannot be: {offset}")
+    if entry.is_compressed:
+        return Entry(at, size, -1, offset, -1, entry.attributes, -1, -1, -1, entry)
+    return Entry(at, size, offset, offset, 1, entry.attributes, -1, -1, -1, entry)
+
+
+def offset_at(view: memoryview, at: int, stop: int) -> int | None:
+    """Return the offset that the next entry claims, -1 if none can begin there, None if it is cut short."""
+    try:
+        if not size_at(view, at, stop):
+            return None
+    except CorruptRecord:
+        return -1
+    return int(_OFFSET.unpack_from(view, at)[0])
+
+
+def leader_epoch_at(view: memoryview, at: int) -> int:
+    """Return the leader epoch of a whole batch, -1 for none; no checksum covers it."""
+    return int(_LENGTH.unpack_from(view, at + EPOCH_POSITION)[0])
+
+
+def claimed_offsets(view: Buffer, at: int, stop: int) -> tuple[int, int]:
+    """Return the first and last offset that a damaged header claims, (-1, -1) if it is none."""
+    if stop - at < HEADER_SIZE or view[at + MAGIC_POSITION] != MAGIC:
+        return -1, -1
+    fields = HEADER.unpack_from(view, at)
+    return (fields[0], fields[0] + fields[6]) if fields[0] >= 0 <= fields[6] else (-1, -1)
+
+
+class CorruptBatch(KcliError):
+    """The entry at `position` cannot be read.
+
+    `size` is what its header claims, 0 where no size can be told. `first` and `last` are the offsets that the
+    header claims, -1 where there is no header.
+    """
+
+    def __init__(
+        self, where: str, position: int, reason: str, *, size: int = 0, first: int = -1, last: int = -1
+    ) -> None:
+        offsets = f", offsets {first} to {last}" if first >= 0 else ""
+        super().__init__(
+            f"corrupt batch in {where} at position {position}{offsets}: {reason}",
+            hint="`--on-corrupt skip` exports what can be read, and records what is missing",
+        )
+        self.where = where
+        self.position = position
+        self.reason = reason
+        self.size = size
+        self.first = first
+        self.last = last
+
+    def __reduce__(self) -> tuple[partial[CorruptBatch], tuple[()]]:
+        """Travel between processes."""
+        fields = {"size": self.size, "first": self.first, "last": self.last}
+        return partial(type(self), self.where, self.position, self.reason, **fields), ()
+
+
+# The head of an entry up to its magic: an offset below 2^56, a size below 2^24, any of the magics.
+_HEAD = re.compile(rb"(?=\x00.{7}\x00.{7}[\x00-\x02])", re.DOTALL)
+
+
+def next_entry(view: memoryview, damage: CorruptBatch, at: int) -> int:
+    """Return where an entry with the right checksum begins behind the damage at `at`; the end without one.
+
+    The size that the damaged entry claims is tried first.
+    """
+    stop = len(view)
+    behind = at + damage.size
+    if damage.size and (behind == stop or (behind < stop and is_entry(view, behind))):
+        return behind
+    for match in _HEAD.finditer(view, at + 1):
+        if is_entry(view, match.start()):
+            return match.start()
+    return stop
+
+
+def is_entry(view: memoryview, at: int) -> bool:
+    """Return whether a whole entry with the right checksum is there."""
+    try:
+        size = size_at(view, at, len(view))
+        if not size or at + size > len(view):
+            return False
+        entry_at(view, at, size)
+    except CorruptRecord:
+        return False
+    return True

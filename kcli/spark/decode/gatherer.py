@@ -1,0 +1,382 @@
+"""Gatherer: walks the entries of one partition in buffers, and gives the rows of a range of offsets.
+
+    gatherer = Gatherer(topic, partition, start, end, reading, counters, aborted)
+    at = 0
+    while not gatherer.is_done:
+        ...                                    # fill the buffer from `at` on
+        try:
+            yield from gatherer.rows(buffer, at, stop, position=...)
+            at = gatherer.stopped_at           # an incomplete entry begins here, `gatherer.needed` bytes long
+        except CorruptBatch as damage:
+            gatherer.lose(damage, skipped)     # raises it again, or counts it
+            at = ...                           # where the next entry begins
+
+Rows are decoded before `rows` ends, so that the buffer may be filled anew then, but not while it runs.
+
+An entry is good if its size fits, its magic is known, its counts are sane, its checksum is right, and its
+offset, which the checksum does not cover, is the one expected, or what follows it confirms that there is a
+hole. `CorruptBatch` is raised for others, because only the caller knows where to go on. Where the checksum is
+right but the records are not what the header says, the gatherer itself leaves the batch out, and goes on.
+
+Losses: what becomes of damage, and which offsets of a range it took.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.records.batch_header import HEADER_SIZE
+from kcli.spark.decode.arrow_columns import assemble
+from kcli.spark.decode.batch_group import Group, SoundRun, sound_run
+from kcli.spark.decode.chunk import CorruptRecords
+from kcli.spark.decode.decoders import decode
+from kcli.spark.decode.decompression import Unpacked
+from kcli.spark.decode.entry import (
+    MAX_OFFSET,
+    CorruptBatch,
+    Entry,
+    claimed_offsets,
+    entry_at,
+    leader_epoch_at,
+    offset_at,
+    size_at,
+)
+from kcli.spark.split import OffsetInterval, OnCorrupt
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from kcli.protocol.record import Buffer
+    from kcli.spark.decode.chunk import Chunk, Fields
+    from kcli.spark.split import AbortedTransaction, ReadCounters, Reading
+
+
+class Losses:
+    """Damage met while offsets `start..end - 1` of one partition are read.
+
+    Damage in front of the range, where a reader begins at an earlier entry, is nobody's loss: it counts only
+    if the next good entry begins behind `start`.
+    """
+
+    def __init__(
+        self, topic: str, partition: int, start: int, end: int, on_corrupt: OnCorrupt, counters: ReadCounters
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.start = start
+        self.end = end
+        self.on_corrupt = on_corrupt
+        self.counters = counters
+        self._lost_from = start
+        self.is_searching = False
+        """Whether bytes were skipped that no good entry has followed yet."""
+        self._undecided: list[tuple[CorruptBatch, int, bytes]] = []
+
+    def lose(self, damage: CorruptBatch, skipped_bytes: int, raw: Buffer, next_offset: int) -> None:
+        """Take note that bytes were skipped behind the offsets below `next_offset`, or raise the damage."""
+        if not self.is_searching:
+            self.is_searching = True
+            self._lost_from = max(next_offset, self.start)
+        if next_offset >= self.start:
+            self._count(damage, skipped_bytes, raw)
+        else:
+            self._undecided.append((damage, skipped_bytes, bytes(raw)))
+
+    def found(self, first: int) -> None:
+        """Take note that a good entry begins at offset `first`, so that it is known what was lost."""
+        if not self.is_searching:
+            return
+        lost = OffsetInterval(self._lost_from, min(first, self.end))
+        self.is_searching = False
+        if lost.start < lost.end:
+            for damage, skipped_bytes, raw in self._undecided:
+                self._count(damage, skipped_bytes, raw)
+            self.counters.missing.append(lost)
+        self._undecided.clear()
+
+    def leave_out(self, damage: CorruptBatch, raw: Buffer) -> None:
+        """Take note that a whole batch with a good header cannot be read, or raise the damage."""
+        self._count(damage, damage.size, raw)
+        lost = OffsetInterval(max(damage.first, self.start), min(damage.last + 1, self.end))
+        if lost.start < lost.end:
+            self.counters.missing.append(lost)
+
+    def _count(self, damage: CorruptBatch, skipped_bytes: int, raw: Buffer) -> None:
+        if self.on_corrupt is OnCorrupt.FAIL:
+            raise damage
+        self.counters.corrupt_batches += 1
+        self.counters.corrupt_bytes += skipped_bytes
+        if self.on_corrupt is OnCorrupt.DEAD_LETTER and self.counters.on_damaged_batch is not None:
+            self.counters.on_damaged_batch(
+                self.topic, self.partition, damage.position, bytes(raw), damage.reason
+            )
+
+
+CHUNK_BYTES = 4 * 1024 * 1024
+"""So many bytes of records are decoded in one go, and the rest of the last batch."""
+
+MAX_CHUNK_BYTES = 2**31 - 2**20
+"""No more fits the offsets of an Arrow column."""
+
+
+class Gatherer:
+    """Offsets `start` (included) to `end` (excluded) of one partition."""
+
+    def __init__(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        reading: Reading,
+        counters: ReadCounters,
+        aborted: Iterable[AbortedTransaction] = (),
+    ) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.start = start
+        self.end = end
+        self.reading = reading
+        self.counters = counters
+        self.where = f"{topic}-{partition}"
+        """What errors call the place that the buffers are from; a reader of files puts the path there."""
+        self.next_offset = -1
+        """Behind the last good entry, -1 before the first. Set it where the next one's offset is known."""
+        self.stopped_at = 0
+        """Where in the buffer `rows` ended."""
+        self.needed = HEADER_SIZE
+        """How many bytes are needed from there on, as far as can be told."""
+        self.find_aborted: Callable[[int], Iterable[AbortedTransaction]] | None = None
+        """Asked once under read_committed, at the first batch of a transaction, for what else was rolled back
+        from its offset on."""
+        self._losses = Losses(topic, partition, start, end, reading.on_corrupt, counters)
+        self._unpacked = Unpacked()
+        self._position = 0
+        self._entry_from = -1
+        self._max_bytes = min(reading.max_batch_bytes, MAX_CHUNK_BYTES)
+        self._aborted: dict[int, list[tuple[int, int]]] = {}
+        self.know_aborted(aborted)
+
+    @property
+    def is_done(self) -> bool:
+        """Whether every offset of the range has been passed."""
+        return self.next_offset >= self.end
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether damage was met that no good entry has followed yet."""
+        return self._losses.is_searching
+
+    def know_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
+        """Replace what is known of transactions that were rolled back; brokers tell with every fetch."""
+        self._aborted = {}
+        self._add_aborted(aborted)
+
+    def _add_aborted(self, aborted: Iterable[AbortedTransaction]) -> None:
+        if self.reading.read_committed:
+            for one in aborted:
+                self._aborted.setdefault(one.producer_id, []).append((one.first_offset, one.last_offset))
+
+    def rows(
+        self,
+        buffer: Buffer,
+        begin: int = 0,
+        stop: int | None = None,
+        *,
+        position: int = 0,
+        is_end: bool = False,
+        limit_offset: int = MAX_OFFSET,
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the whole entries in `buffer[begin:stop]`; an entry begins at `begin`.
+
+        `position` is where in the file `buffer[0]` stands; `is_end` says that nothing follows `stop`;
+        `limit_offset` is the base of the next segment. Raises `CorruptBatch`, after the rows before it.
+        """
+        view = memoryview(buffer)
+        stop = len(view) if stop is None else stop
+        at, group = begin, Group(view, self._unpacked)
+        self._position = position
+        damage: CorruptBatch | None = None
+        while not self.is_done:
+            try:
+                run = self._run(view, at, min(stop, at + CHUNK_BYTES), limit_offset)
+                if run is None:
+                    run = self._single(view, at, stop, is_end=is_end, limit_offset=limit_offset)
+            except CorruptRecord as error:
+                damage = self._corrupt(view, at, stop, error.message)
+                break
+            if run is None:
+                break
+            at = run.end
+            group = yield from self._put(group, run)
+        yield from self._decoded(group)
+        self.counters.bytes_read += at - begin
+        self.stopped_at = at
+        if damage is not None:
+            raise damage
+
+    def lose(self, damage: CorruptBatch, skipped_bytes: int, raw: Buffer = b"") -> None:
+        """Take note that the reader goes on that many bytes behind the damage; raises it if it must not.
+
+        `raw` are the bytes that were skipped, or as many of them as are to be kept.
+        """
+        self._losses.lose(damage, skipped_bytes, raw, self.next_offset)
+
+    def finish(self) -> None:
+        """Take note that nothing follows: what was skipped last reached up to the end of the range."""
+        self._losses.found(self.end)
+
+    def _run(self, view: memoryview, at: int, stop: int, limit_offset: int) -> SoundRun | None:
+        """Return the batches from a place on that need no closer look, None if there are none."""
+        if self.next_offset < 0:
+            return None
+        run = sound_run(view, at, stop, next_offset=self.next_offset, end=self.end, limit_offset=limit_offset)
+        if not run.entries:
+            return None
+        self._losses.found(run.entries[0].first)
+        self.next_offset = run.entries[-1].last + 1
+        self._mark(view, run.entries[-1])
+        return run
+
+    def _single(
+        self, view: memoryview, at: int, stop: int, *, is_end: bool, limit_offset: int
+    ) -> SoundRun | None:
+        """Return the entry at a place if all of it is there; raises `CorruptRecord`."""
+        size = size_at(view, at, stop)
+        if not size or at + size > stop:
+            self.needed = size or HEADER_SIZE
+            return None
+        entry = entry_at(view, at, size)
+        if entry.last >= limit_offset:
+            raise CorruptRecord(f"offset {entry.last} belongs to the next segment, from {limit_offset} on")
+        if entry.first != self.next_offset:
+            if entry.last < self.next_offset or -1 < entry.first < self.next_offset:
+                raise CorruptRecord(f"offset {entry.first} after {self.next_offset - 1}")
+            following = offset_at(view, at + size, stop)
+            if following is None and not is_end:
+                self.needed = size + HEADER_SIZE
+                return None
+            if following is not None and -1 < following <= entry.last:
+                raise CorruptRecord(f"offset {entry.last} before {following}, which follows it")
+        self._entry_from, self.next_offset = self.next_offset, entry.last + 1
+        if entry.first >= 0:
+            self._losses.found(entry.first)
+        if entry.legacy is None and entry.first < self.end:
+            self._mark(view, entry)
+        return SoundRun([entry], is_plain=False, is_ordinary=False)
+
+    def _mark(self, view: memoryview, entry: Entry) -> None:
+        """Take note of who wrote a batch, so that a later run can tell whether the log still has it."""
+        epoch = leader_epoch_at(view, entry.at)
+        if epoch >= 0:
+            self.counters.epoch_ends[epoch] = entry.last
+
+    def _put(self, group: Group, run: SoundRun) -> Generator[pa.RecordBatch, None, Group]:
+        """Put the entries that are wanted into the group; yield the rows of full ones, return the last."""
+        if run.is_plain and run.entries[0].last >= self.start:
+            group = yield from self._with_room(group, run.entries[0])
+            group.add_plain(run.entries)
+            return group
+        entries = run.entries
+        if not run.is_ordinary or entries[0].last < self.start:
+            entries = [entry for entry in entries if self._is_wanted(entry)]
+        taken = 0
+        while taken < len(entries):
+            group = yield from self._with_room(group, entries[taken])
+            taken = self._take(group, entries, taken)
+        return group
+
+    def _with_room(self, group: Group, entry: Entry) -> Generator[pa.RecordBatch, None, Group]:
+        """Return the group if it takes the entry, else a new one, after the rows of this."""
+        if group.size_bytes < CHUNK_BYTES and group.takes(entry):
+            return group
+        yield from self._decoded(group)
+        return Group(group.view, self._unpacked)
+
+    def _is_wanted(self, entry: Entry) -> bool:
+        """Whether the entry has rows in the range that may be seen."""
+        if entry.last < self.start or entry.first >= self.end or not entry.records or entry.is_control:
+            return False
+        if not self.reading.read_committed or not entry.is_transactional:
+            return True
+        if self.find_aborted is not None:
+            find, self.find_aborted = self.find_aborted, None
+            self._add_aborted(find(entry.first))
+        transactions = self._aborted.get(entry.producer_id, ())
+        return not any(first <= entry.first <= last for first, last in transactions)
+
+    def _take(self, group: Group, entries: Sequence[Entry], at: int) -> int:
+        """Put entries from number `at` on into the group until it is full; return the number of the next.
+
+        One whose records cannot be decompressed is left out.
+        """
+        if entries[at].legacy is not None:
+            self._take_legacy(group, entries[at])
+            return at + 1
+        held = len(group.entries)
+        try:
+            group.fill(entries, at, CHUNK_BYTES, self._max_bytes)
+        except CorruptRecord as error:
+            at += len(group.entries) - held
+            self._leave_out(group, entries[at], error.message)
+            return at + 1
+        return at + len(group.entries) - held
+
+    def _take_legacy(self, group: Group, entry: Entry) -> None:
+        try:
+            # The first offset of a compressed older entry is not in its head: it may be one that was passed.
+            first = group.add_legacy(entry, max(self.start, self._entry_from), self.end, self._max_bytes)
+        except CorruptRecord as error:
+            self._leave_out(group, entry, error.message)
+        else:
+            self._losses.found(first)
+
+    def _decoded(self, group: Group) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a group; batches that turn out to be none are left out."""
+        batches: Iterable[pa.RecordBatch]
+        if group.legacy is None:
+            batches = self._readable_parts(group, group.chunk(self.start, self.end), 0, len(group.entries))
+        else:
+            batches = (self._assembled(group.legacy.fields(self.reading.columns)),)
+        for batch in batches:
+            if batch.num_rows:
+                self.counters.rows += batch.num_rows
+                yield batch
+
+    def _assembled(self, fields: Fields) -> pa.RecordBatch:
+        columns = self.reading.columns
+        return assemble(fields, self.topic, self.partition, columns, start=self.start, end=self.end)
+
+    def _readable_parts(self, group: Group, chunk: Chunk, first: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of batches number `first` up to `stop`, without those that are none."""
+        while first < stop:
+            try:
+                batch = decode(chunk.part(first, stop), self.topic, self.partition, self.reading.columns)
+            except CorruptRecords as damage:
+                bad = first + damage.batch
+                # There may be more before it: a decoder names the one that it met first.
+                yield from self._readable_parts(group, chunk, first, bad)
+                self._leave_out(group, group.entries[bad], damage.reason)
+                first = bad + 1
+            else:
+                yield batch
+                return
+
+    def _leave_out(self, group: Group, entry: Entry, reason: str) -> None:
+        """Pass over a whole batch, or raise what is wrong with it."""
+        position = self._position + entry.at
+        # The first offset of a compressed entry of the older formats stands inside it.
+        first = entry.first if entry.first >= 0 else max(self._entry_from, self.start)
+        damage = CorruptBatch(self.where, position, reason, size=entry.size, first=first, last=entry.last)
+        self._losses.leave_out(damage, group.view[entry.at : entry.at + entry.size])
+
+    def _corrupt(self, view: memoryview, at: int, stop: int, reason: str) -> CorruptBatch:
+        try:
+            size = size_at(view, at, stop)
+        except CorruptRecord:
+            size = 0
+        first, last = claimed_offsets(view, at, stop)
+        return CorruptBatch(self.where, self._position + at, reason, size=size, first=first, last=last)

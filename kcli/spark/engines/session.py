@@ -1,0 +1,365 @@
+"""The Spark session of a command: one that is there already, or a JVM of its own.
+
+A session that the process has (a notebook, `spark-submit`, Spark Connect) is used as it is and left running.
+Otherwise a JVM is started with Java as `kcli.spark.engines.java` finds it. Nothing that the JVM or its Python
+workers print reaches the terminal: it goes to a log file, which is shown in part when starting fails and
+removed when all went well.
+
+What cannot be left half made, like a Spark session: Ctrl-C waits until it is made, or ended.
+
+pyspark knows of its JVM, and could end it, only once the two are connected; a call into the JVM that is cut
+off leaves a broken connection, and tracebacks on the terminal.
+
+JvmLaunches: the JVM that pyspark starts, from its first moment on, and what py4j prints of it at its last.
+
+pyspark keeps the process to itself until it is connected. A JVM that loses its parent before does not end: it
+cannot write where it listens, as the directory for that is gone, and never looks at its input.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from kcli.errors import KcliError, UsageError, install_hint
+from kcli.spark.engines.java import find_java, home_for_spark
+from kcli.spark.engines.session_log import SessionLog
+from kcli.spark.export.stop_request import stop_requests
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, MutableMapping
+
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from kcli.spark.engines.sql_engine import SqlEngine
+    from kcli.spark.export.engine import Engine
+
+
+Thing = TypeVar("Thing")
+
+
+@contextmanager
+def made_whole(make: Callable[[], Thing], end: Callable[[Thing], None]) -> Iterator[Thing]:
+    """Give what `make` returns for the time of the block, and end it.
+
+    The first SIGINT, SIGTERM or SIGHUP in one of the two raises `KeyboardInterrupt` when that has returned; a
+    second one raises it inside of them at once, and what is half made or half ended is then for them to clear
+    away.
+    """
+    made: list[Thing] = []
+    try:
+        with stop_requests() as asked:
+            made.append(make())
+        asked.obey()
+        yield made[0]
+    finally:
+        with stop_requests() as asked:
+            for thing in made:
+                end(thing)
+        asked.obey()
+
+
+_CUT_OFF = "while sending command."
+"""How py4j begins its tracebacks of a call that Ctrl-C, or the end of the JVM, has cut off."""
+
+
+class JvmLaunches:
+    """The processes that were started, each the leader of a process group."""
+
+    def __init__(self) -> None:
+        self.processes: list[subprocess.Popen[Any]] = []
+
+    def kill(self) -> None:
+        """End them at once, and what they have started."""
+        for process in self.processes:
+            if process.poll() is None:
+                # It may end meanwhile, or not be a leader yet.
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.kill()
+                process.wait()
+
+
+@contextmanager
+def jvm_launches(java_gateway: Any) -> Iterator[JvmLaunches]:  # noqa: ANN401  # a module
+    """Give what the module of pyspark that starts JVMs does start during the block."""
+    launches = JvmLaunches()
+    start = java_gateway.Popen
+
+    def started(*arguments: Any, **options: Any) -> subprocess.Popen[Any]:  # noqa: ANN401  # Popen's
+        process: subprocess.Popen[Any] = start(*arguments, **options)
+        launches.processes.append(process)
+        return process
+
+    java_gateway.Popen = started
+    try:
+        yield launches
+    finally:
+        java_gateway.Popen = start
+
+
+@contextmanager
+def py4j_silenced() -> Iterator[None]:
+    """Keep py4j from printing tracebacks of what it also raises."""
+    root = logging.getLogger()
+
+    def is_of_others(record: logging.LogRecord) -> bool:
+        return not str(record.msg).endswith(_CUT_OFF)
+
+    root.addFilter(is_of_others)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_of_others)
+
+
+OLDEST_PYSPARK = (4, 2)
+"""The first whose Python stream readers know admission control."""
+
+_STOP_SECONDS = 20
+
+_LOCAL_DEFAULTS = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.ui.enabled": "false",
+}
+_SCHEDULING_DEFAULTS = {
+    # Its code runs for seconds: optimizing it costs more than it gains, a third of a short export.
+    "spark.driver.extraJavaOptions": (
+        "-XX:+IgnoreUnrecognizedVMOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    ),
+}
+_DEFAULTS = {
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What a user says of the session."""
+
+    master: str | None = None
+    """Where to run; by default on all cores of this machine, each task up to four times."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+    app_name: str = "kcli"
+    only_schedules: bool = False
+    """Whether no row comes to the JVM of a local session."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSession:
+    """A session, whose it is, and where its log is."""
+
+    spark: SparkSession
+    is_ours: bool
+    log: SessionLog | None = None
+    """Of a JVM that was started for it."""
+
+    @property
+    def context(self) -> SparkContext | None:
+        """Return the Spark context, None where there is none to reach (Spark Connect)."""
+        from pyspark.sql import is_remote
+
+        return None if is_remote() else self.spark.sparkContext
+
+    def engine(self) -> Engine:
+        """Return what runs an export's tasks on it."""
+        context = self.context
+        if context is None:
+            from kcli.spark.engines.frame_engine import FrameEngine
+
+            return FrameEngine(self.spark)
+        from kcli.spark.engines.spark_engine import SparkEngine
+
+        return SparkEngine(context, self.log)
+
+    def sql_engine(self, *, via_connector: bool | None = False) -> SqlEngine:
+        """Return what runs them with Spark SQL in between."""
+        from kcli.spark.engines.sql_engine import SqlEngine
+
+        return SqlEngine(self.spark, self.engine(), self.log, via_connector=via_connector)
+
+
+@contextmanager
+def open_session(
+    settings: SessionSettings, *, environment: MutableMapping[str, str] = os.environ
+) -> Iterator[OpenSession]:
+    """Give the session there is, or one of its own for the time of the block; raise `KcliError`."""
+    check_pyspark()
+    existing = _existing_session(settings, environment)
+    if existing is not None:
+        yield existing
+        return
+    log = SessionLog()
+    try:
+        with py4j_silenced(), made_whole(partial(_start, settings, environment, log), stop) as session:
+            yield session
+    except (KcliError, KeyboardInterrupt) as error:
+        # It stays where somebody is told to look at it, and where nobody knows what was wrong.
+        if str(log.path) not in (getattr(error, "hint", None) or ""):
+            log.remove()
+        raise
+    log.remove()
+
+
+def check_pyspark() -> None:
+    """Raise `KcliError` unless pyspark is installed and new enough."""
+    hint = f"{install_hint('spark')}; `--engine local` exports without Spark"
+    try:
+        import pyspark
+    except ImportError as error:
+        raise KcliError("pyspark is not installed", hint=hint) from error
+    numbers = tuple(int(number) for number in re.findall(r"\d+", pyspark.__version__)[:2])
+    if numbers < OLDEST_PYSPARK:
+        oldest = ".".join(map(str, OLDEST_PYSPARK))
+        raise KcliError(f"pyspark {oldest} or newer is needed: {pyspark.__version__} is installed", hint=hint)
+
+
+def spark_conf(settings: SessionSettings, *, cores: int) -> dict[str, str]:
+    """Return the configuration of a session, what the user set above every default."""
+    given = dict(settings.conf)
+    for name in given:
+        if not name.startswith("spark."):
+            raise UsageError(f"invalid Spark property: {name}", hint="they begin with `spark.`")
+    # Plain local[n] never runs a task twice.
+    master = settings.master or given.get("spark.master") or f"local[{cores}, 4]"
+    conf = {"spark.app.name": settings.app_name, **_DEFAULTS}
+    if master.startswith("local"):
+        conf |= _LOCAL_DEFAULTS | (_SCHEDULING_DEFAULTS if settings.only_schedules else {})
+    return conf | given | {"spark.master": master}
+
+
+def core_count() -> int:
+    """Return how many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _existing_session(settings: SessionSettings, environment: Mapping[str, str]) -> OpenSession | None:
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None and "SPARK_REMOTE" in environment:
+        active = SparkSession.builder.config(map=dict(settings.conf)).getOrCreate()
+    if active is not None:
+        return OpenSession(active, is_ours=False)
+    if "PYSPARK_GATEWAY_PORT" not in environment:
+        return None
+    # spark-submit: the JVM is there, and knows the master and its configuration.
+    builder = SparkSession.builder.config(map=_DEFAULTS | dict(settings.conf))
+    if settings.master:
+        builder = builder.master(settings.master)
+    with _handlers_kept():
+        return OpenSession(builder.getOrCreate(), is_ours=False)
+
+
+def _start(settings: SessionSettings, environment: MutableMapping[str, str], log: SessionLog) -> OpenSession:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext, java_gateway
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    values = spark_conf(settings, cores=core_count())
+    _prepare(environment, values)
+    conf = SparkConf(loadDefaults=False)
+    for name, value in values.items():
+        conf.set(name, value)
+    with jvm_launches(java_gateway) as launches:
+        try:
+            with log.opened() as output:
+                # In a process group of its own: the terminal's Ctrl-C is ours, the workers do not see it.
+                popen = {"stdout": output, "stderr": output, "process_group": 0}
+                gateway = java_gateway.launch_gateway(conf, popen_kwargs=popen)
+            with _handlers_kept():
+                context = SparkContext(gateway=gateway, conf=conf)
+            context.setLogLevel("WARN")
+            _silence_query_errors()
+            return OpenSession(SparkSession(context), is_ours=True, log=log)
+        except (PySparkException, Py4JError, OSError) as error:
+            _end_jvm()
+            launches.kill()
+            raise log.failure("Spark did not start", error) from error
+        except BaseException:
+            # Ctrl-C for the second time.
+            _forget_jvm()
+            launches.kill()
+            raise
+
+
+def _prepare(environment: MutableMapping[str, str], values: Mapping[str, str]) -> None:
+    """Set what a JVM and its workers are started with."""
+    environment["JAVA_HOME"] = str(home_for_spark(find_java(environment)))
+    # Otherwise the workers run whatever `python3` of the PATH is; planning runs in this one's kind.
+    environment.setdefault("PYSPARK_PYTHON", values.get("spark.pyspark.python", sys.executable))
+    environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if values["spark.master"].startswith("local"):
+        environment.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+
+
+def _silence_query_errors() -> None:
+    """Keep pyspark from printing an error in a query, with two tracebacks, before it raises it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        PySparkLogger.getLogger(name).disabled = True
+
+
+def stop(session: OpenSession) -> None:
+    """End a session of our own, and its JVM; one that was there before goes on."""
+    if not session.is_ours:
+        return
+    from py4j.protocol import Py4JError
+
+    # Its JVM may be dead already, which is as good as stopped.
+    with suppress(Py4JError, OSError):
+        session.spark.stop()
+    _end_jvm()
+
+
+def _forget_jvm() -> Any:  # noqa: ANN401  # py4j has no types
+    """Return pyspark's gateway, None without one; the next session makes its own."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    return gateway
+
+
+def _end_jvm() -> None:
+    """End the JVM that this process started, so that the next session has a configuration of its own."""
+    gateway = _forget_jvm()
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    if process is not None:
+        # The end of its input is what the JVM takes for the end of this process.
+        process.stdin.close()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Undo what making a SparkContext does to Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,0 +1,111 @@
+"""TaskOutcome: what a task on a Spark executor sends to the driver, its receipt or why there is none.
+
+A task's failure is a value, not an exception: Spark would run a task again whose data will not get better,
+and would tell of it in a page of Java. Only what may pass is raised, as long as there are attempts left.
+
+TaskSource: the tasks of a plan as a data source, each partition one task whose only row is its outcome.
+
+For sessions that show no Spark context (Spark Connect), where there are no RDDs. The tasks travel in the
+class itself, which Spark therefore pickles by value.
+"""
+
+from __future__ import annotations
+
+import pickle
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from kcli.errors import KcliError
+from kcli.spark.engines.progress_socket import ProgressSender
+from kcli.spark.export.failures import is_passing, portable
+from kcli.spark.export.writing.task import write_split
+from kcli.spark.python_worker import keep_what_is_loaded
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.sql.types import StructType
+
+    from kcli.spark.engines.progress_socket import ProgressAddress
+    from kcli.spark.export.log.receipt import Receipt
+    from kcli.spark.export.writing.task import SplitTask
+
+
+class TaskOutcome(NamedTuple):
+    """The result of the task at `position`: a receipt or an error."""
+
+    position: int
+    receipt: Receipt | None = None
+    error: Exception | None = None
+
+
+def attempt(
+    position: int, task: SplitTask, *, is_last: bool, address: ProgressAddress | None = None
+) -> TaskOutcome:
+    """Write a split; raise what may pass unless this attempt is the last."""
+    try:
+        if address is None:
+            return TaskOutcome(position, write_split(task))
+        with ProgressSender(address, position) as sender:
+            return TaskOutcome(position, write_split(task, sender.add))
+    except Exception as error:  # the top of a task
+        if not is_last and (is_passing(error) or not isinstance(error, KcliError)):
+            raise
+        return TaskOutcome(position, error=portable(error))
+
+
+NAME = "kcli-tasks"
+
+
+class TaskReader(DataSourceReader):
+    """Runs one task per partition."""
+
+    def __init__(self, tasks: bytes, attempts: int) -> None:
+        self._tasks = tasks
+        self._attempts = attempts
+
+    def partitions(self) -> list[InputPartition]:
+        """Return a partition for every task."""
+        return [InputPartition(number) for number in range(len(pickle.loads(self._tasks)))]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:
+        """Run a task and yield its outcome."""
+        position = partition.value
+        context = TaskContext.get()
+        is_last = context is None or context.attemptNumber() + 1 >= self._attempts
+        outcome = attempt(position, pickle.loads(self._tasks)[position], is_last=is_last)
+        keep_what_is_loaded()
+        yield (pickle.dumps(outcome),)
+
+
+class TaskSource(DataSource):
+    """See the module; `source_of` makes the class that holds tasks."""
+
+    tasks: ClassVar[bytes]
+    attempts: ClassVar[int]
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name of the format."""
+        return NAME
+
+    def schema(self) -> str:
+        """Return the only column: a pickled `TaskOutcome`."""
+        return "outcome binary"
+
+    def reader(self, schema: StructType) -> TaskReader:
+        """Return what runs the tasks."""
+        return TaskReader(self.tasks, self.attempts)
+
+
+def source_of(tasks: Sequence[SplitTask], attempts: int) -> type[TaskSource]:
+    """Return a source whose rows are the outcomes of these tasks."""
+
+    class Tasks(TaskSource):
+        pass
+
+    Tasks.tasks = pickle.dumps(list(tasks))
+    Tasks.attempts = attempts
+    return Tasks

@@ -1,0 +1,110 @@
+"""The dry run: what an export would read, without writing anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from kcli.spark.export.export_session import resumes
+from kcli.spark.export.log.commit import Commit
+from kcli.spark.export.log.export_log import ExportLog, check_mode, check_ours, check_whole
+from kcli.spark.export.log.receipts import receipts_in
+from kcli.spark.export.options import Mode
+from kcli.spark.export.planning import find_news, make_plan
+from kcli.spark.split import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kcli.spark.export.log.commit import Gap
+    from kcli.spark.export.log.plan import Plan
+    from kcli.spark.export.options import ExportOptions
+    from kcli.spark.export.target.target import Target
+    from kcli.spark.source.source import Source
+    from kcli.spark.split import Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedPartition:
+    """What an export would read of one partition."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    records: int
+    """At most: offsets that compaction and transactions left empty count too."""
+    size_bytes: int
+    splits: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DryRun:
+    """What an export would do."""
+
+    target: str
+    resumes_plan: int | None
+    """The plan of an earlier run that would be finished first."""
+    partitions: tuple[PlannedPartition, ...]
+    files: int
+    """About how many files there would be, without those of several dates."""
+    gaps: tuple[Gap, ...] = ()
+
+
+def plan_export(source: Source, target: Target, options: ExportOptions, *, slots: int = 1) -> DryRun:
+    """Return what an export would read; raise what it would be refused for."""
+    check_ours(target)
+    log = ExportLog.load(target)
+    check_mode(log, options.mode)
+    check_whole(log)
+    options = replace(options, limits=replace(options.limits, task_slots=slots))
+    pending = log.pending if log.pending and resumes(log.pending, options) else None
+    splits: list[Split] = []
+    plan: Plan | None = None
+    if pending is not None:
+        done = {receipt.index for receipt in receipts_in(target, pending)}
+        splits += [one.split for one in pending.splits if one.index not in done]
+        log.last = _as_if_committed(pending)
+    if pending is None or options.mode is Mode.APPEND:
+        plan = make_plan(source, log, options, find_news(source, log, options), now_ms=0)
+        splits += [one.split for one in plan.splits] if plan else []
+    return DryRun(
+        target=target.uri,
+        resumes_plan=pending.number if pending else None,
+        partitions=_partitions(splits),
+        files=len(splits),
+        gaps=plan.gaps if plan else (),
+    )
+
+
+def _partitions(splits: Iterable[Split]) -> tuple[PlannedPartition, ...]:
+    by_partition: dict[TopicPartition, list[Split]] = {}
+    for split in splits:
+        by_partition.setdefault(TopicPartition(split.topic, split.partition), []).append(split)
+    return tuple(
+        PlannedPartition(
+            topic=topic,
+            partition=partition,
+            start=min(split.start for split in found),
+            end=max(split.end for split in found),
+            records=sum(split.end - split.start for split in found),
+            size_bytes=sum(split.size_bytes for split in found),
+            splits=len(found),
+        )
+        for (topic, partition), found in sorted(by_partition.items())
+    )
+
+
+def _as_if_committed(plan: Plan) -> Commit:
+    """Return what the log will say when a plan is finished, as far as planning asks it."""
+    return Commit(
+        number=plan.number,
+        plan_id=plan.plan_id,
+        committed_ms=0,
+        overwrites=plan.overwrites,
+        topics=dict(plan.identity.topics),
+        ranges=plan.ranges,
+        next_offsets=plan.next_offsets,
+        splits=len(plan.splits),
+        marks=plan.marks,
+    )

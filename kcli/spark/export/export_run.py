@@ -1,0 +1,143 @@
+"""The run of an export: lock, resume what was begun, plan, run the tasks, commit.
+
+Following: an export that is repeated until it is told to stop.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kcli.errors import Interrupted, KcliError, UsageError
+from kcli.spark.export.export_session import open_session
+from kcli.spark.export.failures import TargetTrouble, is_passing
+from kcli.spark.export.options import Mode
+from kcli.spark.export.stop_request import stop_requests, termination_interrupts
+from kcli.spark.source.ranges.trigger_limits import is_due
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from kcli.spark.export.engine import Engine, Progress
+    from kcli.spark.export.export_session import ExportSession
+    from kcli.spark.export.log.commit import Summary
+    from kcli.spark.export.options import ExportOptions, FollowOptions
+    from kcli.spark.export.target.target import Target
+    from kcli.spark.source.source import Source
+
+
+def run_export(
+    source: Source, target: Target, options: ExportOptions, engine: Engine, progress: Progress
+) -> Summary:
+    """Export what was asked for and is not yet in the target, exactly once, and return what was done."""
+    began = time.monotonic()
+    with (
+        explained(target),
+        termination_interrupts(),
+        open_session(source, target, options, engine, progress) as session,
+    ):
+        if not session.resume():
+            session.export(session.news())
+        return session.summary(time.monotonic() - began)
+
+
+@contextmanager
+def explained(target: Target) -> Iterator[None]:
+    """Turn what the file system and the keyboard raise into errors that users can read."""
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise Interrupted(
+            "interrupted", hint="run it again: it goes on where it stopped, nothing is written twice"
+        ) from error
+    except OSError as error:
+        raise TargetTrouble.of(error, target.uri) from error
+
+
+FIRST_BACKOFF_SECONDS = 1.0
+MAX_BACKOFF_SECONDS = 300.0
+
+
+def follow_export(
+    source: Source,
+    target: Target,
+    options: ExportOptions,
+    engine: Engine,
+    progress: Progress,
+    *,
+    follow: FollowOptions,
+    clock: Callable[[], float] = time.monotonic,
+    wait: Wait | None = None,
+) -> Summary:
+    """Export again and again until SIGINT, SIGTERM or SIGHUP, and return the sum of what was done.
+
+    The first signal lets a running plan end and then ends the work; a second one raises `Interrupted` and
+    leaves the plan to the next run. `wait(seconds)` returns whether it is time to end.
+    """
+    if options.mode is Mode.SNAPSHOT:
+        raise UsageError("a snapshot cannot be followed", hint="follow with `--mode append`")
+    began = clock()
+    with explained(target), ExitStack() as stack:
+        if wait is None:
+            wait = stack.enter_context(stop_requests()).wait
+        session = stack.enter_context(open_session(source, target, options, engine, progress))
+        _Following(session, follow, progress, clock=clock, wait=wait).run()
+        return session.summary(clock() - began)
+
+
+class _Following:
+    def __init__(
+        self,
+        session: ExportSession,
+        follow: FollowOptions,
+        progress: Progress,
+        *,
+        clock: Callable[[], float],
+        wait: Wait,
+    ) -> None:
+        self._session = session
+        self._follow = follow
+        self._progress = progress
+        self._clock = clock
+        self._wait = wait
+        self._planned_at = -math.inf
+        self._backoff = FIRST_BACKOFF_SECONDS
+
+    def run(self) -> None:
+        """Go round until told to end."""
+        pause = 0.0
+        while not self._wait(pause):
+            try:
+                # What is behind by more than one plan may hold catches up without a pause.
+                pause = 0.0 if self._round() else self._follow.interval_s
+                self._backoff = FIRST_BACKOFF_SECONDS
+            except (KcliError, OSError) as error:
+                if not is_passing(error):
+                    raise
+                pause, self._backoff = self._backoff, min(self._backoff * 2, MAX_BACKOFF_SECONDS)
+                self._progress.note(f"{error}; trying again in {pause:g} s")
+
+    def _round(self) -> bool:
+        """Export what is new if there is enough; return whether there is more already."""
+        session = self._session
+        if session.resume():
+            # The plan that replaces what was there is an earlier run's; what follows adds to it.
+            session.options = replace(session.options, mode=Mode.APPEND)
+        news = session.news()
+        triggers = self._follow.triggers
+        waited_ms = (self._clock() - self._planned_at) * 1000
+        if not is_due(news.starts, news.ends, triggers, waited_ms=waited_ms):
+            return False
+        limited = news if triggers.max_offsets is None else news.limited(triggers.max_offsets)
+        if session.export(limited):
+            self._planned_at = self._clock()
+            # The first plan has replaced what was there, those that follow add to it.
+            session.options = replace(session.options, mode=Mode.APPEND)
+        return limited.ends != news.ends
+
+
+if TYPE_CHECKING:
+    Wait = Callable[[float], bool]

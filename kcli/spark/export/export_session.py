@@ -1,0 +1,203 @@
+"""ExportSession: a target under its lock, and the plans that one run brings to their commits."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kcli.errors import KcliError
+from kcli.spark.export import finishing
+from kcli.spark.export.failures import TargetRefused, is_final
+from kcli.spark.export.log.commit import RunTotals
+from kcli.spark.export.log.export_log import ExportLog, check_mode, check_ours, check_whole, remove_dropped
+from kcli.spark.export.log.lock import locked
+from kcli.spark.export.options import Mode
+from kcli.spark.export.planning import asked, find_news, make_plan, remaining
+from kcli.spark.export.target.layout import DEAD_BATCHES, LOG, STATE
+from kcli.spark.export.writing.task import SplitTask
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from kcli.spark.export.engine import Engine, Progress
+    from kcli.spark.export.log.commit import Gap, Summary
+    from kcli.spark.export.log.lock import Lock
+    from kcli.spark.export.log.plan import Plan, PlannedSplit
+    from kcli.spark.export.log.receipt import Receipt
+    from kcli.spark.export.options import ExportOptions
+    from kcli.spark.export.planning import News
+    from kcli.spark.export.target.target import Target
+    from kcli.spark.source.source import Source
+
+_MAX_ROUNDS = 4
+
+
+def wall_ms() -> int:
+    """Return the time of day."""
+    return time.time_ns() // 1_000_000
+
+
+class ExportSession:
+    """What a run does to its target; `open_session` gives one."""
+
+    def __init__(
+        self,
+        source: Source,
+        log: ExportLog,
+        options: ExportOptions,
+        engine: Engine,
+        progress: Progress,
+        *,
+        lock: Lock,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self.source = source
+        self.log = log
+        self.options = options
+        self._engine = engine
+        self._progress = progress
+        self._lock = lock
+        self._now_ms = now_ms
+        self._totals = RunTotals(log.target.uri)
+
+    def resume(self) -> bool:
+        """Finish the plan that an earlier run began; return whether that was this run's whole work."""
+        plan = self.log.pending
+        if plan is None:
+            return False
+        if not resumes(plan, self.options):
+            if self.options.mode is Mode.SNAPSHOT:
+                raise TargetRefused(
+                    f"`{self.log.target.uri}` holds another export that was begun and not finished",
+                    hint="finish it with the command that began it, or take an empty directory",
+                )
+            finishing.roll_back(self.log, plan)
+            return False
+        plan.identity.check_cluster(self.source.cluster_id(), self.log.target.uri)
+        self._progress.note(f"resuming plan {plan.number}, begun by an earlier run")
+        self._totals.resumed = True
+        self._finish(plan)
+        return self.options.mode is not Mode.APPEND
+
+    def news(self) -> News:
+        """Return what the source has that the target does not."""
+        return find_news(self.source, self.log, self.options)
+
+    def export(self, news: News) -> bool:
+        """Plan and export what is new; return whether there was anything."""
+        plan = make_plan(self.source, self.log, self.options, news, now_ms=self._now_ms())
+        if plan is None:
+            return False
+        self.log.write_plan(plan)
+        self._finish(plan)
+        return True
+
+    def summary(self, seconds: float) -> Summary:
+        """Return what was done so far."""
+        return self._totals.summary(seconds)
+
+    def _finish(self, plan: Plan) -> None:
+        """Run what is left of a plan and commit it; a plan that cannot be finished as it is goes again."""
+        done = finishing.recover(self.log.target, plan)
+        try:
+            for _ in range(_MAX_ROUNDS):
+                left, lost = remaining(self.source, plan, done, self.options.rules)
+                if not left:
+                    self._commit(plan, done, lost)
+                    return
+                done |= self._run(plan, left)
+                done = finishing.keep_one_each(self.log.target, plan, done)
+        except KcliError as error:
+            if is_final(error):
+                finishing.roll_back(self.log, plan)
+            raise
+        raise KcliError(
+            f"files of plan {plan.number} keep disappearing from `{self.log.target.uri}`",
+            hint="something else removes files there; run it again when that has ended",
+        )
+
+    def _run(self, plan: Plan, left: Sequence[PlannedSplit]) -> dict[int, Receipt]:
+        tasks = self._tasks(plan, left)
+        self._progress.planned(len(tasks), sum(one.split.size_bytes for one in left))
+        receipts: dict[int, Receipt] = {}
+
+        def on_done(receipt: Receipt) -> None:
+            receipts[receipt.index] = receipt
+            self._progress.finished(receipt)
+
+        self._engine.run(tasks, on_done, self._progress)
+        return receipts
+
+    def _tasks(self, plan: Plan, left: Sequence[PlannedSplit]) -> list[SplitTask]:
+        reader = self.source.reader()
+        # A file says of itself only what it holds: thousands of topics would outweigh its rows.
+        identities = {
+            topic: replace(plan.identity, topics={topic: plan.identity.topics.get(topic)})
+            for topic in {one.split.topic for one in left}
+        }
+        return [
+            SplitTask(
+                target=self.log.target,
+                plan=plan.number,
+                plan_id=plan.plan_id,
+                index=one.index,
+                split=one.split,
+                stem=one.stem,
+                planned=plan.range_of(one.split),
+                identity=identities[one.split.topic],
+                reader=reader,
+                options=plan.options,
+            )
+            for one in left
+        ]
+
+    def _commit(self, plan: Plan, done: dict[int, Receipt], lost: list[Gap]) -> None:
+        self._lock.check()
+        commit = finishing.commit(self.log, plan, done, lost, now_ms=self._now_ms())
+        self._totals.add(commit)
+        remove_dropped(self.log)
+
+
+def _tidy(target: Target) -> None:
+    """Remove the temporary files of whoever died while it wrote to the log."""
+    for directory in (STATE, LOG, DEAD_BATCHES):
+        for entry in target.list(directory):
+            if entry.path.rpartition("/")[2].startswith("."):
+                target.remove(entry.path)
+
+
+def resumes(plan: Plan, options: ExportOptions) -> bool:
+    """Return whether a run goes on with a plan that it finds.
+
+    What is appended goes on whatever is asked for next; other modes want what they ask for and nothing else.
+    """
+    return options.mode is Mode.APPEND or plan.asked == asked(options)
+
+
+@contextmanager
+def open_session(
+    source: Source,
+    target: Target,
+    options: ExportOptions,
+    engine: Engine,
+    progress: Progress,
+    *,
+    now_ms: Callable[[], int] = wall_ms,
+) -> Iterator[ExportSession]:
+    """Take a target's lock, tidy what a crash left of the log, and let go of it all at the end."""
+    check_ours(target)
+    options = replace(options, limits=replace(options.limits, task_slots=engine.slots))
+    with locked(target, now_ms) as lock:
+        log = ExportLog.load(target)
+        check_mode(log, options.mode)
+        check_whole(log)
+        try:
+            _tidy(target)
+            remove_dropped(log)
+            yield ExportSession(source, log, options, engine, progress, lock=lock, now_ms=now_ms)
+        finally:
+            if not log.has_plan:
+                log.remove_traces()
+                lock.forget()

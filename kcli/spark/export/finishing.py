@@ -1,0 +1,160 @@
+"""Finishing a plan: every file under its final name, nothing else of the plan left, then the commit.
+
+Tasks of an earlier run, or attempts that were given up, may have left files behind at any point, so nothing
+is believed but what is found: a receipt counts only if its files are there, as large as it says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from kcli.spark.export.log.commit import Commit, Gap
+from kcli.spark.export.log.receipt import Counters
+from kcli.spark.export.log.receipts import publish, tidied_receipts, withdraw
+from kcli.spark.export.target.layout import DEAD_VALUES, STATE, Layout, parsed_name, plan_path, receipts_path
+from kcli.spark.split import BatchMark, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from kcli.spark.export.log.export_log import ExportLog
+    from kcli.spark.export.log.plan import Plan
+    from kcli.spark.export.log.receipt import Receipt, WrittenFile
+    from kcli.spark.export.target.target import Target
+
+GONE = "retention removed it before it was read"
+DAMAGED = "damaged"
+
+
+def recover(target: Target, plan: Plan) -> dict[int, Receipt]:
+    """Publish what an earlier run finished of a plan and remove what it did not; return what is done."""
+    target.make_directory(receipts_path(plan.number))
+    with target.when_nobody_writes(receipts_path(plan.number)):
+        done = keep_one_each(target, plan, {})
+        sweep(target, plan, _roots(plan), done.values(), recursive=True)
+    return done
+
+
+def keep_one_each(target: Target, plan: Plan, known: Mapping[int, Receipt]) -> dict[int, Receipt]:
+    """Return the one receipt that counts of each split, published; withdraw the others.
+
+    It is the one known from its task's result, else that of the smallest attempt.
+    """
+    done: dict[int, Receipt] = {}
+    others = []
+    for receipt in sorted(tidied_receipts(target, plan), key=lambda one: (one.index, one.attempt)):
+        named = known.get(receipt.index)
+        if receipt.index in done or (named is not None and named.attempt != receipt.attempt):
+            others.append(receipt)
+        elif publish(target, receipt):
+            done[receipt.index] = receipt
+        else:
+            others.append(receipt)
+    for receipt in others:
+        withdraw(target, receipt)
+    return done
+
+
+def commit(
+    log: ExportLog, plan: Plan, done: Mapping[int, Receipt], lost: Iterable[Gap], *, now_ms: int
+) -> Commit:
+    """Make a plan whose splits are all done count."""
+    target = log.target
+    directories = sorted({file.path.rpartition("/")[0] for file in files_of(done.values())})
+    sweep(target, plan, directories, done.values(), recursive=False)
+    target.sync_directories([*directories, receipts_path(plan.number)])
+    receipts = [done[index] for index in sorted(done)]
+    written = Commit(
+        number=plan.number,
+        plan_id=plan.plan_id,
+        committed_ms=now_ms,
+        overwrites=plan.overwrites,
+        topics={**({} if plan.overwrites else log.topics), **plan.identity.topics},
+        ranges=plan.ranges,
+        next_offsets=plan.next_offsets,
+        splits=len(plan.splits),
+        marks=_marks(plan, receipts),
+        files=tuple(replace(file, temporary=None) for one in receipts for file in one.files),
+        dead_letters=tuple(replace(file, temporary=None) for one in receipts for file in one.dead_letters),
+        counters=sum((one.counters for one in receipts), Counters()),
+        gaps=(*plan.gaps, *lost, *_gaps(plan, receipts)),
+    )
+    log.write_commit(written)
+    return written
+
+
+def roll_back(log: ExportLog, plan: Plan) -> None:
+    """Remove a plan and all that was written for it: the target is as it was before."""
+    target = log.target
+    directory = receipts_path(plan.number)
+    target.make_directory(directory)
+    with target.when_nobody_writes(directory):
+        for receipt in tidied_receipts(target, plan):
+            withdraw(target, receipt)
+        for entry in target.list(directory):
+            target.remove(entry.path)
+        sweep(target, plan, _roots(plan), (), recursive=True)
+        for root in filter(None, _roots(plan)):
+            target.remove_empty_directories(root)
+    target.remove_empty_directories(directory)
+    target.remove(plan_path(plan.number))
+    log.pending = None
+
+
+def sweep(
+    target: Target, plan: Plan, directories: Iterable[str], keep: Iterable[Receipt], *, recursive: bool
+) -> None:
+    """Remove a plan's files that are not among those of the receipts to keep."""
+    kept = {file.path for file in files_of(keep)}
+    stems = {one.stem for one in plan.splits}
+    stems |= {Layout(()).stem(one.split, plan.number) for one in plan.splits}  # those of dead letters
+    for directory in {*directories, DEAD_VALUES}:
+        for entry in target.list(directory, recursive=recursive):
+            if entry.path in kept or (not directory and entry.path.startswith(f"{STATE}/")):
+                continue
+            name = parsed_name(entry.path)
+            if name is not None and name.stem in stems:
+                target.remove(entry.path)
+
+
+def files_of(receipts: Iterable[Receipt]) -> list[WrittenFile]:
+    """Return all files of receipts, dead letters too."""
+    return [file for one in receipts for file in (*one.files, *one.dead_letters)]
+
+
+def _roots(plan: Plan) -> set[str]:
+    """Return the directories under which all files of a plan are."""
+    return {plan.options.layout.directory(one.split) for one in plan.splits}
+
+
+def _marks(plan: Plan, receipts: Iterable[Receipt]) -> dict[TopicPartition, tuple[BatchMark, ...]]:
+    """Return what has been read of each partition with a plan: the last batch of each leader epoch.
+
+    The one that earlier plans ended with stays among them: the log may have been truncated before it after
+    this plan was made, while its tasks read.
+    """
+    found = [(one, mark) for one, marks in plan.marks.items() for mark in marks]
+    found += [(TopicPartition(one.topic, one.partition), mark) for one in receipts for mark in one.marks]
+    ends: dict[TopicPartition, dict[int, int]] = {}
+    for partition, (offset, epoch) in found:
+        by_epoch = ends.setdefault(partition, {})
+        by_epoch[epoch] = max(offset, by_epoch.get(epoch, offset))
+    return {
+        one: tuple(sorted(BatchMark(offset, epoch) for epoch, offset in by_epoch.items()))
+        for one, by_epoch in ends.items()
+    }
+
+
+def _gaps(plan: Plan, receipts: Iterable[Receipt]) -> Iterable[Gap]:
+    """Yield the offsets that damage took, and those that were gone before a resumed split was read."""
+    for one in receipts:
+        planned = plan.splits[one.index].split
+        if one.start > planned.start:
+            yield _gap(one, planned.start, one.start, GONE)
+        for start, end in one.missing:
+            yield _gap(one, start, end, DAMAGED)
+
+
+def _gap(receipt: Receipt, start: int, end: int, reason: str) -> Gap:
+    return Gap(topic=receipt.topic, partition=receipt.partition, start=start, end=end, reason=reason)

@@ -1,0 +1,169 @@
+"""Commit: the files of a finished plan. That its file is there is what makes them count.
+
+Summary: what a run did.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kcli.spark.export.log.receipt import Counters, WrittenFile
+from kcli.spark.source.ranges.json_forms import flat, marks_of, nested
+from kcli.spark.split import OffsetInterval
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kcli.spark.split import BatchMark, TopicPartition
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Offsets `start` (included) to `end` (excluded) that nobody could read any more, or that damage took."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionSummary:
+    """What was exported of one partition by the plans of a run."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a run did; all zeros when there was nothing new."""
+
+    target: str
+    committed_plans: tuple[int, ...] = ()
+    resumed: bool = False
+    """Whether the first of them had been begun by an earlier run."""
+    partitions: tuple[PartitionSummary, ...] = ()
+    files: int = 0
+    bytes_written: int = 0
+    counters: Counters = field(default_factory=Counters)
+    gaps: tuple[Gap, ...] = ()
+    seconds: float = 0.0
+    notes: tuple[str, ...] = ()
+
+
+class RunTotals:
+    """Sums up the commits of a run."""
+
+    def __init__(self, target: str) -> None:
+        self.resumed = False
+        self._target = target
+        self._plans: list[int] = []
+        self._partitions: dict[TopicPartition, PartitionSummary] = {}
+        self._counters = Counters()
+        self._gaps: list[Gap] = []
+        self._files = 0
+        self._bytes = 0
+
+    def add(self, commit: Commit) -> None:
+        """Take a commit in."""
+        self._plans.append(commit.number)
+        self._counters += commit.counters
+        self._gaps += commit.gaps
+        self._files += len(commit.files)
+        self._bytes += sum(file.size_bytes for file in commit.files)
+        for partition, (start, end) in commit.ranges.items():
+            before = self._partitions.get(partition)
+            files = [file for file in commit.files if (file.topic, file.partition) == partition]
+            self._partitions[partition] = PartitionSummary(
+                topic=partition.topic,
+                partition=partition.partition,
+                start=before.start if before else start,
+                end=end,
+                rows=sum(file.rows for file in files) + (before.rows if before else 0),
+                files=len(files) + (before.files if before else 0),
+            )
+
+    def summary(self, seconds: float) -> Summary:
+        """Return the sums."""
+        return Summary(
+            target=self._target,
+            committed_plans=tuple(self._plans),
+            resumed=self.resumed,
+            partitions=tuple(self._partitions[one] for one in sorted(self._partitions)),
+            files=self._files,
+            bytes_written=self._bytes,
+            counters=self._counters,
+            gaps=tuple(self._gaps),
+            seconds=seconds,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Commit:
+    """What a plan wrote, and where each partition of the target stands since."""
+
+    number: int
+    plan_id: str
+    committed_ms: int
+    overwrites: bool
+    """Whether everything committed before is dropped by it."""
+    topics: dict[str, str | None]
+    """Topic ids by name, of all topics so far."""
+    ranges: Mapping[TopicPartition, OffsetInterval]
+    next_offsets: Mapping[TopicPartition, int]
+    splits: int
+    marks: Mapping[TopicPartition, tuple[BatchMark, ...]] = field(default_factory=dict)
+    """What the next run looks for in the log of each partition, to know that it is the one that was read."""
+    files: tuple[WrittenFile, ...] = field(default=(), repr=False)
+    dead_letters: tuple[WrittenFile, ...] = ()
+    counters: Counters = field(default_factory=Counters)
+    gaps: tuple[Gap, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them."""
+        return {
+            "commit": self.number,
+            "plan_id": self.plan_id,
+            "committed_ms": self.committed_ms,
+            "overwrites": self.overwrites,
+            "topics": self.topics,
+            "ranges": nested(self.ranges),
+            "next": nested(self.next_offsets),
+            "marks": nested(self.marks),
+            "splits": self.splits,
+            "totals": {
+                "files": len(self.files),
+                "rows": self.counters.rows,
+                "bytes": sum(file.size_bytes for file in self.files),
+            },
+            "counters": asdict(self.counters),
+            "gaps": [asdict(gap) for gap in self.gaps],
+            "files": [asdict(file) for file in self.files],
+            "dead_letters": [asdict(file) for file in self.dead_letters],
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Commit:
+        """Return the commit that `to_json` wrote."""
+        return cls(
+            number=stored["commit"],
+            plan_id=stored["plan_id"],
+            committed_ms=stored["committed_ms"],
+            overwrites=stored["overwrites"],
+            topics=dict(stored["topics"]),
+            ranges={one: OffsetInterval(*ends) for one, ends in flat(stored["ranges"]).items()},
+            next_offsets=flat(stored["next"]),
+            splits=stored["splits"],
+            marks=marks_of(stored),
+            files=tuple(WrittenFile(**file) for file in stored["files"]),
+            dead_letters=tuple(WrittenFile(**file) for file in stored["dead_letters"]),
+            counters=Counters(**stored["counters"]),
+            gaps=tuple(Gap(**gap) for gap in stored["gaps"]),
+        )

@@ -1,0 +1,327 @@
+"""ExportLog: what a target says of itself, its identity, its last commit and a plan without one.
+
+Whether a target may be exported to at all; nothing is changed here.
+
+Listing: the files of a target that are committed.
+
+Overwriting: what an overwriting commit dropped is removed once it is there, by whoever holds the lock.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from kcli.errors import KcliError
+from kcli.spark.export.failures import TargetRefused
+from kcli.spark.export.log.commit import Commit
+from kcli.spark.export.log.plan import Plan
+from kcli.spark.export.options import Identity, Mode
+from kcli.spark.export.target.layout import (
+    IDENTITY,
+    LOG,
+    STATE,
+    commit_path,
+    number_in,
+    plan_path,
+    receipts_path,
+)
+from kcli.spark.export.target.local_target import LocalTarget
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeVar
+
+    from kcli.spark.export.log.receipt import WrittenFile
+    from kcli.spark.export.target.target import Target
+    from kcli.spark.split import BatchMark, TopicPartition
+
+
+class DamagedLog(KcliError):
+    """A file of the log does not say what it should, or is missing."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="make the log again from the files with `--repair`")
+
+
+def encoded(fields: Mapping[str, Any]) -> bytes:
+    """Return a file of the log."""
+    return json.dumps(fields, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
+
+
+def decoded(data: bytes, path: str, parse: Callable[[Any], Stored]) -> Stored:
+    """Return what a file of the log says; raise `DamagedLog` if it is not what was written."""
+    try:
+        return parse(json.loads(data))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedLog(f"damaged: `{path}`") from error
+
+
+class ExportLog:
+    """The state of a target as of its log; read once under the lock, and kept up by its own writes."""
+
+    def __init__(
+        self, target: Target, identity: Identity | None, commits: list[int], last: Commit | None
+    ) -> None:
+        self.target = target
+        self.identity = identity
+        self.commits = commits
+        """The numbers of all commits, in order; those that an overwriting one dropped may be among them."""
+        self.last = last
+        self.pending: Plan | None = None
+
+    @classmethod
+    def load(cls, target: Target) -> ExportLog:
+        """Read a target's log; raise `DamagedLog` where it is no log."""
+        numbers: dict[str, list[int]] = {"plan": [], "commit": []}
+        for entry in target.list(LOG):
+            found = number_in(entry.path.rpartition("/")[2])
+            if found:
+                numbers[found[1]].append(found[0])
+        identity = read_identity(target)
+        commits = sorted(numbers["commit"])
+        log = cls(target, identity, commits, read_commit(target, commits[-1]) if commits else None)
+        pending = sorted(set(numbers["plan"]) - set(commits))
+        if identity is None and (commits or pending):
+            raise DamagedLog(f"`{target.uri}` has lost `{IDENTITY}`")
+        log.check_complete()
+        if pending:
+            if pending != [log.next_number]:
+                raise DamagedLog(f"`{target.uri}` has lost the commit of plan {pending[0]}")
+            log.pending = read_plan(target, pending[0])
+        return log
+
+    def check_complete(self) -> None:
+        """Raise `DamagedLog` unless commits follow on each other, from the first or an overwriting one."""
+        if not self.commits:
+            return
+        first = self.commits[0]
+        if self.commits != list(range(first, self.commits[-1] + 1)):
+            raise DamagedLog(f"`{self.target.uri}` has lost a commit before number {self.commits[-1]}")
+        if first > 1 and not read_commit(self.target, first).overwrites:
+            raise DamagedLog(f"`{self.target.uri}` has lost the commits before number {first}")
+
+    @property
+    def has_plan(self) -> bool:
+        """Whether anything was planned; asked of the target, for writing a plan may have been interrupted."""
+        if self.commits or self.pending is not None:
+            return True
+        name = plan_path(self.next_number)
+        return any(entry.path == name for entry in self.target.list(name.rpartition("/")[0]))
+
+    @property
+    def next_number(self) -> int:
+        """Return the number of the next plan."""
+        return self.commits[-1] + 1 if self.commits else 1
+
+    @property
+    def next_offsets(self) -> Mapping[TopicPartition, int]:
+        """Return where each partition stands."""
+        return self.last.next_offsets if self.last else {}
+
+    @property
+    def marks(self) -> Mapping[TopicPartition, tuple[BatchMark, ...]]:
+        """Return what the log of each partition has if it is the one that was read."""
+        return self.last.marks if self.last else {}
+
+    @property
+    def topics(self) -> dict[str, str | None]:
+        """Return the ids of all topics so far."""
+        known = dict(self.identity.topics) if self.identity else {}
+        return known | (self.last.topics if self.last else {})
+
+    def live_commits(self) -> list[Commit]:
+        """Return the commits whose files count, oldest first."""
+        found: list[Commit] = []
+        for number in reversed(self.commits):
+            commit = (
+                self.last if self.last and self.last.number == number else read_commit(self.target, number)
+            )
+            found.append(commit)
+            if commit.overwrites:
+                break
+        return found[::-1]
+
+    def write_plan(self, plan: Plan) -> None:
+        """Write a plan, after the identity if it is the target's first."""
+        if self.identity is None:
+            self.write_identity(plan.identity)
+        self.target.write_atomically(plan_path(plan.number), encoded(plan.to_json()))
+        self.pending = plan
+
+    def write_commit(self, commit: Commit) -> None:
+        """Write the commit of the pending plan: from here on its files count."""
+        self.target.write_atomically(commit_path(commit.number), encoded(commit.to_json()))
+        self.commits.append(commit.number)
+        self.last = commit
+        self.pending = None
+
+    def write_identity(self, identity: Identity) -> None:
+        """Write whose records the target holds."""
+        self.target.write_atomically(IDENTITY, encoded(identity.to_json()))
+        self.identity = identity
+
+    def remove_traces(self) -> None:
+        """Remove what a run wrote before it came to a plan."""
+        self.target.remove(IDENTITY)
+        self.target.remove_empty_directories(LOG)
+        self.identity = None
+
+
+def read_identity(target: Target) -> Identity | None:
+    """Return a target's identity, None if it has none."""
+    data = target.read(IDENTITY)
+    return None if data is None else decoded(data, IDENTITY, Identity.from_json)
+
+
+def read_commit(target: Target, number: int) -> Commit:
+    """Return a commit; raise `DamagedLog` if it is none."""
+    return _read(target, commit_path(number), Commit.from_json)
+
+
+def read_plan(target: Target, number: int) -> Plan:
+    """Return a plan; raise `DamagedLog` if it is none."""
+    return _read(target, plan_path(number), Plan.from_json)
+
+
+def _read(target: Target, path: str, parse: Callable[[Any], Stored]) -> Stored:
+    data = target.read(path)
+    if data is None:
+        raise DamagedLog(f"missing: `{path}`")
+    return decoded(data, path, parse)
+
+
+if TYPE_CHECKING:
+    Stored = TypeVar("Stored")
+
+
+def check_ours(target: Target) -> None:
+    """Raise `TargetRefused` for what is no directory, or holds files that no export wrote."""
+    if isinstance(target, LocalTarget) and os.path.exists(target.root) and not os.path.isdir(target.root):
+        raise TargetRefused(f"not a directory: `{target.uri}`")
+    if target.size(IDENTITY) is not None:
+        return
+    foreign = _first_foreign(target)
+    if foreign:
+        raise TargetRefused(
+            f"`{target.uri}` holds files that are not of an export: `{foreign}`",
+            hint="export to an empty or new directory; if the files are an export that lost its `_kcli`, "
+            "make that again with `--repair`",
+        )
+
+
+def check_whole(log: ExportLog) -> None:
+    """Raise `TargetRefused` if there are data files and the log knows of nothing."""
+    if log.commits or log.pending is not None:
+        return
+    for entry in log.target.list("", recursive=True):
+        if entry.path.endswith(".parquet") and not entry.path.startswith(f"{STATE}/"):
+            raise TargetRefused(
+                f"`{log.target.uri}` has lost its log: no commit knows of `{entry.path}`",
+                hint="make the log again from the files with `--repair`",
+            )
+
+
+def check_mode(log: ExportLog, mode: Mode) -> None:
+    """Raise `TargetRefused` for a snapshot into a target that holds an export."""
+    if mode is Mode.SNAPSHOT and log.commits:
+        raise TargetRefused(
+            f"`{log.target.uri}` already holds an export",
+            hint="add what is new with `--mode append`, or replace it with `--mode overwrite`",
+        )
+
+
+def _first_foreign(target: Target) -> str | None:
+    if isinstance(target, LocalTarget):
+        try:
+            names = sorted(os.listdir(target.root))
+        except FileNotFoundError:
+            return None
+        return next((name for name in names if name != STATE), None)
+    entries = target.list("", recursive=True)
+    return next((one.path for one in entries if not one.path.startswith(f"{STATE}/")), None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listing:
+    """The state of a target as of its last commit."""
+
+    target: str
+    cluster_id: str | None
+    topics: dict[str, str | None]
+    """Topic ids by name."""
+    last_commit: int | None
+    files: tuple[WrittenFile, ...]
+    next_offsets: dict[str, dict[int, int]]
+    """Where the next export goes on, by topic and partition."""
+    unfinished_plan: int | None
+
+
+def list_export(target: Target) -> Listing:
+    """Return the committed files; raise `KcliError` if the target holds no export."""
+    log = load_export(target)
+    next_offsets: dict[str, dict[int, int]] = {}
+    for (topic, partition), offset in sorted(log.next_offsets.items()):
+        next_offsets.setdefault(topic, {})[partition] = offset
+    files = [file for commit in log.live_commits() for file in commit.files]
+    return Listing(
+        target=target.uri,
+        cluster_id=log.identity.cluster_id if log.identity else None,
+        topics=log.topics,
+        last_commit=log.last.number if log.last else None,
+        files=tuple(sorted(files, key=lambda file: (file.topic, file.partition, file.start, file.path))),
+        next_offsets=next_offsets,
+        unfinished_plan=log.pending.number if log.pending else None,
+    )
+
+
+def load_export(target: Target) -> ExportLog:
+    """Return a target's log; raise `TargetRefused` if it holds no export."""
+    log = ExportLog.load(target)
+    if log.identity is None:
+        raise TargetRefused(f"`{target.uri}` holds no export")
+    check_whole(log)
+    return log
+
+
+def remove_dropped(log: ExportLog) -> None:
+    """Remove the files and log of everything before an overwriting last commit; do nothing otherwise.
+
+    A commit's own file goes last, so that what is interrupted is taken up again.
+    """
+    last = log.last
+    if last is None or not last.overwrites:
+        return
+    _renew_identity(log)
+    target = log.target
+    live = {file.path for file in (*last.files, *last.dead_letters)}
+    directories = set()
+    for number in [one for one in log.commits if one < last.number]:
+        try:
+            dropped = read_commit(target, number)
+        except DamagedLog:  # a repair has listed what there is in its own commit
+            dropped = None
+        for file in (*dropped.files, *dropped.dead_letters) if dropped else ():
+            if file.path not in live:
+                target.remove(file.path)
+                directories.add(file.path.rpartition("/")[0])
+        for entry in target.list(receipts_path(number)):
+            target.remove(entry.path)
+        target.remove_empty_directories(receipts_path(number))
+        target.remove(plan_path(number))
+        target.remove(commit_path(number))
+        log.commits.remove(number)
+    for directory in filter(None, directories):
+        target.remove_empty_directories(directory)
+
+
+def _renew_identity(log: ExportLog) -> None:
+    assert log.last is not None
+    try:
+        identity = read_plan(log.target, log.last.number).identity
+    except DamagedLog:  # a repair's commit has no plan
+        return
+    if identity != log.identity:
+        log.write_identity(identity)

@@ -1,0 +1,101 @@
+"""Plan: which splits are to be written, and where each partition stands when all are.
+
+A plan is on disk before the first byte of its data. Until its commit is there, whoever takes the lock next
+goes on with it, with the ranges and options that it was made with.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from kcli.spark.export.log.commit import Gap
+from kcli.spark.export.options import Identity, WriteOptions
+from kcli.spark.source.ranges.json_forms import flat, marks_of, nested
+from kcli.spark.split import OffsetInterval, Split, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kcli.spark.split import BatchMark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedSplit:
+    """A split, its number in the plan, and how the names of its files begin."""
+
+    index: int
+    stem: str
+    split: Split
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What one commit will hold."""
+
+    number: int
+    plan_id: str
+    """Random: tells the receipts of this plan from those of one that was given up."""
+    created_ms: int
+    overwrites: bool
+    """Whether its commit drops everything before it."""
+    asked: str
+    """What the run that made it was asked for; a run that is asked for the same has its work done by it."""
+    identity: Identity
+    options: WriteOptions
+    ranges: Mapping[TopicPartition, OffsetInterval]
+    next_offsets: Mapping[TopicPartition, int]
+    """Of every partition the target holds, not only of those that this plan reads."""
+    marks: Mapping[TopicPartition, tuple[BatchMark, ...]] = field(default_factory=dict)
+    """Of the partitions whose log is known to be the one that earlier plans read, the last batch of it."""
+    gaps: tuple[Gap, ...] = ()
+    splits: tuple[PlannedSplit, ...] = field(default=(), repr=False)
+
+    @property
+    def size_bytes(self) -> int:
+        """Return about how many bytes there are to read."""
+        return sum(one.split.size_bytes for one in self.splits)
+
+    def range_of(self, split: Split) -> OffsetInterval:
+        """Return what the plan reads of a split's partition."""
+        return self.ranges[TopicPartition(split.topic, split.partition)]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them."""
+        return {
+            "plan": self.number,
+            "plan_id": self.plan_id,
+            "created_ms": self.created_ms,
+            "overwrites": self.overwrites,
+            "asked": self.asked,
+            "identity": self.identity.to_json(),
+            "options": self.options.to_json(),
+            "ranges": nested(self.ranges),
+            "next": nested(self.next_offsets),
+            "marks": nested(self.marks),
+            "gaps": [asdict(gap) for gap in self.gaps],
+            "splits": [
+                {"index": one.index, "stem": one.stem, "split": one.split.to_json()} for one in self.splits
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Plan:
+        """Return the plan that `to_json` wrote."""
+        return cls(
+            number=stored["plan"],
+            plan_id=stored["plan_id"],
+            created_ms=stored["created_ms"],
+            overwrites=stored["overwrites"],
+            asked=stored["asked"],
+            identity=Identity.from_json(stored["identity"]),
+            options=WriteOptions.from_json(stored["options"]),
+            ranges={one: OffsetInterval(*ends) for one, ends in flat(stored["ranges"]).items()},
+            next_offsets=flat(stored["next"]),
+            marks=marks_of(stored),
+            gaps=tuple(Gap(**gap) for gap in stored["gaps"]),
+            splits=tuple(
+                PlannedSplit(index=one["index"], stem=one["stem"], split=Split.from_json(one["split"]))
+                for one in stored["splits"]
+            ),
+        )

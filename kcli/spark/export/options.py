@@ -1,0 +1,210 @@
+"""ExportOptions: what an export was asked to do; the part that its tasks obey is stored in every plan.
+
+Identity: whose records a target holds and in which form; `export.json`, written once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, fields
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from kcli.errors import KcliError
+from kcli.spark.export.target.layout import Layout
+from kcli.spark.source.ranges.offset_specs import RangeRules
+from kcli.spark.source.ranges.trigger_limits import TriggerLimits
+from kcli.spark.source.source import SplitLimits
+from kcli.spark.split import OnCorrupt, Reading
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kcli.spark.source.ranges.selection import Selection
+
+
+class Mode(StrEnum):
+    """What becomes of what the target already holds."""
+
+    APPEND = "append"
+    SNAPSHOT = "snapshot"
+    OVERWRITE = "overwrite"
+
+
+class OnBadValue(StrEnum):
+    """What becomes of a key or value that its format does not fit."""
+
+    FAIL = "fail"
+    NULL = "null"
+    DEAD_LETTER = "dead-letter"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldFormat:
+    """How a key or value is decoded: binary, string, int, long, double, json, avro or none (left out)."""
+
+    name: str = "binary"
+    schema: str | None = None
+    """The schema itself (DDL, JSON or Avro), or `registry:URL`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParquetOptions:
+    """How files are encoded."""
+
+    compression: str = "zstd"
+    compression_level: int | None = None
+    row_group_rows: int = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WriteOptions:
+    """What a task must know besides its split; stored in the plan, so that a resumed plan goes on alike."""
+
+    reading: Reading = field(default_factory=Reading)
+    key: FieldFormat = field(default_factory=FieldFormat)
+    value: FieldFormat = field(default_factory=FieldFormat)
+    on_bad_value: OnBadValue = OnBadValue.FAIL
+    headers_as_map: bool = False
+    where: str | None = None
+    select: str | None = None
+    """Columns as Spark's SQL computes them; the Spark writer's only."""
+    layout: Layout = field(default_factory=Layout)
+    parquet: ParquetOptions = field(default_factory=ParquetOptions)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> WriteOptions:
+        """Return the options that `to_json` wrote."""
+        reading = dict(stored["reading"])
+        reading["columns"] = tuple(reading["columns"])
+        reading["on_corrupt"] = OnCorrupt(reading["on_corrupt"])
+        known = {one.name for one in fields(cls)}
+        return cls(
+            **{name: value for name, value in stored.items() if name in known}
+            | {
+                "reading": Reading(**reading),
+                "key": FieldFormat(**stored["key"]),
+                "value": FieldFormat(**stored["value"]),
+                "on_bad_value": OnBadValue(stored["on_bad_value"]),
+                "layout": Layout(tuple(stored["layout"]["partition_by"])),
+                "parquet": ParquetOptions(**stored["parquet"]),
+            }
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """What a run was asked to do."""
+
+    selection: Selection
+    rules: RangeRules = field(default_factory=lambda: RangeRules(read_committed=True))
+    write: WriteOptions = field(default_factory=WriteOptions)
+    mode: Mode = Mode.APPEND
+    limits: SplitLimits = field(default_factory=SplitLimits)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowOptions:
+    """How a run that follows its topics paces itself."""
+
+    interval_s: float = 30.0
+    triggers: TriggerLimits = field(default_factory=TriggerLimits)
+
+
+FORMAT = 1
+
+
+class TargetMismatch(KcliError):
+    """The target holds something else than what is to be written."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity:
+    """What every export to a target must have in common."""
+
+    cluster_id: str | None
+    topics: dict[str, str | None]
+    """Topic ids by name; commits know of topics that came later."""
+    columns: tuple[str, ...]
+    key: FieldFormat
+    value: FieldFormat
+    headers_as_map: bool
+    select: str | None
+    partition_by: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, options: WriteOptions, *, cluster_id: str | None, topics: Mapping[str, str | None]
+    ) -> Identity:
+        """Return the identity of an export with these options."""
+        return cls(
+            cluster_id=cluster_id,
+            topics=dict(topics),
+            columns=options.reading.columns,
+            key=options.key,
+            value=options.value,
+            headers_as_map=options.headers_as_map,
+            select=options.select,
+            partition_by=options.layout.partition_by,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as JSON has them."""
+        return {"format": FORMAT, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Identity:
+        """Return the identity that `to_json` wrote; raise `TargetMismatch` for a later format."""
+        fields = dict(stored)
+        if fields.pop("format") != FORMAT:
+            raise TargetMismatch("the target was written by a later version of kcli")
+        for name in ("columns", "partition_by"):
+            fields[name] = tuple(fields[name])
+        for name in ("key", "value"):
+            fields[name] = FieldFormat(**fields[name])
+        return cls(**fields)
+
+    def check_cluster(self, cluster_id: str | None, target: str) -> None:
+        """Raise `TargetMismatch` if both clusters are known and are not one."""
+        if self.cluster_id and cluster_id and self.cluster_id != cluster_id:
+            raise _mismatch(target, "cluster", self.cluster_id, cluster_id)
+
+    def check(self, present: Identity, target: str) -> None:
+        """Raise `TargetMismatch` unless an export of identity `present` may go on in this target."""
+        self.check_cluster(present.cluster_id, target)
+        if self.topics and not self.topics.keys() & present.topics.keys():
+            raise _mismatch(target, "topic", ", ".join(self.topics), ", ".join(present.topics))
+        for name, mine, other in self._forms(present):
+            if mine != other:
+                raise _mismatch(target, name, mine, other)
+
+    def _forms(self, present: Identity) -> list[tuple[str, str, str]]:
+        """Return what the form of files depends on, by name, as stored and as asked for now."""
+        stored, asked = self._form(), present._form()
+        return [(name, stored[name], asked[name]) for name in stored]
+
+    def _form(self) -> dict[str, str]:
+        return {
+            "list of columns": ",".join(self.columns),
+            "layout": ",".join(self.partition_by) or "flat",
+            "key format": self.key.name,
+            "value format": self.value.name,
+            "key schema": self.key.schema or "none",
+            "value schema": self.value.schema or "none",
+            "form of headers": "map" if self.headers_as_map else "array",
+            "select": self.select or "none",
+        }
+
+
+def _mismatch(target: str, name: str, mine: str, other: str) -> TargetMismatch:
+    return TargetMismatch(
+        f"`{target}` was exported with another {name}: {_shortened(mine)} (now: {_shortened(other)})",
+        hint="export to another directory, or replace what is there with `--mode overwrite`",
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"

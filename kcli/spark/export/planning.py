@@ -1,0 +1,257 @@
+"""Planning: what the next plan of a target reads, as its log and its source stand now.
+
+Resuming: whether what a begun plan has yet to read is still there.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.errors import KcliError
+from kcli.spark.export.finishing import GONE
+from kcli.spark.export.log.commit import Gap
+from kcli.spark.export.log.plan import Plan, PlannedSplit
+from kcli.spark.export.options import Identity, Mode
+from kcli.spark.source.data_loss import DataLoss, TopicReset
+from kcli.spark.source.ranges.offset_specs import OnReset
+from kcli.spark.source.ranges.resolve import resolve
+from kcli.spark.source.ranges.trigger_limits import limit_offsets
+from kcli.spark.source.source import SplitLimits
+from kcli.spark.split import OffsetInterval, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+
+    from kcli.spark.export.log.export_log import ExportLog
+    from kcli.spark.export.options import ExportOptions, WriteOptions
+    from kcli.spark.source.data_loss import Loss
+    from kcli.spark.source.ranges.offset_specs import RangeRules
+    from kcli.spark.source.source import Source
+    from kcli.spark.split import BatchMark, Split
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a source has that its target does not."""
+
+    ranges: Mapping[TopicPartition, OffsetInterval]
+    """Empty ones included."""
+    next_offsets: Mapping[TopicPartition, int]
+    """Of the partitions selected."""
+    marks: Mapping[TopicPartition, tuple[BatchMark, ...]]
+    """What the logs have that earlier runs read, the last batch of each."""
+    identity: Identity
+    gaps: tuple[Gap, ...]
+
+    @property
+    def starts(self) -> dict[TopicPartition, int]:
+        """Return where reading begins."""
+        return {one: interval.start for one, interval in self.ranges.items()}
+
+    @property
+    def ends(self) -> dict[TopicPartition, int]:
+        """Return where reading ends."""
+        return {one: interval.end for one, interval in self.ranges.items()}
+
+    def limited(self, max_offsets: int) -> News:
+        """Return about so many offsets of it, spread over the partitions by what each has."""
+        ends = limit_offsets(self.starts, self.ends, max_offsets)
+        cut = {one: end for one, end in ends.items() if end < self.ranges[one].end}
+        return replace(
+            self,
+            ranges={one: OffsetInterval(interval.start, ends[one]) for one, interval in self.ranges.items()},
+            # What a filter passes over behind a range that was cut comes another time.
+            next_offsets={**self.next_offsets, **cut},
+        )
+
+
+def find_news(source: Source, log: ExportLog, options: ExportOptions) -> News:
+    """Return what is to be exported; raise `KcliError` if that may not go to the log's target."""
+    overwrites = options.mode is Mode.OVERWRITE
+    positions = {} if overwrites else _positions(source, log, options)
+    marks = {one: found for one, found in log.marks.items() if positions.get(one) == log.next_offsets[one]}
+    resolved = resolve(source, options.selection, options.rules, positions=positions, marks=marks)
+    identity = Identity.of(
+        options.write,
+        cluster_id=source.cluster_id(),
+        topics={topic.name: topic.topic_id for topic in resolved.topics},
+    )
+    if log.identity is not None and not overwrites:
+        replace(log.identity, topics=log.topics).check(identity, log.target.uri)
+    gaps = tuple(_gap(loss) for loss in resolved.losses)
+    kept = {
+        # One that was found again vouches for all before it; what was not looked for stays to be found.
+        one: (max(found),) if one in resolved.ranges else found
+        for one, found in marks.items()
+        if one not in resolved.changed
+    }
+    return News(resolved.ranges, resolved.next_positions, kept, identity, gaps)
+
+
+def make_plan(
+    source: Source, log: ExportLog, options: ExportOptions, news: News, *, now_ms: int
+) -> Plan | None:
+    """Return the plan for what is new, None if nothing is."""
+    overwrites = options.mode is Mode.OVERWRITE and bool(log.commits)
+    ranges = {one: interval for one, interval in news.ranges.items() if interval.start < interval.end}
+    if not ranges and not news.gaps and not overwrites:
+        return None
+    reading = replace(options.write.reading, read_committed=options.rules.read_committed)
+    write = replace(options.write, reading=reading)
+    splits = source.splits(ranges, options.limits, read_committed=reading.read_committed) if ranges else []
+    check_cover(ranges, splits)
+    number = log.next_number
+    return Plan(
+        number=number,
+        plan_id=os.urandom(8).hex(),
+        created_ms=now_ms,
+        overwrites=overwrites,
+        asked=asked(options),
+        identity=news.identity,
+        options=write,
+        ranges=ranges,
+        next_offsets={**({} if overwrites else log.next_offsets), **news.next_offsets},
+        marks=news.marks,
+        gaps=news.gaps,
+        splits=tuple(_planned(index, split, write, number) for index, split in enumerate(splits)),
+    )
+
+
+def asked(options: ExportOptions) -> str:
+    """Return a digest of what was asked for: a later run that is asked for the same has the same."""
+    words = f"{options.mode} {options.selection} {options.rules} {options.write}"
+    return sha256(words.encode()).hexdigest()
+
+
+def check_cover(ranges: Mapping[TopicPartition, OffsetInterval], splits: Sequence[Split]) -> None:
+    """Raise unless splits cover ranges, every offset once: holes and duplicates would begin here."""
+    reached = {one: interval.start for one, interval in ranges.items()}
+    for split in sorted(splits, key=lambda split: split.start):
+        partition = TopicPartition(split.topic, split.partition)
+        if reached.get(partition) != split.start or split.end <= split.start:
+            raise KcliError(f"the splits of {split.topic}-{split.partition} do not follow on each other")
+        reached[partition] = split.end
+    for one, interval in ranges.items():
+        if reached[one] != interval.end:
+            raise KcliError(f"the splits of {one.topic}-{one.partition} end at offset {reached[one]}")
+
+
+def _planned(index: int, split: Split, options: WriteOptions, number: int) -> PlannedSplit:
+    return PlannedSplit(index=index, stem=options.layout.stem(split, number), split=split)
+
+
+def _positions(source: Source, log: ExportLog, options: ExportOptions) -> dict[TopicPartition, int]:
+    """Return where partitions go on; those of a topic that was made again, at its first offset if allowed."""
+    positions = dict(log.next_offsets)
+    present = {topic.name: topic.topic_id for topic in source.topics()}
+    made_again = [
+        name
+        for name, topic_id in log.topics.items()
+        if topic_id and present.get(name) not in (None, topic_id)
+    ]
+    for name in made_again:
+        if options.rules.on_reset is OnReset.FAIL:
+            raise TopicReset(f"topic {name} was deleted and made again since the last export")
+        partitions = [one for one in positions if one.topic == name]
+        for one in partitions:
+            del positions[one]
+        known = [
+            TopicPartition(topic.name, index)
+            for topic in source.topics()
+            if topic.name == name
+            for index in topic.partitions
+        ]
+        positions.update(source.earliest(known))
+    return positions
+
+
+def _gap(loss: Loss) -> Gap:
+    topic, partition = loss.partition
+    return Gap(topic=topic, partition=partition, start=loss.start, end=loss.end, reason=loss.reason)
+
+
+_UNLIMITED = 2**62
+
+
+class Remaining(NamedTuple):
+    """What of a plan is still to be written, and what can no longer be."""
+
+    splits: list[PlannedSplit]
+    lost: list[Gap]
+    """Of whole splits; those that lost their beginning tell by where their receipts start."""
+
+
+def remaining(source: Source, plan: Plan, done: Collection[int], rules: RangeRules) -> Remaining:
+    """Return the splits without a receipt as far as they can be read; raise `DataLoss` or `TopicReset`."""
+    left = [one for one in plan.splits if one.index not in done]
+    if not left:
+        return Remaining([], [])
+    present = {topic.name: topic for topic in source.topics()}
+    partitions = {TopicPartition(one.split.topic, one.split.partition) for one in left}
+    there = [
+        one
+        for one in sorted(partitions)
+        if one.topic in present and one.partition in present[one.topic].partitions
+    ]
+    earliest = source.earliest(there) if there else {}
+    latest = source.latest(there, read_committed=False) if there else {}
+    found = Remaining([], [])
+    for one in left:
+        split = one.split
+        partition = TopicPartition(split.topic, split.partition)
+        if partition not in earliest:
+            _lose(found, rules, split, "it does not exist any more")
+        elif _is_another(plan, partition.topic, present[partition.topic].topic_id):
+            _reset(found, rules, split, "was deleted and made again")
+        elif split.end > latest[partition]:
+            _reset(found, rules, split, f"ends at offset {latest[partition]}")
+        else:
+            first = min(max(split.start, earliest[partition]), split.end)
+            if first > split.start:
+                _lose(found, rules, replace(split, end=first), GONE, whole=first == split.end)
+            if first < split.end:
+                kept = _found_again(source, replace(split, start=first), plan)
+                found.splits.append(replace(one, split=kept))
+    return found
+
+
+def _found_again(source: Source, split: Split, plan: Plan) -> Split:
+    """Return a split of a directory that was moved as the source has it now."""
+    if split.directory is None or os.path.isdir(split.directory):
+        return split
+    ranges = {TopicPartition(split.topic, split.partition): OffsetInterval(split.start, split.end)}
+    whole = SplitLimits(split_bytes=_UNLIMITED)
+    found = source.splits(ranges, whole, read_committed=plan.options.reading.read_committed)
+    is_same = len(found) == 1 and (found[0].start, found[0].end) == (split.start, split.end)
+    return found[0] if is_same else split
+
+
+def _is_another(plan: Plan, topic: str, topic_id: str | None) -> bool:
+    planned = plan.identity.topics.get(topic)
+    return planned is not None and topic_id is not None and planned != topic_id
+
+
+def _lose(found: Remaining, rules: RangeRules, split: Split, reason: str, *, whole: bool = True) -> None:
+    if rules.fail_on_data_loss:
+        raise DataLoss(
+            f"offsets {split.start} to {split.end - 1} of {split.topic}-{split.partition} are gone, and an "
+            f"export that was begun has not read them: {reason}"
+        )
+    if whole:
+        found.lost.append(_gap_of_resuming(split, reason))
+
+
+def _reset(found: Remaining, rules: RangeRules, split: Split, reason: str) -> None:
+    if rules.on_reset is OnReset.FAIL:
+        raise TopicReset(
+            f"{split.topic}-{split.partition} {reason}, and an export that was begun has yet to read "
+            f"offsets {split.start} to {split.end - 1}"
+        )
+    found.lost.append(_gap_of_resuming(split, reason))
+
+
+def _gap_of_resuming(split: Split, reason: str) -> Gap:
+    return Gap(topic=split.topic, partition=split.partition, start=split.start, end=split.end, reason=reason)

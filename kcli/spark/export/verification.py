@@ -1,0 +1,145 @@
+"""Verification: whether the committed files are there and hold what the log says.
+
+Every byte of a file is read and held against the checksum in its commit. Where there is none, its pages are
+read: a value that is another one than was written may escape that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from kcli.spark.export.log.export_log import load_export
+from kcli.spark.export.target.layout import STATE, parsed_name
+from kcli.spark.export.writing.data_file import BadFooter, checksum, damage_of, read_footer, unreadable_page
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from kcli.spark.export.log.commit import Commit
+    from kcli.spark.export.log.export_log import ExportLog
+    from kcli.spark.export.log.receipt import WrittenFile
+    from kcli.spark.export.target.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is not as it was committed."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification:
+    """What was checked and found."""
+
+    target: str
+    files: int
+    rows: int
+    bytes: int
+    problems: tuple[Problem, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def verify_export(target: Target) -> Verification:
+    """Check existence, size, footer and bytes of every committed file, and that there are no others."""
+    log = load_export(target)
+    commits = log.live_commits()
+    problems = []
+    for commit in commits:
+        problems += [*_overlaps(commit), *_wrong_files(target, commit)]
+    files = [file for commit in commits for file in commit.files]
+    problems += _strays(target, log, {file.path for file in files})
+    notes = list(_notes(file for commit in commits for file in (*commit.files, *commit.dead_letters)))
+    if log.pending is not None:
+        notes.append(f"plan {log.pending.number} is not finished: the next export goes on with it")
+    return Verification(
+        target=target.uri,
+        files=len(files),
+        rows=sum(file.rows for file in files),
+        bytes=sum(file.size_bytes for file in files),
+        problems=tuple(problems),
+        notes=tuple(notes),
+    )
+
+
+def _notes(files: Iterable[WrittenFile]) -> Iterator[str]:
+    count = sum(file.crc32c is None for file in files)
+    if count:
+        yield f"files without a checksum, of which changed values may go unnoticed: {count}"
+
+
+def _wrong_files(target: Target, commit: Commit) -> Iterator[Problem]:
+    for file in (*commit.files, *commit.dead_letters):
+        reason = _wrong_with(target, commit, file)
+        if reason:
+            yield Problem(file.path, reason)
+
+
+def _wrong_with(target: Target, commit: Commit, file: WrittenFile) -> str | None:
+    """Return what is wrong with a committed file, None if nothing is."""
+    size = target.size(file.path)
+    if size is None:
+        return "missing"
+    if size != file.size_bytes:
+        return f"{size} bytes instead of {file.size_bytes}"
+    # First, as some damage in a footer ends pyarrow, and the process with it.
+    return (
+        _wrong_bytes(target, file)
+        or _wrong_footer(target, file, commit=commit)
+        or (unreadable_page(target, file.path) if file.crc32c is None else None)
+    )
+
+
+def _wrong_footer(target: Target, file: WrittenFile, *, commit: Commit) -> str | None:
+    try:
+        footer = read_footer(target, file.path)
+    except BadFooter as error:
+        return error.message
+    if footer[:4] != (file.topic, file.partition, file.start, file.end):
+        return f"it holds offsets {footer.start} to {footer.end} of {footer.topic}-{footer.partition}"
+    if footer.plan > commit.number or (footer.plan < commit.number and not commit.overwrites):
+        return f"it is of plan {footer.plan} and not {commit.number}"
+    if footer.rows != file.rows:
+        return f"{footer.rows} rows instead of {file.rows}"
+    if footer.first_offset is not None and footer.last_offset is not None:
+        low, high = footer.first_offset, footer.last_offset
+        if low < file.start or high >= file.end:
+            return f"offsets {low} to {high} outside of {file.start} to {file.end}"
+    return None
+
+
+def _wrong_bytes(target: Target, file: WrittenFile) -> str | None:
+    if file.crc32c is None:
+        return None
+    try:
+        found = checksum(target, file.path)
+    except OSError as error:
+        return f"cannot be read: {damage_of(error)}"
+    if found != file.crc32c:
+        return f"its checksum is 0x{found:08x}, the commit says 0x{file.crc32c:08x}"
+    return None
+
+
+def _overlaps(commit: Commit) -> Iterator[Problem]:
+    """Yield the files of a commit whose offsets are also in another split's."""
+    if commit.overwrites:  # that of a repair lists the files of many plans, of topics made again too
+        return
+    ordered = sorted(commit.files, key=lambda file: (file.topic, file.partition, file.start, file.end))
+    for before, file in pairwise(ordered):
+        same = (before.topic, before.partition) == (file.topic, file.partition)
+        if same and (before.start, before.end) != (file.start, file.end) and file.start < before.end:
+            yield Problem(file.path, f"its offsets begin before `{before.path}` ends")
+
+
+def _strays(target: Target, log: ExportLog, committed: set[str]) -> Iterator[Problem]:
+    """Yield data files that no commit knows of and no plan is about to."""
+    for entry in target.list("", recursive=True):
+        name = parsed_name(entry.path)
+        if name is None or entry.path in committed or entry.path.startswith(f"{STATE}/"):
+            continue
+        if name.plan < log.next_number:
+            reason = "left over" if name.is_temporary else "no commit knows of it, but readers find it"
+            yield Problem(entry.path, reason)

@@ -1,0 +1,159 @@
+"""What is in a file of an export: the checksum of all its bytes, and whether its pages can be read.
+
+Of a file system the bytes are read back when they have just been written and are still in memory, which
+costs a third of what checksums in the pages of Parquet cost.
+
+What the footer of an exported file says: whose rows they are, and of which plan.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kcli import __version__
+from kcli.errors import KcliError, reason_of
+from kcli.protocol.records.batch_header import crc32c
+from kcli.spark.export.options import Identity
+from kcli.spark.split import OffsetInterval
+
+if TYPE_CHECKING:
+    from kcli.spark.export.target.target import Target
+    from kcli.spark.export.writing.task import SplitTask
+
+
+BATCH_BYTES = 4 * 1024 * 1024
+"""About how much is decoded at a time."""
+
+BATCH_ROWS = 8192
+
+UNREADABLE = (OSError, ValueError, pa.ArrowException)
+"""What pyarrow raises of damaged files: of names in a footer that are no UTF-8 Python's own error."""
+
+_PIECE_BYTES = 256 * 1024
+_PAGE_BUFFER_BYTES = 1024 * 1024
+
+
+def checksum(target: Target, path: str) -> int:
+    """Return the CRC-32C of a file."""
+    piece = memoryview(bytearray(_PIECE_BYTES))
+    found = 0
+    with target.open_input(path) as file:
+        while count := file.readinto(piece):
+            found = crc32c(piece[:count], found)
+    return found
+
+
+def unreadable_page(target: Target, path: str) -> str | None:
+    """Read every page of a Parquet file, a few at a time; return why one cannot be read, None if all can."""
+    try:
+        with (
+            target.open_input(path) as opened,
+            pq.ParquetFile(
+                opened, buffer_size=_PAGE_BUFFER_BYTES, pre_buffer=False, page_checksum_verification=True
+            ) as file,
+        ):
+            for _ in file.iter_batches(bearable_rows(file.metadata), use_threads=False):
+                pass
+    except UNREADABLE as error:
+        return f"cannot be read: {damage_of(error)}"
+    return None
+
+
+def bearable_rows(metadata: pq.FileMetaData) -> int:
+    """Return how many rows make a batch of bearable size, by the largest of the row groups."""
+    groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+    width = max((group.total_byte_size / max(group.num_rows, 1) for group in groups), default=1)
+    return max(1, min(BATCH_ROWS, int(BATCH_BYTES / max(width, 1))))
+
+
+def damage_of(error: Exception) -> str:
+    """Return what an error of the file system or of pyarrow says, in one line."""
+    said = reason_of(error) or type(error).__name__
+    return said.splitlines()[0].rstrip(".")
+
+
+FILES = "kcli.files"
+"""How many files an attempt at a split wrote; the last one says it."""
+
+
+class BadFooter(KcliError):
+    """A file that is not Parquet, or not of an export."""
+
+
+class Footer(NamedTuple):
+    """The footer of a file, as far as an export looks at it."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    plan: int
+    planned: OffsetInterval
+    """What the plan read of the partition."""
+    identity: Identity
+    rows: int
+    first_offset: int | None
+    """The bounds of the column `offset`, None without one."""
+    last_offset: int | None
+    files: int | None
+    """How many files its attempt wrote; only the last of them knows."""
+
+
+def footer_metadata(task: SplitTask) -> dict[str, str]:
+    """Return what files say of themselves: from it a lost log is made again."""
+    split = task.split
+    return {
+        "kcli.topic": split.topic,
+        "kcli.partition": str(split.partition),
+        "kcli.start": str(split.start),
+        "kcli.end": str(split.end),
+        "kcli.plan": str(task.plan),
+        "kcli.planned": f"{task.planned.start}-{task.planned.end}",
+        "kcli.cluster": task.identity.cluster_id or "",
+        "kcli.version": __version__,
+        "kcli.identity": json.dumps(task.identity.to_json(), separators=(",", ":"), sort_keys=True),
+    }
+
+
+def read_footer(target: Target, path: str) -> Footer:
+    """Return what a file's footer says; raise `BadFooter` if there is none of an export."""
+    try:
+        with target.open_input(path) as file:
+            metadata = pq.read_metadata(file)
+    except UNREADABLE as error:
+        reason = str(error).partition("\n")[0]
+        raise BadFooter(f"not a whole Parquet file: `{path}`: {reason}") from error
+    try:
+        said = {key.decode(): value.decode() for key, value in (metadata.metadata or {}).items()}
+        low, _, high = said["kcli.planned"].partition("-")
+        return Footer(
+            said["kcli.topic"],
+            int(said["kcli.partition"]),
+            int(said["kcli.start"]),
+            int(said["kcli.end"]),
+            int(said["kcli.plan"]),
+            OffsetInterval(int(low), int(high)),
+            Identity.from_json(json.loads(said["kcli.identity"])),
+            metadata.num_rows,
+            *_offset_bounds(metadata),
+            int(said[FILES]) if FILES in said else None,
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise BadFooter(f"not a file of an export: `{path}`") from error
+
+
+def _offset_bounds(metadata: pq.FileMetaData) -> tuple[int | None, int | None]:
+    """Return the least and the greatest offset, as the statistics of the row groups say."""
+    found = []
+    for group in range(metadata.num_row_groups):
+        for index in range(metadata.num_columns):
+            column = metadata.row_group(group).column(index)
+            if column.path_in_schema == "offset" and column.statistics is not None:
+                found.append((column.statistics.min, column.statistics.max))
+    if not found:
+        return None, None
+    return min(low for low, _ in found), max(high for _, high in found)

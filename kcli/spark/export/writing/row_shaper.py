@@ -1,0 +1,134 @@
+"""RowShaper: from the columns that a reader gives to those that are written.
+
+Offsets are always read, and timestamps where directories depend on them: a file's bounds and place need
+them even if they are not among its columns. A filter on what needs no decoding comes before the formats,
+so that what it leaves out cannot be bad.
+
+Headers as a map: of headers with the same key the last one counts.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from kcli.spark.decode.arrow_columns import arrow_schema
+from kcli.spark.decode.formats.formats import ERROR, SIDES, Formats
+from kcli.spark.export.options import OnBadValue
+from kcli.spark.filters.arrow_filter import expression_of, filter_rows
+from kcli.spark.filters.where import Comparison, In, IsNull, StartsWith, parse_where
+from kcli.spark.split import COLUMNS
+
+if TYPE_CHECKING:
+    from kcli.spark.export.options import WriteOptions
+    from kcli.spark.filters.where import Conjunct
+    from kcli.spark.split import Split
+
+
+HEADER_MAP = pa.map_(pa.string(), pa.binary())
+
+
+def header_maps(headers: pa.ListArray) -> pa.MapArray:
+    """Return lists of headers as maps; no list stays null."""
+    entries = headers.flatten()
+    is_null = headers.is_null().to_numpy(zero_copy_only=False)
+    counts = headers.value_lengths().fill_null(0).to_numpy()
+    rows = np.repeat(np.arange(len(headers)), counts)
+    kept = _last_of_each(rows, entries.field("key"))
+    if len(kept) < len(entries):
+        entries = entries.take(pa.array(kept))
+        counts = np.bincount(rows[kept], minlength=len(headers))
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    # A null offset makes a null map; the last one only ends what is before it.
+    starts = pa.array(offsets, pa.int32(), mask=np.append(is_null, False))
+    return pa.MapArray.from_arrays(starts, entries.field("key"), entries.field("value"))
+
+
+def _last_of_each(rows: np.ndarray, keys: pa.Array) -> np.ndarray:
+    """Return the positions of the last entry of each key in each row, ascending."""
+    codes = keys.dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    pairs = rows * (int(codes.max()) + 1 if len(codes) else 1) + codes
+    _, first_from_behind = np.unique(pairs[::-1], return_index=True)
+    found: np.ndarray = np.sort(len(pairs) - 1 - first_from_behind)
+    return found
+
+
+class Shaped(NamedTuple):
+    """Rows as they are written, and where they belong."""
+
+    rows: pa.RecordBatch
+    offsets: np.ndarray
+    times_us: np.ndarray | None
+    bad_values: int
+    """Keys and values that their formats do not fit."""
+    dead: pa.RecordBatch | None
+    """Rows with such, as they were, and why."""
+
+
+class RowShaper:
+    """Leaves out what is not wanted and decodes keys and values."""
+
+    def __init__(self, options: WriteOptions, split: Split) -> None:
+        in_path = options.layout.path_columns
+        formats = {"key": options.key, "value": options.value}
+        self._formats = Formats(split.topic, split.partition, **formats, on_bad_value=options.on_bad_value)
+        written = [one for one in options.reading.columns if one not in in_path]
+        self._written = [one for one in written if one not in SIDES or formats[one].name != "none"]
+        conjuncts = parse_where(options.where) if options.where else ()
+        self.columns = _needed(options, self._written, conjuncts)
+        """What is asked of the reader."""
+        raw = arrow_schema(self.columns)
+        decoded = self._formats.schema(raw)
+        early = [one for one in conjuncts if not set(_columns_of(one)) & set(SIDES)]
+        late = [one for one in conjuncts if one not in early]
+        self._early = expression_of(early, raw)
+        self._late = expression_of(late, decoded)
+        self._maps = options.headers_as_map
+        self.schema = pa.schema([self._field(decoded.field(name)) for name in self._written])
+        """What is written."""
+        self.dead_schema = raw.append(ERROR)
+
+    def shape(self, batch: pa.RecordBatch) -> Shaped:
+        """Return the rows of a batch that are written; raise `BadValue` if that is what is asked for."""
+        if self._early is not None:
+            batch = filter_rows(batch, self._early)
+        formatted = self._formats.apply(batch)
+        batch = formatted.batch
+        if self._late is not None:
+            batch = filter_rows(batch, self._late)
+        times = None
+        if "timestamp" in self.columns:
+            times = batch.column("timestamp").view(pa.int64()).to_numpy(zero_copy_only=False)
+        arrays = [
+            header_maps(batch.column(name)) if name == "headers" and self._maps else batch.column(name)
+            for name in self._written
+        ]
+        return Shaped(
+            pa.RecordBatch.from_arrays(arrays, schema=self.schema),
+            batch.column("offset").to_numpy(),
+            times,
+            formatted.bad_values,
+            formatted.dead_letters,
+        )
+
+    def _field(self, field: pa.Field) -> pa.Field:
+        return pa.field("headers", HEADER_MAP) if field.name == "headers" and self._maps else field
+
+
+def _needed(options: WriteOptions, written: list[str], conjuncts: tuple[Conjunct, ...]) -> tuple[str, ...]:
+    if options.on_bad_value is OnBadValue.DEAD_LETTER:
+        return COLUMNS
+    needed = {*written, "offset", *(name for one in conjuncts for name in _columns_of(one))}
+    if options.layout.by_date:
+        needed.add("timestamp")
+    return tuple(one for one in COLUMNS if one in needed)
+
+
+def _columns_of(conjunct: Conjunct) -> tuple[str, ...]:
+    """Return the column that a conjunct is about."""
+    match conjunct:
+        case Comparison(column) | In(column) | IsNull(column) | StartsWith(column):
+            return column[:1]
+    return ()

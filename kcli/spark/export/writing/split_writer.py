@@ -1,0 +1,319 @@
+"""SplitWriter: the open files of one split, one for every date or hour that its rows fall into.
+
+At most 16 are open; beyond that the least recently used is closed, and rows of its date that come later go
+on in another file. What is collected for all of them together is bounded too: the largest is written out.
+
+ParquetPart: one Parquet file that grows by row groups.
+
+Rows are collected, because every write makes a row group. Dictionaries only where values repeat, delta
+encoding where they ascend, statistics only where a reader can skip by them.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kcli.spark.export.log.receipt import WrittenFile
+from kcli.spark.export.target.local_target import temporary_name
+from kcli.spark.export.writing.data_file import FILES, checksum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from kcli.spark.export.options import ParquetOptions
+    from kcli.spark.export.target.layout import Layout
+    from kcli.spark.export.target.target import Target
+    from kcli.spark.split import Split
+
+
+_REPEATING = ("topic", "partition", "timestampType")
+_ASCENDING = ("offset", "timestamp")
+_DEFAULT_LEVELS = {"zstd": 1, "gzip": 6}
+"""Where pyarrow's own level costs far more than it saves: its gzip is at 9."""
+
+
+class ParquetPart:
+    """A file under its temporary name; rows go in as record batches of one schema."""
+
+    def __init__(
+        self,
+        target: Target,
+        path: str,
+        *,
+        schema: pa.Schema,
+        metadata: Mapping[str, str],
+        options: ParquetOptions,
+    ) -> None:
+        self.target = target
+        self.path = path
+        self.rows = 0
+        self.buffered_rows = 0
+        self.buffered_bytes = 0
+        self._row_group_rows = options.row_group_rows
+        self._buffered: list[pa.RecordBatch] = []
+        self._schema = schema.with_metadata({**(schema.metadata or {}), **metadata})
+        self._sink = target.open_output(path)
+        self._writer = pq.ParquetWriter(self._sink, self._schema, **settings(self._schema, options))
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Collect rows, and write them when they fill a row group."""
+        self._buffered.append(batch)
+        self.rows += batch.num_rows
+        self.buffered_rows += batch.num_rows
+        self.buffered_bytes += batch.nbytes
+        if self.buffered_rows >= self._row_group_rows:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is collected as row groups."""
+        if not self._buffered:
+            return
+        table = pa.Table.from_batches(self._buffered, self._schema)
+        self._buffered.clear()
+        # What is a little more than a group becomes one, not a full and a tiny one.
+        rows = max(1, round(table.num_rows / self._row_group_rows))
+        self._writer.write_table(table, row_group_size=-(-table.num_rows // rows))
+        self.buffered_rows = self.buffered_bytes = 0
+
+    def close(self, said_last: Mapping[str, str] | None = None) -> int:
+        """Write the rest and the footer, with what is known only now; return the file's size in bytes.
+
+        What was written survives a power failure.
+        """
+        self.flush()
+        if said_last:
+            self._writer.add_key_value_metadata(said_last)
+        self._writer.close()
+        size: int = self._sink.tell()
+        self._sink.close()
+        self.target.sync(self.path)
+        return size
+
+    def discard(self) -> None:
+        """Close the file however it is, and remove it."""
+        self._buffered.clear()
+        self._writer.is_open = False  # nothing is to be written when it is collected
+        try:
+            self._sink.close()
+        finally:
+            self.target.remove(self.path)
+
+
+def settings(schema: pa.Schema, options: ParquetOptions) -> dict[str, Any]:
+    """Return how pyarrow is to encode files of a schema."""
+    codec = options.compression
+    level = options.compression_level
+    if level is None:
+        level = _DEFAULT_LEVELS.get(codec)
+    leaves = dict(_leaves(schema))
+    return {
+        "compression": codec,
+        "compression_level": level,
+        "version": "2.6",
+        "coerce_timestamps": None,
+        "use_dictionary": [
+            path
+            for path in leaves
+            if path in _REPEATING or (path.startswith("headers.") and path.endswith(".key"))
+        ],
+        "column_encoding": {path: "DELTA_BINARY_PACKED" for path in leaves if path in _ASCENDING},
+        "write_statistics": [path for path, kind in leaves.items() if _has_statistics(path, kind)],
+        "write_page_index": True,
+    }
+
+
+def _has_statistics(path: str, kind: pa.DataType) -> bool:
+    """Return whether a column's bounds are of use: offsets, times, and keys and values that are scalars."""
+    if path in _ASCENDING:
+        return True
+    is_bytes = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return path.partition(".")[0] in ("key", "value") and not is_bytes
+
+
+def _leaves(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
+    """Yield the path and type of every column as Parquet has it."""
+    for field in schema:
+        yield from _leaves_of(field.name, field.type)
+
+
+def _leaves_of(path: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    if pa.types.is_struct(kind):
+        for field in kind:
+            yield from _leaves_of(f"{path}.{field.name}", field.type)
+    elif pa.types.is_map(kind):
+        yield from _leaves_of(f"{path}.key_value.key", kind.key_type)
+        yield from _leaves_of(f"{path}.key_value.value", kind.item_type)
+    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        yield from _leaves_of(f"{path}.list.element", kind.value_type)
+    else:
+        yield path, kind
+
+
+Unit = Literal["D", "h"]
+Period = tuple[str, ...]
+"""Date and hour of a directory, as far as the layout has them."""
+
+MAX_OPEN_FILES = 16
+MAX_BUFFERED_BYTES = 160 * 1024 * 1024
+
+_HOUR_US = 3_600_000_000
+_UNITS = {"D": 24 * _HOUR_US, "h": _HOUR_US}
+
+
+class Place(NamedTuple):
+    """Where a split's files go, and what they are called."""
+
+    target: Target
+    layout: Layout
+    split: Split
+    stem: str
+    attempt: str
+    base: str = ""
+    """The directory that the layout's are in."""
+
+
+class _Open:
+    """A file being written, and the bounds of its rows."""
+
+    def __init__(self, part: ParquetPart, path: str) -> None:
+        self.part = part
+        self.path = path
+        self.offsets: tuple[int, int] | None = None
+        self.timestamps: tuple[int, int] | None = None
+
+    def add(self, batch: pa.RecordBatch, offsets: np.ndarray, times: np.ndarray | None) -> None:
+        first = self.offsets[0] if self.offsets else int(offsets[0])
+        self.offsets = (first, int(offsets[-1]))
+        if times is not None:
+            low, high = int(times.min()), int(times.max())
+            before = self.timestamps or (low, high)
+            self.timestamps = (min(low, before[0]), max(high, before[1]))
+        self.part.add(batch)
+
+
+class SplitWriter:
+    """Takes the rows of a split in the order of their offsets."""
+
+    def __init__(
+        self, place: Place, *, schema: pa.Schema, metadata: Mapping[str, str], parquet: ParquetOptions
+    ) -> None:
+        self._place = place
+        self._schema = schema
+        self._metadata = metadata
+        self._parquet = parquet
+        self._open: OrderedDict[Period, _Open] = OrderedDict()
+        self._times_opened: dict[Period, int] = {}
+        self._written: list[WrittenFile] = []
+
+    def add(self, rows: pa.RecordBatch, offsets: np.ndarray, times_us: np.ndarray | None) -> None:
+        """Write rows with these offsets and timestamps, which need not be among their columns."""
+        if not rows.num_rows:
+            return
+        for period, where in self._periods(times_us, rows.num_rows):
+            if where is None:
+                self._file(period).add(rows, offsets, times_us)
+            else:
+                # Copies, so that a few rows of a rare date do not keep all the others in memory.
+                some_times = None if times_us is None else times_us[where]
+                self._file(period).add(rows.take(pa.array(where)), offsets[where], some_times)
+        self._bound_memory()
+
+    def finish(self) -> tuple[WrittenFile, ...]:
+        """Close every file and return them all, still under their temporary names.
+
+        The last one says how many there are: without it an attempt is not whole.
+        """
+        while len(self._open) > 1:
+            self._close(next(iter(self._open)))
+        if self._open:
+            self._close(next(iter(self._open)), {FILES: str(len(self._written) + 1)})
+        return tuple(self._written)
+
+    def discard(self) -> None:
+        """Remove everything that was written."""
+        while self._open:
+            self._open.popitem()[1].part.discard()
+        for file in self._written:
+            self._place.target.remove(file.temporary or file.path)
+        self._written.clear()
+
+    def _periods(self, times_us: np.ndarray | None, count: int) -> Iterator[tuple[Period, np.ndarray | None]]:
+        """Yield each date or hour and the rows in it; None means all of them."""
+        layout = self._place.layout
+        if not layout.by_date or times_us is None:
+            yield (), None
+            return
+        unit: Unit = "h" if layout.by_hour else "D"
+        numbers: np.ndarray = times_us // _UNITS[unit]
+        low, high = numbers.min(), numbers.max()
+        if low == high:
+            yield period_of(int(low), unit), None
+            return
+        for number in np.unique(numbers):
+            yield period_of(int(number), unit), np.flatnonzero(numbers == number)
+
+    def _file(self, period: Period) -> _Open:
+        file = self._open.get(period)
+        if file is not None:
+            self._open.move_to_end(period)
+            return file
+        if len(self._open) >= MAX_OPEN_FILES:
+            self._close(next(iter(self._open)))
+        nth = self._times_opened.get(period, 0)
+        self._times_opened[period] = nth + 1
+        place = self._place
+        directory = "/".join(filter(None, (place.base, place.layout.directory(place.split, period))))
+        suffix = f"-{nth}" if nth else ""
+        if not place.target.renames:
+            suffix += f"-{place.attempt}"
+        name = f"{place.stem}{suffix}.parquet"
+        path = f"{directory}/{name}" if directory else name
+        written_to = temporary_name(path, place.attempt) if place.target.renames else path
+        part = ParquetPart(
+            place.target, written_to, schema=self._schema, metadata=self._metadata, options=self._parquet
+        )
+        self._open[period] = file = _Open(part, path)
+        return file
+
+    def _close(self, period: Period, said_last: Mapping[str, str] | None = None) -> None:
+        file = self._open[period]
+        size = file.part.close(said_last)
+        target = self._place.target
+        crc32c = checksum(target, file.part.path) if target.renames else None
+        del self._open[period]
+        first_offset, last_offset = file.offsets or (None, None)
+        first_time, last_time = file.timestamps or (None, None)
+        split = self._place.split
+        self._written.append(
+            WrittenFile(
+                path=file.path,
+                temporary=file.part.path if file.part.path != file.path else None,
+                topic=split.topic,
+                partition=split.partition,
+                start=split.start,
+                end=split.end,
+                rows=file.part.rows,
+                size_bytes=size,
+                first_offset=first_offset,
+                last_offset=last_offset,
+                first_timestamp_us=first_time,
+                last_timestamp_us=last_time,
+                crc32c=crc32c,
+            )
+        )
+
+    def _bound_memory(self) -> None:
+        while sum(file.part.buffered_bytes for file in self._open.values()) > MAX_BUFFERED_BYTES:
+            max(self._open.values(), key=lambda file: file.part.buffered_bytes).part.flush()
+
+
+def period_of(number: int, unit: Unit) -> Period:
+    """Return the date, and with the unit `h` the hour, that is so many units after 1970 began."""
+    text = str(np.array([number]).astype(f"datetime64[{unit}]")[0])
+    date, _, hour = text.partition("T")
+    return (date, hour) if unit == "h" else (date,)

@@ -1,0 +1,101 @@
+"""Push-down: what a filter says of topic, partition, offset and timestamp, as less to read.
+
+Narrowing is sound and not complete: rows that it leaves in may still fail the filter, so that whoever
+narrows must filter too. A lower bound of the timestamp moves the start, because every record before the
+earliest one at or after it is older; an upper bound moves nothing, because timestamps need not ascend.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from operator import eq, ge, gt, le, lt, ne
+from typing import TYPE_CHECKING
+
+from kcli.spark.filters.where import Comparison, In
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from kcli.spark.filters.where import Conjunct, Literal
+    from kcli.spark.split import TopicPartition
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_OPERATORS = {"=": eq, "!=": ne, "<": lt, "<=": le, ">": gt, ">=": ge}
+
+
+@dataclass(frozen=True, slots=True)
+class Narrowing:
+    """Which partitions and offsets a filter leaves; bounds are None where it sets none."""
+
+    names: tuple[Comparison | In, ...] = ()
+    """What it says of topic and partition."""
+    min_offset: int | None = None
+    end_offset: int | None = None
+    """The first offset no longer wanted."""
+    min_timestamp_ms: int | None = None
+
+    def allows(self, partition: TopicPartition) -> bool:
+        """Return whether rows of a partition can pass."""
+        return all(
+            _holds(one, partition.topic if one.column == ("topic",) else partition.partition)
+            for one in self.names
+        )
+
+
+def narrowing_of(conjuncts: Iterable[Conjunct]) -> Narrowing | None:
+    """Return what conjuncts say of where rows lie, None if they say nothing of it."""
+    names: list[Comparison | In] = []
+    lows: list[int] = []
+    ends: list[int] = []
+    oldest: list[int] = []
+    for one in conjuncts:
+        match one:
+            case Comparison(("topic",), _, str()) | In(("topic",)) if _all_are(one, str):
+                names.append(one)
+            case Comparison(("partition",)) | In(("partition",)) if _all_are(one, int, float):
+                names.append(one)
+            case Comparison(("offset",), operator, int() | float() as value) if math.isfinite(value):
+                _bound(operator, value, lows, ends)
+            case In(("offset",), values, False) if values and _all_are(one, int, float):
+                _bound(">=", min(values), lows, ends)  # type: ignore[arg-type]  # all are numbers
+                _bound("<=", max(values), lows, ends)  # type: ignore[arg-type]
+            case Comparison(("timestamp",), "=" | ">" | ">=", datetime() as moment):
+                # A record's time is whole milliseconds: the earliest that can pass, rounded up.
+                since = (_aware(moment) - _EPOCH) // timedelta(microseconds=1)
+                oldest.append(since // 1000 + 1 if one.operator == ">" else -(-since // 1000))
+    if not (names or lows or ends or oldest):
+        return None
+    return Narrowing(
+        tuple(names),
+        max(lows) if lows else None,
+        min(ends) if ends else None,
+        max(oldest) if oldest else None,
+    )
+
+
+def _bound(operator: str, value: float, lows: list[int], ends: list[int]) -> None:
+    if operator in ("=", ">="):
+        lows.append(math.ceil(value))
+    if operator == ">":
+        lows.append(math.floor(value) + 1)
+    if operator in ("=", "<="):
+        ends.append(math.floor(value) + 1)
+    if operator == "<":
+        ends.append(math.ceil(value))
+
+
+def _all_are(one: Comparison | In, *kinds: type) -> bool:
+    values = one.values if isinstance(one, In) else (one.value,)
+    return all(isinstance(value, kinds) and not isinstance(value, bool) for value in values)
+
+
+def _holds(one: Comparison | In, actual: Literal) -> bool:
+    if isinstance(one, In):
+        return (actual in one.values) != one.negated
+    return bool(_OPERATORS[one.operator](actual, one.value))
+
+
+def _aware(moment: datetime) -> datetime:
+    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

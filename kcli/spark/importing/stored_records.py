@@ -1,0 +1,200 @@
+"""PartitionRows: the records of one partition, from its Parquet files, in the order they had in the log.
+
+StoredFile: one Parquet file of an export, and which of them must be read together.
+
+Whether the files of an export can be imported, asked of all their footers before anything is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kcli.errors import KcliError, UsageError
+from kcli.spark.export.writing.data_file import UNREADABLE, bearable_rows, damage_of
+from kcli.spark.importing.original_bytes import Headers, original_bytes, original_headers
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from kcli.spark.export.target.target import Target
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A committed file: rows of one partition by offset, all within `start` to `end` (excluded)."""
+
+    path: str
+    topic: str
+    partition: int
+    start: int
+    end: int
+    rows: int
+    size_bytes: int = 0
+
+
+def by_partition(files: Iterable[StoredFile]) -> dict[int, list[StoredFile]]:
+    """Return the files of each partition in the order of their offsets; those without rows are left out."""
+    partitions: dict[int, list[StoredFile]] = {}
+    for file in sorted(files, key=attrgetter("partition", "start", "end", "path")):
+        if file.rows:
+            partitions.setdefault(file.partition, []).append(file)
+    return partitions
+
+
+def runs(files: Iterable[StoredFile]) -> list[list[StoredFile]]:
+    """Group a partition's ordered files by overlapping ranges.
+
+    Files of a group hold rows of the same offsets, split by date: only merged do they give the order back.
+    """
+    grouped: list[list[StoredFile]] = []
+    end = -1
+    for file in files:
+        if not grouped or file.start >= end:
+            grouped.append([])
+        grouped[-1].append(file)
+        end = max(end, file.end)
+    return grouped
+
+
+COLUMNS = ("key", "value", "offset", "timestamp", "headers")
+
+
+class Rows(NamedTuple):
+    """Some records in a row, as they were."""
+
+    keys: Sequence[bytes | None]
+    values: Sequence[bytes | None]
+    timestamps_ms: Sequence[int]
+    headers: Sequence[Headers]
+
+
+class PartitionRows:
+    """See the module. `files` are those of one partition; nothing is opened before it is read."""
+
+    def __init__(self, files: Sequence[StoredFile], open_file: OpenFile) -> None:
+        self.files = files
+        self._open_file = open_file
+
+    def batches(self, skip: int) -> Iterator[Rows]:
+        """Yield all rows but the first `skip`, at most some thousands at a time."""
+        for run in runs(self.files):
+            total = sum(file.rows for file in run)
+            if skip >= total:
+                skip -= total
+                continue
+            if len(run) == 1:
+                batches = self._file(run[0], skip)
+                skip = 0
+            else:
+                batches = _merged([self._file(file, 0) for file in run], run[0])
+            for batch in batches:
+                if skip < batch.num_rows:
+                    yield _rows(batch.slice(skip))
+                skip = max(0, skip - batch.num_rows)
+
+    def _file(self, stored: StoredFile, skip: int) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a file but the first `skip`."""
+        try:
+            with self._open_file(stored) as file:
+                self._check(stored, file.metadata.num_rows)
+                first, skip = _row_group_of(file.metadata, skip)
+                groups = list(range(first, file.metadata.num_row_groups))
+                names = [name for name in COLUMNS if name in file.schema_arrow.names]
+                for batch in file.iter_batches(bearable_rows(file.metadata), groups, names):
+                    if skip < batch.num_rows:
+                        yield batch.slice(skip)
+                    skip = max(0, skip - batch.num_rows)
+        except UNREADABLE as error:
+            raise unreadable(stored.path, error) from error
+
+    def _check(self, stored: StoredFile, rows: int) -> None:
+        if rows != stored.rows:
+            raise KcliError(
+                f"`{stored.path}` has {rows} rows, {stored.rows} were committed",
+                hint="kcli spark-export --to DIR --verify",
+            )
+
+
+def unreadable(path: str, error: Exception) -> KcliError:
+    """Return the error of a file that cannot be read."""
+    return KcliError(f"cannot read `{path}`: {damage_of(error)}", hint="kcli spark-export --to DIR --verify")
+
+
+def _row_group_of(metadata: pq.FileMetaData, row: int) -> tuple[int, int]:
+    """Return the row group that holds a row, and the row's place in it."""
+    for index in range(metadata.num_row_groups):
+        count = metadata.row_group(index).num_rows
+        if row < count:
+            return index, row
+        row -= count
+    return metadata.num_row_groups, 0
+
+
+def _merged(files: list[Iterator[pa.RecordBatch]], first: StoredFile) -> Iterator[pa.RecordBatch]:
+    """Merge files by offset: what is not above the last offset of any head is complete."""
+    heads = {index: batch for index, file in enumerate(files) if (batch := next(file, None)) is not None}
+    while heads:
+        if any("offset" not in batch.schema.names for batch in heads.values()):
+            raise KcliError(
+                f"the order of the records is lost: `{first.path}` is one of several files of the same "
+                "offsets, and has no column `offset`"
+            )
+        offsets = {index: batch.column("offset").to_numpy() for index, batch in heads.items()}
+        bound = min(values[-1] for values in offsets.values())
+        parts = []
+        for index, values in offsets.items():
+            count = int(np.searchsorted(values, bound, side="right"))
+            parts.append(heads[index].slice(0, count))
+            rest = heads[index].slice(count) if count < len(values) else next(files[index], None)
+            if rest is None:
+                del heads[index]
+            else:
+                heads[index] = rest
+        table = pa.Table.from_batches(parts).sort_by("offset").combine_chunks()
+        yield from table.to_batches()
+
+
+def _rows(batch: pa.RecordBatch) -> Rows:
+    """Return a batch's records; a column that was not exported is nothing."""
+    count, names = batch.num_rows, batch.schema.names
+    nothing: list[bytes | None] = [None] * count
+    keys = original_bytes(batch.column("key")) if "key" in names else nothing
+    values = original_bytes(batch.column("value")) if "value" in names else nothing
+    headers = original_headers(batch.column("headers")) if "headers" in names else [()] * count
+    times = [-1] * count
+    if "timestamp" in names:
+        micros = batch.column("timestamp").cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+        times = [-1 if micro is None else micro // 1000 for micro in micros.to_pylist()]
+    return Rows(keys, values, times, headers)
+
+
+if TYPE_CHECKING:
+    OpenFile = Callable[[StoredFile], pq.ParquetFile]
+
+
+def check_stored(target: Target, files: Iterable[StoredFile]) -> None:
+    """Raise `UsageError` for the first file that is missing, cut off, or not of as many rows as committed."""
+    for file in files:
+        reason = _wrong_with(target, file)
+        if reason is not None:
+            raise UsageError(
+                f"cannot import `{target.uri}`: `{file.path}`: {reason}",
+                hint=f"kcli spark-export --to {target.uri} --verify",
+            )
+
+
+def _wrong_with(target: Target, file: StoredFile) -> str | None:
+    try:
+        with target.open_input(file.path) as opened:
+            rows = pq.read_metadata(opened).num_rows
+    except FileNotFoundError:
+        return "missing"
+    except UNREADABLE as error:
+        return damage_of(error)
+    return None if rows == file.rows else f"{rows} rows instead of {file.rows}"

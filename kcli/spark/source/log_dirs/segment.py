@@ -1,0 +1,275 @@
+"""Segments of a replica: which files there are at a moment, and which of them holds an offset.
+
+A broker rolls, deletes and compacts segments while they are read, so a list is good for as long as its files
+can be opened. A compacted segment that is about to be swapped in (`.log.swap`) counts if what it replaces is
+gone; others that went into it and are still there do not.
+
+HeadWalk: the heads of the entries of a log file one after the other, without their records.
+
+Large entries are stepped over, small ones read in passing. A place where no entry begins ends the walk;
+`next_intact` finds where the file goes on.
+
+Seeking: where in a segment an offset is, by its index if that can be believed.
+
+An index may be missing, preallocated, older or newer than its log, or that of another one. So an entry of it
+counts only if a batch begins there whose checksum is right and whose offsets are those that the entry tells;
+else the heads are walked from the beginning of the segment.
+
+Errors of the file system, as users read them: never to be taken for damage in the files.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from contextlib import contextmanager
+from dataclasses import dataclass
+from struct import Struct
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.errors import KcliError, reason_of
+from kcli.forensics.entries.entry_head import MIN_ENTRY_LENGTHS, crc_of, plausible_head
+from kcli.forensics.entries.scanned_entry import ScannedEntry
+from kcli.forensics.entries.segment_file import SegmentFile
+from kcli.forensics.entries.segment_scan import scan
+from kcli.protocol.records.batch_header import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_BIT
+from kcli.storage.index.index_file import CorruptIndex
+from kcli.storage.index.offset_index import OffsetIndex
+from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, base_offset_of, segment_path
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kcli.forensics.entries.entry_head import EntryHead
+
+
+_BATCH = Struct(">qi4xb4xhi8xqq")
+"""Offset, size, magic, attributes, last offset delta, largest timestamp, producer id."""
+_LEGACY_TAIL = Struct(">bq")
+_LEAST = 17
+_LARGE_BYTES = 4096
+_STEP_BYTES = 128
+_RUN_BYTES = 64 * 1024
+_PADDING = bytes(_BATCH.size)
+
+
+class Head(NamedTuple):
+    """What the head of an entry says. Of an older entry `first_offset` is that of its last record."""
+
+    position: int
+    size: int
+    magic: int
+    attributes: int
+    first_offset: int
+    last_offset: int
+    max_timestamp: int
+    producer_id: int
+
+    @property
+    def end(self) -> int:
+        """Where the next entry begins."""
+        return self.position + self.size
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it speaks to the log."""
+        return bool(self.attributes & CONTROL_BIT) and self.magic == 2
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether it belongs to a transaction."""
+        return bool(self.attributes & TRANSACTIONAL_BIT) and self.magic == 2
+
+
+class HeadWalk:
+    """The heads from an entry at `position` on; afterwards `position` is where no whole entry begins."""
+
+    __slots__ = ("_file", "_limit", "position")
+
+    def __init__(self, file: SegmentFile, position: int = 0, limit: int | None = None) -> None:
+        self._file = file
+        self._limit = file.end if limit is None else min(limit, file.end)
+        self.position = position
+
+    def __iter__(self) -> Iterator[Head]:
+        file, limit, position = self._file, self._limit, self.position
+        unpack, size = _BATCH.unpack_from, 0
+        while position + _LEAST < limit:
+            run = file.read(position, _STEP_BYTES if size >= _LARGE_BYTES else _RUN_BYTES, limit)
+            # The last entry of a file may be shorter than the head of a batch.
+            needed = _LEAST + 1 if position + len(run) >= limit else _BATCH.size
+            at, last = 0, len(run) - needed
+            if last < 0:
+                return
+            run += _PADDING
+            while at <= last:
+                offset, length, magic, attributes, delta, timestamp, producer_id = unpack(run, at)
+                if not 0 <= magic <= 2 or length < MIN_ENTRY_LENGTHS[magic]:
+                    return
+                size = LOG_OVERHEAD + length
+                if position + size > limit:
+                    return
+                if magic < 2:
+                    attributes, timestamp = _LEGACY_TAIL.unpack_from(run, at + LOG_OVERHEAD + 5)
+                    delta, producer_id = 0, -1
+                    timestamp = timestamp if magic else -1
+                yield Head(position, size, magic, attributes, offset, offset + delta, timestamp, producer_id)
+                position += size
+                self.position = position
+                at += size
+
+
+def next_intact(segment: Segment, file: SegmentFile, position: int) -> ScannedEntry | None:
+    """Return the first entry at a position or behind it that nothing is wrong with, None if there is none.
+
+    Only its header may be asked for: the bytes go with the scan. Raises `OSError`.
+    """
+    items = scan(path_of(file), start=position, end=file.end, resync=True, segment_base=segment.base_offset)
+    return next((item for item in items if isinstance(item, ScannedEntry) and _is_intact(item)), None)
+
+
+def path_of(file: SegmentFile) -> str:
+    """Return a path that leads to an open file, also if a broker has renamed or deleted it meanwhile."""
+    try:
+        is_there = os.path.samestat(os.stat(file.path), os.fstat(file.descriptor))
+    except FileNotFoundError:
+        is_there = False
+    return file.path if is_there else f"/dev/fd/{file.descriptor}"
+
+
+def resynced(segment: Segment, file: SegmentFile, position: int = 0) -> Iterator[Head]:
+    """Yield the heads from an entry at `position` on, also those behind damage. Raises `OSError`."""
+    while position < file.end:
+        walk = HeadWalk(file, position)
+        yield from walk
+        found = next_intact(segment, file, walk.position) if walk.position < file.end else None
+        if found is None:
+            return
+        position = found.position
+
+
+def _is_intact(entry: ScannedEntry) -> bool:
+    return entry.is_valid and not entry.damages
+
+
+def load_index(segment: Segment, file: SegmentFile) -> OffsetIndex:
+    """Return the offset index of a segment, without entries if it cannot be used. Raises `OSError`."""
+    index = OffsetIndex(segment.index_path(INDEX_SUFFIX), segment.base_offset, 0)
+    try:
+        index.load(file.end)
+    except (FileNotFoundError, CorruptIndex):
+        return OffsetIndex(index.path, segment.base_offset, 0)
+    return index
+
+
+def entry_at(segment: Segment, file: SegmentFile, position: int) -> EntryHead | None:
+    """Return the head of the intact entry at a position, None if there is none. Raises `OSError`."""
+    head = plausible_head(file.read(position, HEADER_SIZE), 0, position, file.end)
+    if head is None or head.base_offset < segment.base_offset:
+        return None
+    return head if crc_of(file, position, head.size, head.magic) == head.crc else None
+
+
+def is_sound(segment: Segment, file: SegmentFile, offset: int, position: int) -> bool:
+    """Whether an index entry points to a batch that ends with its offset, or to the first of such a run."""
+    head = entry_at(segment, file, position)
+    return head is not None and head.base_offset <= offset and head.last_offset <= offset
+
+
+def locate(segment: Segment, file: SegmentFile, target: int, index: OffsetIndex | None = None) -> int:
+    """Return where the first entry begins that ends at an offset or above it.
+
+    It is where damage begins if the offset may have been in it, and the end of the file for what lies above
+    all. Raises `OSError`.
+    """
+    index = load_index(segment, file) if index is None else index
+    offset, position = index.lookup(target - 1)
+    if position and not is_sound(segment, file, offset, position):
+        position = 0
+    while position < file.end:
+        walk = HeadWalk(file, position)
+        for head in walk:
+            if head.last_offset >= target:
+                return head.position
+        found = next_intact(segment, file, walk.position)
+        if found is None or found.first_offset >= target:
+            return walk.position
+        position = found.position
+    return file.end
+
+
+class CannotRead(KcliError):
+    """A file or directory that the system does not let be read."""
+
+
+@contextmanager
+def reading(path: str) -> Iterator[None]:
+    """Turn an `OSError` into `CannotRead`; `path` is named where the error itself names none."""
+    try:
+        yield
+    except OSError as error:
+        raise CannotRead(f"cannot read `{error.filename or path}`: {reason_of(error)}") from error
+
+
+_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The log file at `path`; its offsets are from `base_offset` on, and below `next_base` if one follows."""
+
+    directory: str
+    base_offset: int
+    path: str
+    next_base: int | None = None
+
+    def index_path(self, suffix: str) -> str:
+        """Return the path of one of its index files, which need not exist."""
+        return segment_path(self.directory, self.base_offset, suffix)
+
+
+def list_segments(directory: str) -> list[Segment]:
+    """Return the segments by base offset. Raises `CannotRead`."""
+    names = _names_in(directory)
+    paths = dict(_with_suffix(directory, names, LOG_SUFFIX))
+    for base, path in _with_suffix(directory, names, LOG_SUFFIX + SWAP_SUFFIX):
+        if base not in paths:
+            end = _end_of(path, base)
+            paths = {other: kept for other, kept in paths.items() if not base < other < end}
+            paths[base] = path
+    bases = sorted(paths)
+    following: list[int | None] = [*bases[1:], None]
+    return [Segment(directory, base, paths[base], following[number]) for number, base in enumerate(bases)]
+
+
+def floor_index(segments: Sequence[Segment], offset: int) -> int:
+    """Return the number of the segment that an offset belongs in: the first one for what lies below all."""
+    return max(bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1, 0)
+
+
+def _names_in(directory: str) -> list[str]:
+    """Return the names of files, as two listings agree: a rename may hide a file from one of them."""
+    with reading(directory):
+        names = sorted(os.listdir(directory))
+        for _ in range(_ATTEMPTS):
+            again = sorted(os.listdir(directory))
+            if again == names:
+                break
+            names = again
+    return names
+
+
+def _with_suffix(directory: str, names: Sequence[str], suffix: str) -> Iterator[tuple[int, str]]:
+    for name in names:
+        base_offset = base_offset_of(name, suffix)
+        if base_offset is not None:
+            yield base_offset, f"{directory}/{name}"
+
+
+def _end_of(path: str, base_offset: int) -> int:
+    """Return the offset behind the last one of a log file, its base offset if it cannot be read."""
+    end = base_offset
+    with reading(path), SegmentFile(path) as file:
+        for head in HeadWalk(file):
+            end = head.last_offset + 1
+    return end

@@ -1,0 +1,145 @@
+"""Transactions of a log: which are still open, and which were rolled back.
+
+A transaction is the batches that its producer marks as transactional, from the first of them to the control
+batch that ends it. The index of a segment lists those that were rolled back by a marker in it; where that
+is missing or not up to date, the heads tell (Kafka classes `ProducerStateManager` and `TransactionIndex`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli.forensics.entries.segment_file import SegmentFile
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
+from kcli.spark.source.log_dirs.segment import floor_index, locate, resynced
+from kcli.spark.split import AbortedTransaction
+from kcli.storage.index.index_file import CorruptIndex
+from kcli.storage.index.transaction_index import TransactionIndex
+from kcli.storage.log_paths import TRANSACTION_INDEX_SUFFIX
+from kcli.storage.producers.producer_snapshot import CorruptSnapshot, ProducerSnapshots
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from kcli.spark.source.log_dirs.segment import Head, Segment
+
+
+class OpenTransactions:
+    """The transactions that have begun and not ended, as heads are seen in the order of their offsets."""
+
+    __slots__ = ("first_offsets",)
+
+    def __init__(self) -> None:
+        self.first_offsets: dict[int, int] = {}
+        """Where each began, by producer id."""
+
+    def see(self, head: Head, file: SegmentFile) -> AbortedTransaction | None:
+        """Take note of an entry; return the transaction that it rolls back. Raises `OSError`."""
+        if head.producer_id < 0 or not head.is_transactional:
+            return None
+        if not head.is_control:
+            self.first_offsets.setdefault(head.producer_id, head.first_offset)
+            return None
+        marker = _marker(head, file)
+        if marker is None:
+            return None
+        first_offset = self.first_offsets.pop(head.producer_id, None)
+        if first_offset is None or marker is not ControlRecordType.ABORT:
+            return None
+        return AbortedTransaction(head.producer_id, first_offset, head.last_offset)
+
+
+def last_stable_offset(segments: Sequence[Segment], log_start: int, end: int) -> int:
+    """Return where the earliest transaction begins that is still open at `end`, `end` itself without one.
+
+    Raises `OSError`.
+    """
+    if not segments:
+        return end
+    state = OpenTransactions()
+    start = max(_load_snapshot(segments, state, log_start, end), log_start)
+    for head, file in heads_from(segments, start):
+        if head.first_offset >= end:
+            break
+        if head.last_offset >= start:
+            state.see(head, file)
+    return min(state.first_offsets.values(), default=end)
+
+
+def listed_aborted(segments: Sequence[Segment], start: int) -> list[AbortedTransaction]:
+    """Return what the indexes list of transactions whose marker is at `start` or above. Raises `OSError`."""
+    found = []
+    for segment in segments[floor_index(segments, start) :]:
+        index = TransactionIndex(segment.index_path(TRANSACTION_INDEX_SUFFIX), segment.base_offset)
+        try:
+            index.load()
+        except (CorruptIndex, FileNotFoundError):
+            continue
+        found += [
+            AbortedTransaction(one.producer_id, one.first_offset, one.last_offset)
+            for one in index.entries()
+            if one.last_offset >= start
+        ]
+    return found
+
+
+def derived_aborted(segments: Sequence[Segment], start: int, end: int) -> list[AbortedTransaction]:
+    """Return, from the heads, the transactions with batches in `start..end - 1` that were rolled back.
+
+    It is read on behind `end` until each of them has ended. Raises `OSError`.
+    """
+    state, found = OpenTransactions(), []
+    for head, file in heads_from(segments, start):
+        if head.first_offset >= end:
+            if not state.first_offsets:
+                break
+            if not head.is_control:
+                continue
+        if head.last_offset >= start:
+            aborted = state.see(head, file)
+            if aborted is not None:
+                found.append(aborted)
+    return found
+
+
+def heads_from(segments: Sequence[Segment], start: int) -> Iterator[tuple[Head, SegmentFile]]:
+    """Yield the heads from about an offset to the end of the log. Raises `OSError`."""
+    first = floor_index(segments, start)
+    for number, segment in enumerate(segments[first:]):
+        with SegmentFile(segment.path) as file:
+            position = 0 if number else locate(segment, file, start)
+            for head in resynced(segment, file, position):
+                yield head, file
+
+
+def _load_snapshot(segments: Sequence[Segment], state: OpenTransactions, log_start: int, end: int) -> int:
+    """Take over the transactions open in the newest snapshot of use; return the offset it was made at."""
+    lowest = max(segments[0].base_offset, log_start)
+    snapshots = ProducerSnapshots(segments[0].directory)
+    snapshots.find()
+    for offset in sorted(snapshots.offsets, reverse=True):
+        if not lowest <= offset <= end:
+            continue
+        try:
+            producers = snapshots.read(offset)
+        except (CorruptSnapshot, FileNotFoundError):
+            continue
+        for one in producers:
+            if one.current_txn_first_offset >= 0:
+                state.first_offsets[one.producer_id] = one.current_txn_first_offset
+        return offset
+    return segments[0].base_offset
+
+
+def _marker(head: Head, file: SegmentFile) -> ControlRecordType | None:
+    """Return how a control batch ends a transaction, None if it does not, or is damaged."""
+    try:
+        batch = RecordBatch(file.read(head.position, head.size))
+        if not batch.is_valid_crc():
+            return None
+        kind = parse_control_key(next(batch.records()).key)
+    except (CorruptRecord, StopIteration):
+        return None
+    return kind if kind in (ControlRecordType.ABORT, ControlRecordType.COMMIT) else None

@@ -1,0 +1,100 @@
+"""Division: one interval per partition becomes as many splits as were asked for.
+
+First no split may hold more offsets than `max_records`; then, if there are still fewer splits than
+`min_partitions`, the large ones are cut in proportion to their size. Offsets count, not records: compaction
+and transactions leave holes. The arithmetic is that of Spark's `KafkaOffsetRangeCalculator`, with which
+splits agree offset for offset.
+
+How many bytes a split should have, so that every slot is busy and files get the size asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.protocol.compression.codecs import Codec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from kcli.spark.source.source import SplitLimits
+    from kcli.spark.split import OffsetInterval, TopicPartition
+
+
+class OffsetRange(NamedTuple):
+    """Offsets `start` (included) to `end` (excluded) of one partition."""
+
+    partition: TopicPartition
+    start: int
+    end: int
+
+    @property
+    def size(self) -> int:
+        """Return how many offsets there are."""
+        return self.end - self.start
+
+
+def divide(
+    intervals: Mapping[TopicPartition, OffsetInterval],
+    *,
+    min_partitions: int | None = None,
+    max_records: int | None = None,
+) -> list[OffsetRange]:
+    """Return the ranges to read, in the order of the partitions given; empty ones are left out."""
+    ranges = [
+        OffsetRange(partition, start, end) for partition, (start, end) in intervals.items() if end > start
+    ]
+    if max_records is not None:
+        ranges = [piece for one in ranges for piece in cut_evenly(one, -(-one.size // max_records))]
+    return ranges if min_partitions is None else at_least(ranges, min_partitions)
+
+
+def cut_evenly(one: OffsetRange, pieces: int) -> list[OffsetRange]:
+    """Cut a range into about equal parts, the larger ones last, and none empty."""
+    cut = []
+    start, remaining = one.start, one.size
+    for piece in range(pieces):
+        size = remaining // (pieces - piece)
+        if size:
+            cut.append(OffsetRange(one.partition, start, start + size))
+        start += size
+        remaining -= size
+    return cut
+
+
+def at_least(ranges: list[OffsetRange], min_partitions: int) -> list[OffsetRange]:
+    """Cut the large ones of non-empty ranges, so that there are about `min_partitions`."""
+    if len(ranges) >= min_partitions:
+        return ranges
+    total = sum(one.size for one in ranges)
+    large = [one for one in ranges if _share(one.size, total, min_partitions) > 1]
+    # What stays whole does not count in the proportions of what is cut.
+    total_large = sum(one.size for one in large)
+    wanted = max(min_partitions - (len(ranges) - len(large)), 1)
+    cut = {one: _share(one.size, total_large, wanted) for one in large}
+    return [piece for one in ranges for piece in cut_evenly(one, cut.get(one, 1))]
+
+
+def _share(size: int, total: int, parts: int) -> int:
+    """Return how many of `parts` a range of `size` gets; halves round up, as in Java."""
+    return max(math.floor(size / total * parts + 0.5), 1)
+
+
+MIN_SPLIT_BYTES = 16 * 1024 * 1024
+SPLITS_PER_SLOT = 3
+"""Enough that slots end at about the same time, though splits are of different sizes."""
+
+_LOG_BYTES_PER_FILE_BYTE = {
+    Codec.NONE: 4.0, Codec.LZ4: 1.9, Codec.SNAPPY: 1.9, Codec.ZSTD: 1.3, Codec.GZIP: 1.3,
+}  # fmt: skip
+"""How many bytes of a log go into one byte of Parquet, by the codec of the log's batches."""
+
+
+def split_bytes(total_bytes: int, limits: SplitLimits, codec: Codec) -> int:
+    """Return the size to cut splits at: what was asked for, or what the total and the codec suggest."""
+    if limits.split_bytes is not None:
+        return limits.split_bytes
+    largest = int(limits.target_file_bytes * _LOG_BYTES_PER_FILE_BYTE[codec])
+    fair = total_bytes // (SPLITS_PER_SLOT * max(1, limits.task_slots))
+    return max(1, min(max(fair, MIN_SPLIT_BYTES), largest))

@@ -1,0 +1,97 @@
+"""Selection: the topics and partitions asked for, and which partitions that means now.
+
+As in Spark's source a pattern needs to match some part of a name only (anchor it by `^` and `$`), and never
+selects internal topics. Names given outright may be internal ones.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from kcli.errors import UsageError
+from kcli.protocol.topics import INTERNAL_TOPICS
+from kcli.spark.split import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from kcli.spark.source.source import TopicIdentity
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """Every partition of some topics."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribePattern:
+    """Every partition of the topics in whose names a regular expression is found."""
+
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class Assign:
+    """Exactly these partitions."""
+
+    partitions: tuple[TopicPartition, ...]
+
+
+Selection: TypeAlias = Subscribe | SubscribePattern | Assign
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The partitions there are of those asked for, in order, their topics, and what there is not."""
+
+    partitions: tuple[TopicPartition, ...]
+    topics: tuple[TopicIdentity, ...]
+    missing: tuple[TopicPartition, ...] = ()
+    """What was asked for by name and does not exist; number -1 is a whole topic."""
+
+
+def select(selection: Selection, topics: Sequence[TopicIdentity]) -> Selected:
+    """Return what a selection means among the topics there are."""
+    known = {topic.name: topic for topic in topics}
+    match selection:
+        case Subscribe(names):
+            chosen = {
+                TopicPartition(name, index)
+                for name in names
+                if name in known
+                for index in known[name].partitions
+            }
+            missing = {TopicPartition(name, -1) for name in names if name not in known}
+        case SubscribePattern(pattern):
+            found = compiled(pattern)
+            chosen = {
+                TopicPartition(name, index)
+                for name, topic in known.items()
+                if name not in INTERNAL_TOPICS and found.search(name)
+                for index in topic.partitions
+            }
+            missing = set()
+        case Assign(partitions):
+            chosen = {
+                one
+                for one in partitions
+                if one.topic in known and one.partition in known[one.topic].partitions
+            }
+            missing = {
+                one if one.topic in known else TopicPartition(one.topic, -1) for one in partitions
+            } - chosen
+    names_chosen = {one.topic for one in chosen}
+    identities = tuple(known[name] for name in sorted(names_chosen))
+    return Selected(tuple(sorted(chosen)), identities, tuple(sorted(missing)))
+
+
+def compiled(pattern: str) -> re.Pattern[str]:
+    """Return a topic pattern compiled; raise `UsageError` for what is no regular expression."""
+    try:
+        return re.compile(pattern)
+    except re.error as error:
+        raise UsageError(f"invalid topic pattern: {pattern}: {error}") from error
