@@ -24,26 +24,26 @@ if TYPE_CHECKING:
     from typer.models import CommandInfo
 
 COMMANDS = {
-    "broker": ("kcli.commands.broker", "Start, stop and inspect a development broker."),
-    "topics": ("kcli.commands.topics", "Create, list, describe, alter and delete topics."),
+    "broker": ("kcli.commands.broker.app", "Start, stop and inspect a development broker."),
+    "topics": ("kcli.commands.topics.app", "Create, list, describe, alter and delete topics."),
     "configs": (
-        "kcli.commands.configs",
+        "kcli.commands.configs.app",
         "Describe and alter configurations of topics, brokers and groups, and quotas of clients.",
     ),
-    "produce": ("kcli.commands.produce", "Send lines of files or standard input to a topic."),
-    "consume": ("kcli.commands.consume", "Print the records of a topic."),
+    "produce": ("kcli.commands.produce.app", "Send lines of files or standard input to a topic."),
+    "consume": ("kcli.commands.consume.app", "Print the records of a topic."),
     "consumer-groups": (
-        "kcli.commands.consumer_groups",
+        "kcli.commands.groups.app",
         "List, describe, reset, clone and delete consumer groups and their offsets.",
     ),
-    "get-offsets": ("kcli.commands.get_offsets", "Print partition offsets: earliest, latest or by time."),
-    "delete-records": ("kcli.commands.delete_records", "Delete the records below given offsets."),
+    "get-offsets": ("kcli.commands.topics.offsets", "Print partition offsets: earliest, latest or by time."),
+    "delete-records": ("kcli.commands.topics.records", "Delete the records below given offsets."),
     "reassign-partitions": (
-        "kcli.commands.reassign_partitions",
+        "kcli.commands.reassignment.app",
         "Propose, start, verify, list and cancel moves of partitions between brokers.",
     ),
     "preferred-replica-election": (
-        "kcli.commands.preferred_replica_election",
+        "kcli.commands.reassignment.election",
         "Make the first replica of each partition its leader again.",
     ),
     "dump-log": ("kcli.commands.dump.app", "Print what log files hold, and explain what is wrong with them."),
@@ -57,11 +57,11 @@ COMMANDS = {
         "Bring the records of an export back to a topic.",
     ),
     "log-dirs": (
-        "kcli.commands.log_dirs",
+        "kcli.commands.log_dirs.app",
         "Describe the log directories of brokers, and move replicas between them.",
     ),
     "cluster": (
-        "kcli.commands.cluster",
+        "kcli.commands.cluster.app",
         "Show the cluster's id, its nodes and the APIs they speak; forget lost nodes.",
     ),
     "completion": ("kcli.commands.completion", "Print the completion script of a shell."),

@@ -1,6 +1,6 @@
 """The errors that reach a user, each with the exit code it ends the program with.
 
-A command never prints an error itself: it raises one of these, and `kcli.commands.runner` prints
+A command never prints an error itself: it raises one of these, and `kcli.commands.shared.runner` prints
 ``error: message`` and, where there is something to do, ``hint: hint``.
 """
 

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from kcli.broker.process.broker_process import stopping_on_signal
-from kcli.commands.interrupts import interruptible
+from kcli.commands.shared.interrupts import interruptible
 from kcli.stop_signals import REPEAT_SECONDS, STOP_SIGNALS, heard_signals, obey
 
 if TYPE_CHECKING:

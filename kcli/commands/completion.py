@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from kcli.commands.runner import command
+from kcli.commands.shared.runner import command
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ async def ask_cluster(
     import trio
 
     import kcli.client.admin  # noqa: F401 - what it takes to import is not the cluster's time
-    from kcli.commands.session import open_client
+    from kcli.commands.shared.session import open_client
 
     command_config: Path | None = parameters.get("command_config")
     with trio.move_on_after(TIME_LIMIT_S):

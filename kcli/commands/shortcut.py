@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.output import OutputFormat
+from kcli.commands.shared.output import OutputFormat
 
 if TYPE_CHECKING:
-    from kcli.commands.broker_start import StartOptions
+    from kcli.commands.broker.start import StartOptions
 
 _SWITCHES = {
     "dump-log": ("--print-data-log", "--deep-iteration", "--continue"),
@@ -49,7 +49,7 @@ def run_shortcut(arguments: Sequence[str]) -> int | None:
 def body_of(arguments: Sequence[str]) -> Callable[[], int] | None:
     """Return what does what a command line says, None if there is more in it than is known here."""
     if arguments[:2] == ["broker", "start"]:
-        from kcli.commands.broker_line import parse_start
+        from kcli.commands.broker.start import parse_start
 
         options = parse_start(arguments[2:])
         return None if options is None else partial(start_broker, options)
@@ -61,7 +61,7 @@ def body_of(arguments: Sequence[str]) -> Callable[[], int] | None:
 
 def start_broker(options: StartOptions) -> int:
     """Serve until the broker is stopped; return the exit code."""
-    from kcli.commands import broker_start
+    from kcli.commands.broker import start as broker_start
 
     serving = broker_start.start_broker(options)
     if serving is not None:
@@ -127,7 +127,7 @@ def judge(error: BaseException, *, verbose: bool) -> int:
     """Print an error as any command does, and return the exit code."""
     import typer
 
-    from kcli.commands.runner import run
+    from kcli.commands.shared.runner import run
 
     def fail() -> None:
         raise error

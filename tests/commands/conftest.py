@@ -23,7 +23,7 @@ Transcript = Callable[..., None]
 def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     """A cluster of two brokers without topics."""
     fake = FakeCluster()
-    monkeypatch.setattr("kcli.commands.session.open_client", fake.open_client)
+    monkeypatch.setattr("kcli.commands.shared.session.open_client", fake.open_client)
     for name in vars(FakeCluster):
         if not name.startswith("_") and name not in ("add", "open_client"):
             monkeypatch.setattr(f"kcli.client.admin.{name}", getattr(fake, name))
@@ -48,7 +48,7 @@ def orders(cluster: FakeCluster) -> FakeCluster:
 def groups(monkeypatch: pytest.MonkeyPatch) -> FakeGroups:
     """A cluster without topics and consumer groups."""
     fake = FakeGroups()
-    monkeypatch.setattr("kcli.commands.session.open_client", fake.open_client)
+    monkeypatch.setattr("kcli.commands.shared.session.open_client", fake.open_client)
     for name in {name for cls in (FakeCluster, FakeGroups) for name in vars(cls)}:
         if not name.startswith("_") and hasattr(admin, name):
             monkeypatch.setattr(f"kcli.client.admin.{name}", getattr(fake, name))

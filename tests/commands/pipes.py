@@ -10,7 +10,7 @@ import sys
 import termios
 from array import array
 
-from kcli.commands.output_pieces import PIECE_BYTES
+from kcli.commands.consume.record_output import PIECE_BYTES
 from tests.support.waiting import PATIENCE_SECONDS, eventually
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kcli.commands.kafka_words import SCRIPTS
+from kcli.commands.usage_hints import SCRIPTS
 from tests.conftest import Finished
 from tests.support.kcli_broker import KcliBroker
 from tests.support.ports import free_port

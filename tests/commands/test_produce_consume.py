@@ -14,7 +14,7 @@ import pytest
 import trio
 
 from kcli.client import admin
-from kcli.commands.line_producer import wait_for_topic
+from kcli.commands.produce.line_sender import wait_for_topic
 from kcli.protocol.error_codes import ErrorCode
 from tests.commands.pipes import (
     await_prompt,

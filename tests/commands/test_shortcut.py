@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from kcli.commands.output import OutputFormat
+from kcli.commands.shared.output import OutputFormat
 from kcli.commands.shortcut import Line, parse, run_shortcut
 from tests.conftest import Finished
 from tests.storage.log_harness import LogHarness

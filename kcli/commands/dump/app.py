@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kcli.commands.output import OutputFormat
-from kcli.commands.runner import command
+from kcli.commands.shared.output import OutputFormat
+from kcli.commands.shared.runner import command
 from kcli.errors import MissingArgument, UsageError
 
 if TYPE_CHECKING:
@@ -285,7 +285,7 @@ def make_filter(
     from kcli.commands.dump.options import Filter, parse_key
 
     if from_time is not None or to_time is not None:
-        from kcli.commands.times import parse_time
+        from kcli.commands.shared.times import parse_time
     return Filter(
         from_offset,
         to_offset,

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any
 
 from kcli.commands.dump.decoders import text_or_base64
-from kcli.commands.java.json import java_json
+from kcli.commands.shared.java import java_json
 from kcli.protocol.internal.coordinator_records import (
     GROUP_RECORDS,
     TRANSACTION_RECORDS,

@@ -12,7 +12,7 @@ from importlib import import_module
 from struct import Struct
 from typing import TYPE_CHECKING, Protocol
 
-from kcli.commands.java.utf8 import java_utf8
+from kcli.commands.shared.java import java_utf8
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:

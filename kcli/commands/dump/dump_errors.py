@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from kcli.commands.java.order import computed_map_order
+from kcli.commands.shared.java import computed_map_order
 from kcli.protocol.topics import string_hash
 
 if TYPE_CHECKING:

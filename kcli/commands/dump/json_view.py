@@ -28,7 +28,7 @@ from kcli.commands.dump.decoders import base64, text_or_base64
 from kcli.commands.dump.dump_errors import damage_fields
 from kcli.commands.dump.text_lines import CODEC_NAMES, TIMESTAMP_NAMES
 from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout, OptionalLong
-from kcli.commands.output import OutputFormat
+from kcli.commands.shared.output import OutputFormat
 from kcli.forensics.contents.records import records_of
 from kcli.protocol.record import NO_OFFSET
 from kcli.protocol.records.batch import RecordBatch

@@ -22,7 +22,7 @@ from kcli.protocol.records.batch import RecordBatch
 
 if TYPE_CHECKING:
     from kcli.commands.dump.options import DumpOptions
-    from kcli.commands.output import OutputFormat
+    from kcli.commands.shared.output import OutputFormat
     from kcli.forensics.contents.log_files import DumpFile
     from kcli.forensics.ranges.worker_pool import Send
 

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.dump.text_lines import run_lines
-from kcli.commands.output import OutputFormat
+from kcli.commands.shared.output import OutputFormat
 from kcli.forensics.contents.log_files import DumpFile, FileKind
 from kcli.forensics.ranges.log_ranges import RangeEnd, RangeQueue, RangeReader, RangeStart, stretches
 from kcli.forensics.ranges.worker_pool import MESSAGE_BYTES, Piece, Send, WorkerPool, processors
@@ -25,7 +25,7 @@ from kcli.forensics.ranges.worker_pool import MESSAGE_BYTES, Piece, Send, Worker
 if TYPE_CHECKING:
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import Layout, RangedView
-    from kcli.commands.progress import Advance
+    from kcli.commands.shared.progress import Advance
 
 LONG_BYTES = 32 * 1024 * 1024
 """From how many bytes on a log is worth it."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.commands.dump.dump_errors import damage_fields, describe
-from kcli.commands.output import Table
-from kcli.commands.words import counted
+from kcli.commands.shared.formatting import counted
+from kcli.commands.shared.output import Table
 from kcli.errors import ChecksFailed, KcliError
 from kcli.forensics.contents.log_files import DumpFile, FileKind, Selection, find_files
 from kcli.forensics.repair.partition_repair import RepairMode, repair_partition, repair_segment

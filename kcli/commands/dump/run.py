@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from kcli.commands.output import chosen_format
+from kcli.commands.shared.output import chosen_format
 from kcli.errors import ChecksFailed, KcliError
 from kcli.forensics.contents.log_files import DumpFile, FileKind, find_files
 from kcli.forensics.entries.segment_file import SegmentFile
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from kcli.commands.dump.ranges import RangedDump
     from kcli.commands.dump.segment import SegmentDump
     from kcli.commands.dump.view import DumpView
-    from kcli.commands.output import OutputFormat
-    from kcli.commands.progress import Advance
+    from kcli.commands.shared.output import OutputFormat
+    from kcli.commands.shared.progress import Advance
     from kcli.forensics.contents.log_files import Selection
     from kcli.forensics.ranges.log_ranges import RangeEnd
     from kcli.forensics.ranges.worker_pool import WorkerPool
@@ -112,7 +112,7 @@ class DumpRun:
     def run(self, found: Sequence[DumpFile | KcliError], total: int | None) -> None:
         """Dump what was found, in order; there are `total` bytes. Raises `OSError` when nobody takes it."""
         from kcli.commands.dump.view import OutputLost
-        from kcli.commands.progress import progress_bar
+        from kcli.commands.shared.progress import progress_bar
 
         try:
             with progress_bar("dump-log", None if sys.stdout.isatty() else total) as advance:
@@ -181,7 +181,7 @@ class DumpRun:
 
     def result(self) -> list[KcliError]:
         """Return what ends the command: nothing if all was read and is well."""
-        from kcli.commands.words import counted
+        from kcli.commands.shared.formatting import counted
 
         failures = [*self.failures]
         if self.problems:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import DumpView
-    from kcli.commands.progress import Advance
+    from kcli.commands.shared.progress import Advance
     from kcli.forensics.contents.log_files import DumpFile
     from kcli.forensics.contents.records import DumpedRecord
     from kcli.forensics.entries.scanned_entry import ScannedEntry

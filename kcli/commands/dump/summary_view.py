@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from kcli.commands.dump.dump_errors import damage_fields, describe
 from kcli.commands.dump.summary import LogSummary
 from kcli.commands.dump.table_view import StreamedColumns, moment
-from kcli.commands.output import OutputFormat, note
-from kcli.commands.words import counted
+from kcli.commands.shared.formatting import counted
+from kcli.commands.shared.output import OutputFormat, note
 from kcli.forensics.contents.records import records_of
 from kcli.protocol.records.message_set import LegacyEntry
 

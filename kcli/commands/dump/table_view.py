@@ -18,8 +18,8 @@ from kcli.commands.dump.dump_errors import describe
 from kcli.commands.dump.segment import SegmentDump
 from kcli.commands.dump.text_lines import CODEC_NAMES
 from kcli.commands.dump.view import DumpOutput, Layout, OptionalLong
-from kcli.commands.java.utf8 import java_utf8
-from kcli.commands.output import OutputFormat, note
+from kcli.commands.shared.java import java_utf8
+from kcli.commands.shared.output import OutputFormat, note
 from kcli.forensics.contents.records import records_of
 from kcli.forensics.entries.segment_scan import ScannedEntry, scan
 from kcli.protocol.record import CorruptRecord

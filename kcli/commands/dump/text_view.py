@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from kcli.commands.dump.dump_errors import describe
 from kcli.commands.dump.text_lines import CODEC_NAMES, TIMESTAMP_NAMES, RecordLines, run_lines
 from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout
-from kcli.commands.java.utf8 import java_utf8
-from kcli.commands.output import OutputFormat, note
+from kcli.commands.shared.java import java_utf8
+from kcli.commands.shared.output import OutputFormat, note
 from kcli.forensics.contents.log_files import FileKind
 from kcli.forensics.contents.records import records_of
 from kcli.protocol.records.batch import RecordBatch

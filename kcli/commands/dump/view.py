@@ -11,7 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
-from kcli.commands.output import OutputFormat
+from kcli.commands.shared.output import OutputFormat
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.export.export_options import EngineName
 from kcli.commands.export.export_view import Exported, Failed, Planned, warnings_of
-from kcli.commands.options import OutputFormat
-from kcli.commands.output import note
+from kcli.commands.shared.options import OutputFormat
+from kcli.commands.shared.output import note
 from kcli.errors import Interrupted, KcliError, UsageError, install_hint
 
 if TYPE_CHECKING:
     from kcli.commands.export.export_options import ActionChoice, ExportChoices
-    from kcli.commands.output import Result
+    from kcli.commands.shared.output import Result
     from kcli.spark.export.dry_run import DryRun
     from kcli.spark.export.options import ExportOptions
     from kcli.spark.export.target.target import Target

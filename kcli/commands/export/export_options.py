@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.options import complete_topic
+from kcli.commands.shared.options import complete_topic
 
 SOURCE, RANGE, COLUMNS, OUTPUT, MODE, ENGINE = "Source", "Range", "Columns", "Output", "Mode", "Engine"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kcli.commands.export.export_engines import LOCAL_MASTER
 from kcli.commands.export.export_options import Corrupt, EngineName, FollowChoice, Format, Via, WriterName
-from kcli.commands.output import note
+from kcli.commands.shared.output import note
 from kcli.errors import UsageError
 
 if TYPE_CHECKING:
@@ -369,7 +369,7 @@ def open_source(choice: SourceChoice) -> Source:
         from kcli.spark.source.log_dirs.log_dirs_source import LogDirsSource
 
         return LogDirsSource([str(path) for path in choice.log_dirs], warn)
-    from kcli.commands.session import addresses
+    from kcli.commands.shared.session import addresses
     from kcli.spark.source.brokers.brokers_source import BrokersSource
 
     properties = source_properties(choice)
@@ -382,7 +382,7 @@ def open_source(choice: SourceChoice) -> Source:
 def source_properties(choice: SourceChoice) -> dict[str, str]:
     """Return the client's properties; what has no effect is said, and left out."""
     from kcli.client.config import property_warnings
-    from kcli.commands.session import client_properties
+    from kcli.commands.shared.session import client_properties
 
     properties = client_properties(
         choice.command_config, choice.command_property, {"client.id": "kcli-spark-export"}

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.amounts import duration_text, size_text
-from kcli.commands.output import Table
-from kcli.commands.words import counted
+from kcli.commands.shared.formatting import counted, duration_text, size_text
+from kcli.commands.shared.output import Table
 from kcli.errors import ChecksFailed, KcliError
 
 if TYPE_CHECKING:

@@ -11,9 +11,8 @@ from pathlib import Path
 from time import monotonic, time
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.amounts import duration_text
-from kcli.commands.output import Table, note
-from kcli.commands.words import counted
+from kcli.commands.shared.formatting import counted, duration_text
+from kcli.commands.shared.output import Table, note
 from kcli.errors import Interrupted, KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -314,8 +313,8 @@ async def send(
     """Send what is left; return what was delivered, and what ended it early."""
     from kcli.client.producer.producer import Producer
     from kcli.commands.export.progress import work_progress
-    from kcli.commands.interrupts import interruptible
-    from kcli.commands.output import warn
+    from kcli.commands.shared.interrupts import interruptible
+    from kcli.commands.shared.output import warn
     from kcli.spark.importing.import_run import ImportRun
 
     failures: list[KcliError] = []

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
-from kcli.commands.amounts import size_text, time_text
-from kcli.commands.output import note
+from kcli.commands.shared.formatting import size_text, time_text
+from kcli.commands.shared.output import note
 
 if TYPE_CHECKING:
     from kcli.spark.export.log.receipt import Receipt

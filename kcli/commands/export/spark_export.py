@@ -5,8 +5,8 @@ from __future__ import annotations
 import typer
 
 from kcli.commands.export import export_options as given
-from kcli.commands.options import CommandConfig, OutputFormat, Property
-from kcli.commands.runner import command
+from kcli.commands.shared.options import CommandConfig, OutputFormat, Property
+from kcli.commands.shared.runner import command
 
 app = typer.Typer(rich_markup_mode=None)
 

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kcli.commands.options import (
-    BootstrapServer,
-    CommandConfig,
-    Property,
-    complete_topic,
-)
-from kcli.commands.runner import command
+from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property, complete_topic
+from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, MissingArgument, UsageError, install_hint
 
 if TYPE_CHECKING:
@@ -97,7 +92,7 @@ async def spark_import(
     avro cannot: export them as binary.
     """
     from kcli.commands.export.import_actions import ImportChoice, import_stored, read_stored
-    from kcli.commands.session import client_properties, connect_with, connecting_ms
+    from kcli.commands.shared.session import client_properties, connect_with, connecting_ms
 
     if not topic:
         raise MissingArgument("--topic", what="option")

@@ -19,11 +19,10 @@ from kcli.commands.groups.options import (
     chosen_groups,
     one_group,
 )
-from kcli.commands.java.order import hash_map_order
-from kcli.commands.java.text import columns, widest
-from kcli.commands.options import BootstrapServer, CommandConfig, Property
-from kcli.commands.output import Table
-from kcli.commands.runner import command
+from kcli.commands.shared.java import columns, hash_map_order, widest
+from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property
+from kcli.commands.shared.output import Table
+from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import string_hash
@@ -92,7 +91,7 @@ async def delete(
     """Delete consumer groups that have no members, with their offsets."""
     from kcli.client import admin
     from kcli.commands.groups.lookup import every_name
-    from kcli.commands.session import open_client
+    from kcli.commands.shared.session import open_client
 
     names = chosen_groups(groups, group, all_groups=all_groups)
     failures: list[KcliError] = []
@@ -108,7 +107,7 @@ async def delete(
 
 def not_deleted(name: str, error: KafkaError) -> KcliError:
     """Return the error for a group that is still there."""
-    from kcli.commands.session import failure
+    from kcli.commands.shared.session import failure
 
     refused = failure(f"cannot delete consumer group `{name}`", error)
     if error.code is ErrorCode.NON_EMPTY_GROUP:
@@ -133,7 +132,7 @@ async def delete_offsets(
     from kcli.client import admin
     from kcli.client.admin import TopicPartition
     from kcli.commands.groups.reset_plan import parse_scope
-    from kcli.commands.session import failure, open_client
+    from kcli.commands.shared.session import failure, open_client
 
     name = one_group(group, group_option)
     if not topic:
@@ -161,8 +160,8 @@ async def delete_offsets(
 
 def refusals(name: str, rows: Sequence[PartitionStatus]) -> list[KcliError]:
     """Return one error for all partitions that were refused for the same reason."""
-    from kcli.commands.session import failure
-    from kcli.commands.words import listed
+    from kcli.commands.shared.formatting import listed
+    from kcli.commands.shared.session import failure
 
     causes: dict[str, list[PartitionStatus]] = {}
     for row in rows:

@@ -14,19 +14,15 @@ from kcli.commands.groups.options import (
     GroupOption,
     LogDir,
     TimeoutMs,
+    View,
     app,
     chosen_groups,
+    chosen_view,
     refuse_broker_options,
 )
-from kcli.commands.groups.view import View, chosen_view
-from kcli.commands.options import (
-    BootstrapServer,
-    CommandConfig,
-    OutputFormat,
-    Property,
-)
-from kcli.commands.output import chosen_format, note
-from kcli.commands.runner import command
+from kcli.commands.shared.options import BootstrapServer, CommandConfig, OutputFormat, Property
+from kcli.commands.shared.output import chosen_format, note
+from kcli.commands.shared.runner import command
 
 if TYPE_CHECKING:
     from kcli.commands.groups.description import Description
@@ -80,7 +76,7 @@ async def describe(
     With --log-dir it reads the files of a broker instead of asking one.
     """
     from kcli.commands.groups.description import describe_files, describe_live
-    from kcli.commands.session import open_client
+    from kcli.commands.shared.session import open_client
 
     names = chosen_groups(groups, group, all_groups=all_groups)
     view = chosen_view(

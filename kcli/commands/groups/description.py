@@ -1,24 +1,130 @@
-"""Taking a view of groups for `describe`, from a cluster or from files."""
+"""Taking a view of groups for `describe`, from a cluster or from files.
+
+What `describe --history` shows: generations of groups and their commits, as far as records are left.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.assignors.members import java_order
-from kcli.commands.groups.explain_view import ExplainView
+from kcli.commands.groups.findings import ExplainView, time_text
 from kcli.commands.groups.head import GroupHead, StatesView
-from kcli.commands.groups.history import GroupHistory
-from kcli.commands.groups.history_view import GroupEvents, HistoryView, history_row
-from kcli.commands.groups.members_view import MembersView
-from kcli.commands.groups.offsets_view import OffsetsView, TotalsView
-from kcli.commands.groups.view import View
+from kcli.commands.groups.history import CommitEvent, Event, GenerationEvent, GroupHistory
+from kcli.commands.groups.members import MembersView
+from kcli.commands.groups.offsets import OffsetsView, TotalsView
+from kcli.commands.groups.options import View
+from kcli.commands.shared.java import columns, widest
+from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
+
+
+class HistoryRow(NamedTuple):
+    """One event: of a partition, with an offset unless that was deleted; or of a group, with its members."""
+
+    timestamp_ms: int
+    event: str
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    generation: int | None = None
+    assignor: str | None = None
+    members: Sequence[str] | None = None
+
+    def detail(self) -> str | None:
+        """Return what a generation says."""
+        if self.members is None:
+            return None
+        who = ", ".join(self.members) or "no members"
+        return f"{self.assignor}: {who}" if self.assignor else who
+
+
+class GroupEvents(NamedTuple):
+    """A group and what happened to it, in the order of the log."""
+
+    group: str
+    events: Sequence[HistoryRow]
+
+
+class HistoryView(NamedTuple):
+    """The result of `describe --history`."""
+
+    groups: Sequence[GroupEvents]
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return a heading and a line for each event."""
+        if not self.groups:
+            return
+        rows = [(group.group, row) for group in self.groups for row in group.events]
+        widths = [widest(15, (group for group, _ in rows)), 20, 14]
+        widths += [widest(15, (row.topic or "-" for _, row in rows)), 10, 15, 0]
+        yield columns(
+            widths, ("GROUP", "TIME", "EVENT", "TOPIC", "PARTITION", "OFFSET", "GENERATION-AND-MEMBERS")
+        )
+        for group, row in rows:
+            generation = " ".join(str(part) for part in (row.generation, row.detail()) if part is not None)
+            yield columns(
+                widths,
+                (
+                    group,
+                    time_text(row.timestamp_ms),
+                    row.event,
+                    row.topic,
+                    row.partition,
+                    row.offset,
+                    generation or None,
+                ),
+            )
+
+    def tables(self) -> Iterator[Table]:
+        """Return a table for each group."""
+        for group in self.groups:
+            yield Table(
+                ("Time", "Event", "Topic", "Partition", "Offset", "Generation", "Members"),
+                [
+                    (
+                        time_text(row.timestamp_ms),
+                        row.event,
+                        row.topic,
+                        row.partition,
+                        row.offset,
+                        row.generation,
+                        row.detail(),
+                    )
+                    for row in group.events
+                ],
+                group.group,
+            )
+
+
+def history_row(event: Event) -> HistoryRow:
+    """Return an event as it is shown."""
+    match event:
+        case CommitEvent():
+            kind = "commit" if event.offset is not None else "delete-offset"
+            return HistoryRow(event.at_ms, kind, event.topic, event.partition, event.offset)
+        case GenerationEvent(number=None):
+            return HistoryRow(event.at_ms, "delete-group")
+        case GenerationEvent():
+            members = [
+                f"{member.instance_id or member.client_id}@{member.host.lstrip('/')}"
+                for member in event.members
+            ]
+            return HistoryRow(
+                event.at_ms,
+                "generation",
+                generation=event.number,
+                assignor=event.assignor,
+                members=members,
+            )
+
 
 Description = OffsetsView | TotalsView | MembersView | StatesView | ExplainView | HistoryView
 
@@ -84,7 +190,7 @@ def describe_files(
     directories: Sequence[Path], names: Sequence[str], view: View, *, verbose: bool = False
 ) -> Description:
     """Read groups, all of them if none is named, from the files of a broker."""
-    from kcli.commands.groups import offline
+    from kcli.commands.groups import files as offline
     from kcli.commands.groups.files import GroupFiles
     from kcli.commands.groups.lookup import CONSUMER_PROTOCOL_TYPES, unknown_group
 

@@ -10,12 +10,18 @@ import trio
 
 from kcli.client import admin
 from kcli.client.admin import GroupDescription, GroupMember
-from kcli.commands.groups.explain import explain
-from kcli.commands.groups.explain_view import ExplainedGroup, ExplainView
-from kcli.commands.groups.facts import GroupFacts, Look, MemberFacts, PartitionFacts
+from kcli.commands.groups.explanation import explain
+from kcli.commands.groups.findings import (
+    ExplainedGroup,
+    ExplainView,
+    GroupFacts,
+    Look,
+    MemberFacts,
+    PartitionFacts,
+)
 from kcli.commands.groups.history import GroupHistory
-from kcli.commands.groups.lag import Partition
 from kcli.commands.groups.lookup import Found, Offsets, committed_offsets, describe, head_of, known_offsets
+from kcli.commands.groups.offsets import Partition
 from kcli.commands.groups.records import read_histories
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError

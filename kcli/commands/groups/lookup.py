@@ -9,17 +9,17 @@ from kcli.assignors.members import java_order
 from kcli.client import admin
 from kcli.client.admin import CommittedOffset, GroupDescription, GroupListing, GroupMember, TopicPartition
 from kcli.commands.groups.head import Coordinator, GroupHead
-from kcli.commands.groups.lag import (
+from kcli.commands.groups.members import GroupMembers, MemberRow
+from kcli.commands.groups.offsets import (
     Committed,
+    GroupOffsets,
     Owner,
     Partition,
     partition_rows,
     unread_positions,
     with_time_lag,
 )
-from kcli.commands.groups.members_view import GroupMembers, MemberRow
-from kcli.commands.groups.offsets_view import GroupOffsets
-from kcli.commands.session import failure
+from kcli.commands.shared.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import by_topic
@@ -199,7 +199,7 @@ async def add_time_lag(
     client: Client, groups: Sequence[GroupOffsets], *, now_ms: int, timeout_ms: int | None = None
 ) -> tuple[list[GroupOffsets], list[KcliError]]:
     """Return the groups with how far their partitions are behind in time, and which records were refused."""
-    from kcli.commands.record_times import first_timestamps
+    from kcli.commands.groups.record_times import first_timestamps
 
     behind = {(row.topic, row.partition) for group in groups for row in group.partitions if row.lag}
     starts = await known_offsets(client, behind, admin.EARLIEST, timeout_ms=timeout_ms)

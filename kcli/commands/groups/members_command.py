@@ -15,13 +15,13 @@ from kcli.commands.groups.options import (
     app,
     one_group,
 )
-from kcli.commands.options import BootstrapServer, CommandConfig, Property
-from kcli.commands.output import OutputFormat, Table, chosen_format, note
-from kcli.commands.runner import command
+from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property
+from kcli.commands.shared.output import OutputFormat, Table, chosen_format, note
+from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
-    from kcli.commands.groups.members_view import GroupMembers
+    from kcli.commands.groups.members import GroupMembers
 
 
 class ShortMembers(NamedTuple):
@@ -31,7 +31,7 @@ class ShortMembers(NamedTuple):
 
     def lines(self) -> Iterator[str]:
         """Return member id, instance id, client id, host and partitions of each, with tabs between."""
-        from kcli.commands.groups.members_view import assignment_text
+        from kcli.commands.groups.members import assignment_text
 
         for member in self.group.members:
             yield "\t".join(
@@ -46,7 +46,7 @@ class ShortMembers(NamedTuple):
 
     def tables(self) -> Iterator[Table]:
         """Return the table of `describe --members`."""
-        from kcli.commands.groups.members_view import MembersView
+        from kcli.commands.groups.members import MembersView
 
         return MembersView([self.group]).tables()
 
@@ -93,7 +93,7 @@ async def members(
 ) -> ShortMembers:
     """List the members of a group: ids, host and partitions."""
     from kcli.commands.groups.lookup import describe, members_of
-    from kcli.commands.session import open_client
+    from kcli.commands.shared.session import open_client
 
     name = one_group(group, group_option)
     async with open_client(
@@ -140,7 +140,7 @@ async def remove_members(
     from kcli.client import admin
     from kcli.client.admin import MemberToRemove
     from kcli.commands.groups.lookup import refusal
-    from kcli.commands.session import failure, open_client
+    from kcli.commands.shared.session import failure, open_client
     from kcli.protocol.error_codes import ErrorCode, KafkaError
 
     name = one_group(group, group_option)

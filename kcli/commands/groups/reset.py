@@ -1,4 +1,7 @@
-"""Planning new offsets of groups from what a cluster says of them, and committing them."""
+"""Planning new offsets of groups from what a cluster says of them, and committing them.
+
+Planning the copy of a group's offsets.
+"""
 
 from __future__ import annotations
 
@@ -7,18 +10,26 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.client import admin
 from kcli.client.admin import CommittedOffset, GroupDescription, TopicPartition
-from kcli.commands.groups.lookup import Offsets, committed_offsets, refusal
-from kcli.commands.groups.reset_csv import OffsetsFile
-from kcli.commands.groups.reset_plan import Partition, ResetFacts, ResetKind, ResetPlan, Scope, make_plan
-from kcli.commands.java.order import hash_map_order
-from kcli.commands.session import failure
-from kcli.commands.words import listed
+from kcli.commands.groups.lookup import Offsets, committed_offsets, known_offsets, refusal, unknown_group
+from kcli.commands.groups.offsets import Committed, Partition
+from kcli.commands.groups.reset_plan import (
+    OffsetsFile,
+    ResetFacts,
+    ResetKind,
+    ResetPlan,
+    Scope,
+    make_plan,
+)
+from kcli.commands.shared.formatting import listed
+from kcli.commands.shared.java import hash_map_order
+from kcli.commands.shared.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.topics import string_hash
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
+
 
 INACTIVE_STATES = ("Empty", "Dead")
 
@@ -231,3 +242,46 @@ def joined_meanwhile(error: KafkaError) -> KafkaError:
     if error.code != ErrorCode.UNKNOWN_MEMBER_ID:
         return error
     return KafkaError(error.code, error.message, hint="somebody has joined the group: stop its members first")
+
+
+async def prepare_clone(
+    client: Client, group: str, new: str, *, scope: Scope, force: bool, timeout_ms: int | None = None
+) -> tuple[ResetPlan, Mapping[Partition, Committed]]:
+    """Return the plan of the group `new`, and the offsets to be committed; raise if that cannot be."""
+    described = await admin.describe_groups(client, [group, new], timeout_ms=timeout_ms)
+    source = described[group]
+    if isinstance(source, KafkaError):
+        raise refusal(group, source)
+    reason = objection(new, described[new])
+    if reason is not None:
+        raise reason
+    committed, failures = await committed_offsets(client, [group, new], timeout_ms=timeout_ms)
+    if failures:
+        raise failures[0]
+    copied = {partition: entry for partition, entry in committed[group].items() if is_in(partition, scope)}
+    if not copied:
+        if source.state == "Dead":
+            raise unknown_group(group)
+        raise KcliError(
+            f"consumer group `{group}` has committed no offsets"
+            + (" there" if scope.topics or scope.partitions else "")
+        )
+    if committed[new] and not force:
+        raise KcliError(
+            f"consumer group `{new}` has committed offsets of its own",
+            hint="`--force` overwrites those of the same partitions and leaves the others",
+        )
+    facts = ResetFacts(
+        {partition: entry.offset for partition, entry in committed[new].items()},
+        await known_offsets(client, copied, admin.EARLIEST, timeout_ms=timeout_ms),
+        await known_offsets(client, copied, admin.LATEST, timeout_ms=timeout_ms),
+        requested={partition: entry.offset for partition, entry in copied.items()},
+    )
+    return make_plan(new, copied, kind=ResetKind.COPY, facts=facts), copied
+
+
+def is_in(partition: Partition, scope: Scope) -> bool:
+    """Tell whether a partition is meant; no scope means every one."""
+    if not scope.topics and not scope.partitions:
+        return True
+    return partition[0] in scope.topics or partition in scope.partitions

@@ -1,4 +1,7 @@
-"""`kcli consumer-groups reset-offsets`: a dry run unless `--execute` is given."""
+"""`kcli consumer-groups reset-offsets`: a dry run unless `--execute` is given.
+
+`kcli consumer-groups clone`: one group's offsets for another; a dry run unless `--execute` is given.
+"""
 
 from __future__ import annotations
 
@@ -18,16 +21,24 @@ from kcli.commands.groups.options import (
     TimeoutMs,
     app,
     chosen_groups,
+    complete_group,
     refuse_dry_execution,
     refuse_several,
 )
-from kcli.commands.groups.reset_csv import OffsetsFile, parse_offsets
-from kcli.commands.groups.reset_plan import ResetKind, Scope, parse_scope
-from kcli.commands.groups.reset_times import parse_datetime, parse_duration
-from kcli.commands.groups.reset_view import Exported, ResetView, in_tool_order
-from kcli.commands.options import BootstrapServer, CommandConfig, Property
-from kcli.commands.output import note
-from kcli.commands.runner import command
+from kcli.commands.groups.reset_plan import (
+    Exported,
+    OffsetsFile,
+    ResetKind,
+    ResetView,
+    Scope,
+    in_tool_order,
+    parse_offsets,
+    parse_scope,
+)
+from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property
+from kcli.commands.shared.output import note
+from kcli.commands.shared.runner import command
+from kcli.commands.shared.times import parse_datetime, parse_duration
 from kcli.errors import KcliError, UsageError
 
 DRY_RUN_NOTE = "dry run: nothing was changed, `--execute` sets these offsets"
@@ -97,7 +108,7 @@ async def reset_offsets(
     """
     from kcli.commands.groups.lookup import every_name
     from kcli.commands.groups.reset import Reset, ResetRequest, reset_groups
-    from kcli.commands.session import open_client
+    from kcli.commands.shared.session import open_client
 
     refuse_dry_execution(execute=execute, dry_run=dry_run)
     kind = chosen_kind(
@@ -168,6 +179,61 @@ def chosen_kind(given: dict[ResetKind, bool]) -> ResetKind:
 
 def read_plan(path: Path, groups: list[str]) -> OffsetsFile:
     """Return what a CSV file says for each group."""
-    from kcli.commands.input_files import read_text
+    from kcli.commands.shared.input_files import read_text
 
     return parse_offsets(read_text(path), str(path), set(groups))
+
+
+@command(app, "clone", example="kcli consumer-groups clone billing billing-test --execute")
+async def clone(
+    group: Annotated[
+        str, typer.Argument(metavar="GROUP", help="The group to copy", autocompletion=complete_group)
+    ],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The group that gets the offsets")],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC[:PARTITIONS]",
+            help="Only of orders, or of orders:0,2 (repeatable)",
+            show_default=False,
+        ),
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets")] = False,
+    dry_run: DryRun = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also if NEW has committed offsets, which are overwritten")
+    ] = False,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> ResetView:
+    """Copy the committed offsets of a group to another; without --execute only show them.
+
+    NEW must have no members, and no offsets unless --force is given.
+    """
+    from kcli.client.admin import CommittedOffset
+    from kcli.commands.groups.reset import commit, prepare_clone
+    from kcli.commands.groups.reset_plan import parse_scope
+    from kcli.commands.shared.session import open_client
+
+    refuse_dry_execution(execute=execute, dry_run=dry_run)
+    if group == new:
+        raise UsageError("a group cannot be copied to itself")
+    scope = parse_scope(topic or ())
+    failures: list[KcliError] = []
+    async with open_client(
+        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
+    ) as client:
+        plan, copied = await prepare_clone(
+            client, group, new, scope=scope, force=force, timeout_ms=timeout_ms
+        )
+        if execute:
+            offsets = {
+                partition: CommittedOffset(entry.offset, entry.leader_epoch, entry.metadata)
+                for partition, entry in copied.items()
+            }
+            failures = await commit(client, new, offsets, timeout_ms=timeout_ms)
+    if not (execute or dry_run):
+        note(DRY_RUN_NOTE)
+    return ResetView([plan], execute, failures)

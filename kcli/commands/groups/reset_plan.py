@@ -3,17 +3,31 @@
 A plan is made from facts: the committed offsets, where the partitions begin and end, and what their
 timestamps say. An offset outside of its partition is moved to the nearer end with a warning; the new
 positions are those of Kafka's tool (class `OffsetsUtils`), in whose order the rows come.
+
+The CSV files of `reset-offsets`: `topic,partition,offset`, or with the group before these. Pure.
+
+There is no heading. Both forms are those of Kafka's tool (class `CsvUtils`), but what it reads as zero or
+passes over is an error here.
+
+What `reset-offsets` and `clone` show: the new offsets, beside the old ones in tables and JSON, or as CSV.
+
+The text is that of Kafka's own tool (class `OffsetsUtils`), byte for byte.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import csv
+import io
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from kcli.commands.java.order import hash_map_order, partition_hash
-from kcli.commands.whole_numbers import LARGEST_INT32, whole_number
+from kcli.commands.shared.arguments import LARGEST_INT32, LARGEST_INT64, signed_number, whole_number
+from kcli.commands.shared.formatting import counted
+from kcli.commands.shared.java import columns, hash_map_order, partition_hash, widest
+from kcli.commands.shared.output import Table
 from kcli.errors import KcliError, UsageError
+from kcli.protocol.topics import string_hash
 
 Partition = tuple[str, int]
 """A topic and one of its partitions; `TopicPartition` is such a pair as well."""
@@ -173,3 +187,171 @@ def _row(partition: Partition, new: int, facts: ResetFacts) -> ResetRow:
         start,
         end,
     )
+
+
+Offsets = dict[tuple[str, int], int]
+"""The offset of each partition."""
+
+
+class OffsetsFile(NamedTuple):
+    """What a file says for each group, and in which line it says so of a partition."""
+
+    name: str = ""
+    offsets: Mapping[str, Offsets] = {}
+    lines: Mapping[tuple[str, tuple[str, int]], int] = {}
+
+    def where(self, group: str, partition: tuple[str, int]) -> str:
+        """Return the place where a partition of a group is named."""
+        return place(self.name, self.lines[group, partition])
+
+
+FORMAT_HINT = "a line is topic,partition,offset or group,topic,partition,offset, without a heading"
+
+
+def parse_offsets(text: str, name: str, groups: Collection[str]) -> OffsetsFile:
+    """Return what the file `name` says for each group.
+
+    Lines without a group are about the one in `groups`; there must be one only.
+    """
+    plans: dict[str, Offsets] = {}
+    lines: dict[tuple[str, tuple[str, int]], int] = {}
+    width = 0
+    for number, row in _rows(text, name):
+        where = place(name, number)
+        columns = counted(len(row), "column")
+        if len(row) not in (3, 4):
+            raise UsageError(f"{where}: {columns}", hint=FORMAT_HINT)
+        if width not in (0, len(row)):
+            raise UsageError(f"{where}: {columns} after lines of {width}", hint=FORMAT_HINT)
+        width = len(row)
+        *names, partition, offset = row
+        if len(names) == 1:
+            if len(groups) != 1:
+                raise UsageError(
+                    f"{where}: no group is named", hint="three columns are about exactly one group"
+                )
+            names = [next(iter(groups)), *names]
+        group, topic = _name(names[0], "group", where), _name(names[1].strip(), "topic", where)
+        target = (topic, _number(partition, "partition", where, least=0, most=LARGEST_INT32))
+        offsets = plans.setdefault(group, {})
+        if target in offsets:
+            raise UsageError(f"{where}: a partition is named twice: {topic}-{partition}")
+        offsets[target] = _number(offset, "offset", where, least=-LARGEST_INT64 - 1, most=LARGEST_INT64)
+        lines[group, target] = number
+    if not plans:
+        raise UsageError(f"`{name}` holds no offsets", hint=FORMAT_HINT)
+    return OffsetsFile(name, plans, lines)
+
+
+def place(name: str, number: int) -> str:
+    """Return a line of a file as errors name it."""
+    return f"`{name}`, line {number}"
+
+
+def _rows(text: str, name: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the rows that hold something, with the numbers of their lines."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    try:
+        for row in reader:
+            if any(cell.strip() for cell in row):
+                yield reader.line_num, row
+    except csv.Error as error:
+        raise UsageError(f"{place(name, reader.line_num)}: {error}", hint=FORMAT_HINT) from error
+
+
+def _name(text: str, what: str, where: str) -> str:
+    if not text:
+        raise UsageError(f"{where}: the {what} is missing", hint=FORMAT_HINT)
+    return text
+
+
+def _number(text: str, what: str, where: str, *, least: int, most: int) -> int:
+    text = text.strip()
+    number = signed_number(text)
+    if number is None or not least <= number <= most:
+        raise UsageError(f"{where}: the {what} cannot be {text or 'missing'}", hint=FORMAT_HINT)
+    return number
+
+
+def csv_lines(plans: Mapping[str, Iterable[tuple[str, int, int]]], *, with_groups: bool) -> Iterator[str]:
+    """Return a line for each partition of each group, as Kafka's tool exports them."""
+    for group, rows in plans.items():
+        for row in rows:
+            line = io.StringIO()
+            csv.writer(line).writerow((group, *row) if with_groups else row)
+            yield line.getvalue().removesuffix("\r\n")
+
+
+class ResetView(NamedTuple):
+    """The plans of groups, in the order of Kafka's tool; a group that has members has an empty one."""
+
+    groups: Sequence[ResetPlan]
+    executed: bool
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return an empty line, a heading and a line for each partition; nothing if nothing was planned."""
+        if self.failures and not self.groups:
+            return
+        yield ""
+        if not self.groups:
+            return
+        widths = [
+            widest(15, (plan.group for plan in self.groups)),
+            widest(15, (row.topic for plan in self.groups for row in plan.rows)),
+            10,
+            0,
+        ]
+        yield columns(widths, ("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"))
+        for plan in self.groups:
+            for row in plan.rows:
+                yield columns(widths, (plan.group, row.topic, row.partition, row.new_offset))
+
+    def tables(self) -> Iterator[Table]:
+        """Return a table for each group that compares the offsets."""
+        for plan in self.groups:
+            if plan.rows:
+                yield Table(
+                    ("Topic", "Partition", "Current", "New", "Change", "Read again", "Skipped"),
+                    [
+                        (
+                            row.topic,
+                            row.partition,
+                            row.current_offset,
+                            row.new_offset,
+                            None if row.change is None else f"{row.change:+d}",
+                            row.records_to_read_again,
+                            row.records_to_skip,
+                        )
+                        for row in plan.rows
+                    ],
+                    f"{plan.group}  {'executed' if self.executed else 'dry run'}",
+                )
+
+
+class Exported(NamedTuple):
+    """The same plans as CSV (`--export`); with groups in it unless exactly one was named."""
+
+    groups: Sequence[ResetPlan]
+    executed: bool
+    with_groups: bool
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return the lines of the file, and an empty one as Kafka's tool does."""
+        rows = {
+            plan.group: [(row.topic, row.partition, row.new_offset) for row in plan.rows]
+            for plan in self.groups
+        }
+        yield from csv_lines(rows, with_groups=self.with_groups)
+        yield ""
+
+    def document(self) -> object:
+        """Return the same document as without `--export`."""
+        return ResetView(self.groups, self.executed, self.failures)
+
+
+def in_tool_order(plans: Sequence[ResetPlan]) -> list[ResetPlan]:
+    """Return plans in the order in which Kafka's tool lists their groups."""
+    by_group = {plan.group: plan for plan in plans}
+    return [by_group[group] for group in hash_map_order(by_group, string_hash)]

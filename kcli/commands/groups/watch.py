@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 import trio
 import typer
 
-from kcli.commands.interrupts import interruptible
-from kcli.commands.options import OutputFormat
-from kcli.commands.output import (
+from kcli.commands.shared.interrupts import ending_with_reader, interruptible
+from kcli.commands.shared.options import OutputFormat
+from kcli.commands.shared.output import (
     Table,
     Tabular,
     chosen_format,
@@ -21,7 +21,6 @@ from kcli.commands.output import (
     print_result,
     rich_table,
 )
-from kcli.commands.output_reader import ending_with_reader
 from kcli.errors import Interrupted, KcliError
 
 if TYPE_CHECKING:

@@ -8,19 +8,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.client import admin
-from kcli.commands.amounts import duration_text, size_text
-from kcli.commands.output import note
-from kcli.commands.reassignment.cluster import places_of, read_brokers, replicas_now, replicas_of
-from kcli.commands.reassignment.log_dirs import start_log_dir_moves
-from kcli.commands.reassignment.moves import (
+from kcli.commands.reassignment.cluster import (
+    places_of,
+    read_brokers,
+    replicas_now,
+    replicas_of,
+    start_log_dir_moves,
+)
+from kcli.commands.reassignment.plan import (
     Copy,
     compare,
     compare_log_dirs,
     copies_of,
     moves_of,
     moving_brokers,
+    plan_json,
 )
-from kcli.commands.reassignment.plan import plan_json
+from kcli.commands.reassignment.progress import settled
 from kcli.commands.reassignment.throttles import (
     clear_throttles,
     find_throttles,
@@ -37,16 +41,15 @@ from kcli.commands.reassignment.view import (
     Verified,
     ids,
 )
-from kcli.commands.reassignment.wait import settled
-from kcli.commands.session import failure
-from kcli.commands.words import counted
+from kcli.commands.shared.formatting import counted, duration_text, size_text
+from kcli.commands.shared.output import note
+from kcli.commands.shared.session import failure
 from kcli.errors import ChecksFailed, KcliError
 
 if TYPE_CHECKING:
     from kcli.client.admin import ReplicaPlace, TopicPartition, TopicPartitionReplica
     from kcli.client.client import Client
-    from kcli.commands.reassignment.moves import Move
-    from kcli.commands.reassignment.plan import Assignment, Plan
+    from kcli.commands.reassignment.plan import Assignment, Move, Plan
 
 
 @dataclass(frozen=True, slots=True)

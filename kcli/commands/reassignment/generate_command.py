@@ -9,16 +9,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.options import (
-    BootstrapServer,
-    CommandConfig,
-    Property,
-    complete_topic,
-)
-from kcli.commands.output import OutputFormat
 from kcli.commands.reassignment.options import app, refuse_existing, write_new
 from kcli.commands.reassignment.view import Proposal, ids
-from kcli.commands.runner import command
+from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property, complete_topic
+from kcli.commands.shared.output import OutputFormat
+from kcli.commands.shared.runner import command
 from kcli.errors import MissingArgument, UsageError
 
 if TYPE_CHECKING:
@@ -87,9 +82,9 @@ async def generate(
     output: OutputFormat | None = None,
 ) -> Proposal:
     """Propose a plan; nothing is moved."""
-    from kcli.commands.output import chosen_format, note
     from kcli.commands.reassignment.plan import parse_brokers
-    from kcli.commands.session import open_client
+    from kcli.commands.shared.output import chosen_format, note
+    from kcli.commands.shared.session import open_client
 
     wish = Wish(
         _topics(topics or (), topics_to_move_json_file, all_topics=all_topics, drains=drain is not None),
@@ -129,12 +124,11 @@ class Wish(NamedTuple):
 
 async def _propose(client: Client, wish: Wish, seed: tuple[int | None, int | None] | None) -> Proposal:
     """Plan, and tell what that copies; a `seed` asks for a spread from there, or from anywhere."""
-    from kcli.commands.output import note
     from kcli.commands.reassignment.cluster import places_of, read_brokers
     from kcli.commands.reassignment.execution import copies_text, planned_copies
-    from kcli.commands.reassignment.moves import copies_of
-    from kcli.commands.reassignment.plan import Plan, plan_json
+    from kcli.commands.reassignment.plan import Plan, copies_of, plan_json
     from kcli.commands.reassignment.strategy import minimal
+    from kcli.commands.shared.output import note
 
     brokers = await read_brokers(client)
     brokers.need(wish.given or ())
@@ -170,8 +164,8 @@ def _spread(current: Assignment, goal: Goal, start_index: int | None, shift: int
 
 def _topics(named: Sequence[str], path: Path | None, *, all_topics: bool, drains: bool) -> list[str] | None:
     """Return the topics to plan for, None for all."""
-    from kcli.commands.input_files import read_text
     from kcli.commands.reassignment.plan import parse_topics, refuse_twice
+    from kcli.commands.shared.input_files import read_text
 
     names = list(named)
     if path is not None:
@@ -206,7 +200,7 @@ def _factors(current: Assignment, wish: Wish, *, is_spread: bool) -> dict[TopicP
     A spread gives a whole topic the number of its first partition, as Kafka's tool does, and says so where
     that is another.
     """
-    from kcli.commands.output import warn
+    from kcli.commands.shared.output import warn
 
     factors: dict[TopicPartition, int] = {}
     first: dict[str, int] = {}

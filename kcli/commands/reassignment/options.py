@@ -38,8 +38,8 @@ TimeoutMs = Annotated[
 
 def read_plan(argument: Path | None, option: Path | None) -> Plan:
     """Return the plan in the file that was named."""
-    from kcli.commands.input_files import read_text
     from kcli.commands.reassignment.plan import parse_plan
+    from kcli.commands.shared.input_files import read_text
 
     if argument is not None and option is not None:
         raise UsageError("`PLAN` and `--reassignment-json-file` exclude each other")

@@ -11,15 +11,15 @@ import trio
 from kcli.client import admin
 from kcli.client.admin import ConfigAlteration, ConfigOperation, ConfigResource, ConfigResourceType
 from kcli.client.admin.types import ConfigEntry
-from kcli.commands.reassignment.moves import follower_throttles, leader_throttles, moving_brokers
-from kcli.commands.session import failure
+from kcli.commands.reassignment.plan import follower_throttles, leader_throttles, moving_brokers
+from kcli.commands.shared.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.configs import ConfigSource
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
-    from kcli.commands.reassignment.moves import Move
+    from kcli.commands.reassignment.plan import Move
     from kcli.protocol.topics import TopicPartition
 
 BROKER_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")

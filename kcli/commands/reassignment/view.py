@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from kcli.commands.output import Table
-from kcli.commands.words import plural
+from kcli.commands.shared.formatting import plural
+from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
 
 MOVING = "moving"
@@ -114,7 +114,7 @@ class Proposal(NamedTuple):
 
     def tables(self) -> Iterator[Table]:
         """Return a table of the partitions of the plan."""
-        from kcli.commands.amounts import size_text
+        from kcli.commands.shared.formatting import size_text
 
         now, then = (json.loads(text)["partitions"] for text in (self.current, self.proposed))
         rows = []
@@ -301,7 +301,7 @@ class Cancelled(NamedTuple):
 
 def cleared_lines(brokers: Iterable[int], topics: Iterable[str]) -> list[str]:
     """Return Kafka's lines about throttles that are removed, with the sets as Java lists them."""
-    from kcli.commands.java.order import hash_map_order
+    from kcli.commands.shared.java import hash_map_order
     from kcli.protocol.topics import string_hash
 
     broker_ids = hash_map_order(sorted(set(brokers)), lambda broker: broker)

@@ -10,8 +10,8 @@ from typing import Annotated
 
 import typer
 
-from kcli.commands.output import OutputFormat
-from kcli.commands.runner import command
+from kcli.commands.shared.output import OutputFormat
+from kcli.commands.shared.runner import command
 from kcli.errors import MissingArgument
 
 app = typer.Typer(rich_markup_mode=None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kcli.commands.output import warn
+from kcli.commands.shared.output import warn
 from kcli.errors import KcliError, UsageError
 from kcli.forensics.verification.findings import Findings
 from kcli.forensics.verification.fresh_indexes import refuse_inside

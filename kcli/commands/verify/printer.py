@@ -10,8 +10,8 @@ import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.output import OutputFormat, Table, chosen_format, plain, print_error, print_tables
-from kcli.commands.words import counted
+from kcli.commands.shared.formatting import counted
+from kcli.commands.shared.output import OutputFormat, Table, chosen_format, plain, print_error, print_tables
 from kcli.forensics.entries.damage import DamageKind
 from kcli.forensics.verification.findings import Finding, FindingKind, Kind, Severity, advice_on, severity_of
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.output import chosen_format, warn
+from kcli.commands.shared.output import chosen_format, warn
 from kcli.errors import ChecksFailed, KcliError, UsageError
 from kcli.forensics.verification.targets import find_targets, nothing_in
 from kcli.forensics.verification.workforce import Workforce, size_of
 
 if TYPE_CHECKING:
-    from kcli.commands.output import OutputFormat
+    from kcli.commands.shared.output import OutputFormat
     from kcli.commands.verify.printer import Printer
     from kcli.forensics.verification.targets import Targets
 
@@ -77,7 +77,7 @@ def verify(wanted: Wanted, output: OutputFormat | None) -> int:
 
 def do(wanted: Wanted, targets: Targets, workforce: Workforce, printer: Printer, total_bytes: int) -> None:
     """Do what is wanted with every replica, and print the reports; there are `total_bytes` to read."""
-    from kcli.commands.progress import progress_bar
+    from kcli.commands.shared.progress import progress_bar
 
     if wanted.rebuild is not None or wanted.compare is not None:
         from kcli.commands.verify.plan import comparisons, rebuildings

@@ -15,7 +15,7 @@ from kcli.commands.dump.table_view import WIDEST_COLUMN, StreamedColumns, conten
 from kcli.commands.dump.text_lines import RecordLines
 from kcli.commands.dump.text_view import record_metadata, utf8_lines
 from kcli.commands.dump.view import DumpOutput, OptionalLong
-from kcli.commands.java.utf8 import java_utf8
+from kcli.commands.shared.java import java_utf8
 from kcli.errors import UsageError
 from kcli.forensics.contents.log_files import DumpFile, FileKind, identify, java_path
 from kcli.forensics.contents.records import records_of

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kcli.commands.dump.segment import SegmentDump, Shown
-from kcli.commands.progress import Advance
+from kcli.commands.shared.progress import Advance
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.records.batch_header import update_crc
 from tests.commands.dump.dumped_replicas import KEYED

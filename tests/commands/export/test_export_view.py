@@ -16,8 +16,8 @@ from kcli.commands.export.export_view import (
     warnings_of,
 )
 from kcli.commands.export.import_actions import Imported, ImportedPartition
-from kcli.commands.options import OutputFormat
-from kcli.commands.output import Result, print_result
+from kcli.commands.shared.options import OutputFormat
+from kcli.commands.shared.output import Result, print_result
 from kcli.errors import KcliError
 from kcli.spark.export.dry_run import DryRun, PlannedPartition
 from kcli.spark.export.log.commit import Gap, PartitionSummary, Summary

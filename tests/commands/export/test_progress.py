@@ -8,8 +8,8 @@ import pty
 
 import pytest
 
-from kcli.commands.amounts import size_text, time_text
 from kcli.commands.export.progress import TimedLines, WorkProgress, progress_text, work_progress
+from kcli.commands.shared.formatting import size_text, time_text
 from kcli.spark.export.log.receipt import Counters, Receipt
 
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from kcli.commands.groups.explain import explain
-from kcli.commands.groups.facts import GroupFacts, Look, MemberFacts, PartitionFacts
+from kcli.commands.groups.explanation import explain
+from kcli.commands.groups.findings import GroupFacts, Look, MemberFacts, PartitionFacts
 from kcli.commands.groups.head import GroupHead
 from kcli.commands.groups.history import GenerationEvent, PastMember
 

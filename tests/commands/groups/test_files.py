@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.commands.groups.files import GroupFiles
+from kcli.commands.groups.files import GroupFiles, head_of, members_of
 from kcli.commands.groups.history import CommitEvent, GenerationEvent
-from kcli.commands.groups.offline import head_of, members_of
 from kcli.errors import KcliError
 from kcli.forensics.contents.log_directory_reader import end_offset, find_replicas
 from kcli.protocol.internal.coordinator_records import (
@@ -32,7 +31,7 @@ from kcli.protocol.internal.coordinator_records import (
     TargetPartitions,
 )
 from kcli.protocol.records.control_records import ControlRecordType
-from tests.commands.offsets_log import NOW, OffsetsLog, offset_key, offset_value, write_topic
+from tests.commands.groups.offsets_log import NOW, OffsetsLog, offset_key, offset_value, write_topic
 
 ORDERS_ID = b"\7" * 16
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.commands.groups.lag import (
+from kcli.commands.groups.offsets import (
     Committed,
     Owner,
     Partition,

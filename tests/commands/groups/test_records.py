@@ -13,8 +13,8 @@ from kcli.client.client import connect
 from kcli.client.config import ClientConfig
 from kcli.commands.groups import records
 from kcli.commands.groups.history import CommitEvent
+from kcli.commands.groups.record_times import first_timestamps
 from kcli.commands.groups.records import Patience, read_histories
-from kcli.commands.record_times import first_timestamps
 from kcli.errors import KcliError
 from tests.support.kcli_broker import KcliBroker
 from tests.support.producing import create_topic, delete_topic, produce

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.commands.groups.reset_csv import csv_lines, parse_offsets
+from kcli.commands.groups.reset_plan import csv_lines, parse_offsets
 from kcli.errors import UsageError
 
 GROUP_NAMES = st.text(

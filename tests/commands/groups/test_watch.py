@@ -17,8 +17,8 @@ import pytest
 import trio
 
 from kcli.commands.groups.watch import watch_below, watch_in_place
-from kcli.commands.options import OutputFormat
-from kcli.commands.output import Table
+from kcli.commands.shared.options import OutputFormat
+from kcli.commands.shared.output import Table
 from kcli.errors import KcliError
 from tests.support.waiting import PATIENCE_SECONDS
 
@@ -107,7 +107,7 @@ PROGRAM = """
 import sys
 from kcli.commands.groups import description
 from kcli.commands.groups.head import GroupHead, StatesView
-from kcli.commands import session
+from kcli.commands.shared import session
 from contextlib import asynccontextmanager
 
 @asynccontextmanager
@@ -141,7 +141,9 @@ def test_an_interrupt_ends_it_quietly(on_terminal: bool) -> None:
         while shown.count(b"billing") < 2:
             ready, _, _ = select.select([reader], [], [], max(0, deadline - time.monotonic()))
             assert ready, shown
-            shown += os.read(reader, 4096)
+            piece = os.read(reader, 4096)
+            assert piece, shown
+            shown += piece
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     finally:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from kcli.client.admin import PartitionReassignment, ReplicaPlace, TopicPartitionReplica
-from kcli.commands.reassignment.moves import (
+from kcli.commands.reassignment.plan import (
     Copy,
     Move,
+    Plan,
     compare,
     compare_log_dirs,
     copies_of,
@@ -15,9 +16,6 @@ from kcli.commands.reassignment.moves import (
     leader_throttles,
     moves_of,
     moving_brokers,
-)
-from kcli.commands.reassignment.plan import (
-    Plan,
     parse_brokers,
     parse_election,
     parse_plan,

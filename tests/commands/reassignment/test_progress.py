@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from kcli.client.admin import ReplicaPlace, TopicPartitionReplica
-from kcli.commands.reassignment.moves import Copy
+from kcli.commands.reassignment.plan import Copy
 from kcli.commands.reassignment.progress import CopyState, CopyTracker, progress_table, summary
 
 SOURCE = TopicPartitionReplica("orders", 0, 1)

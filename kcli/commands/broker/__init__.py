@@ -1,0 +1,1 @@
+"""TODO-ROOM kcli.commands.broker"""

@@ -1,0 +1,135 @@
+"""A broker that goes on when its command has ended: the same command line, in a process of its own.
+
+Whoever starts one holds a shared lock on its log, and the broker inherits it. So a start that fails can tell
+whether a broker that was started at the same time writes to the log, too, before it removes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+
+from kcli.commands.shared.output import note
+from kcli.errors import KcliError, UsageError
+from kcli.storage.disk import leads_to, make_directory, remove_empty
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+LOG_FILE = "kcli-broker.log"
+MOST_WARNINGS = 20
+"""How many lines of a start are repeated; whoever wants more reads the log."""
+
+_WARNING = re.compile(rb"[\d-]+ [\d:,]+ (WARNING|ERROR|CRITICAL) ")
+
+
+def start_daemon(data_dir: Path) -> None:
+    """Start this command line again without `--daemon`, and return once the broker is ready.
+
+    The broker's own lines go to `kcli-broker.log` in the data directory, and its warnings until it was ready
+    to stderr, too. Raises `KcliError` with its reason if it ends before it is ready: then a log that there
+    was not before is told and removed.
+    """
+    log_path = data_dir / LOG_FILE
+    made: list[str] = []
+    try:
+        make_directory(os.path.abspath(data_dir), made)
+        log, is_new = open_log(log_path)
+    except OSError as error:
+        remove_empty(made)
+        raise KcliError(f"cannot write to `{data_dir}`: {error.strerror}") from error
+    with log:
+        start = log.seek(0, os.SEEK_END)
+        exit_code = run_until_ready(log)
+        if exit_code is None:
+            tell_warnings(log, start, log_path)
+            return
+        reason = last_error(log, start)
+        if is_new:
+            remove_unused(log, log_path)
+    remove_empty(made)
+    if is_new:
+        for line in reason.others:
+            note(line)
+    kind = UsageError if exit_code == UsageError.exit_code else KcliError
+    hint = reason.hint or (None if is_new else f"see {log_path}")
+    raise kind(f"the broker did not start: {reason.error}", hint=hint)
+
+
+def open_log(path: Path) -> tuple[BinaryIO, bool]:
+    """Open a log to read and to append, with a shared lock; tell whether it is new. Raises `OSError`."""
+    is_new = False
+    while True:
+        with suppress(FileExistsError):
+            open(path, "xb").close()
+            is_new = True
+        log = open(path, "a+b")  # noqa: SIM115 - it is returned
+        with suppress(OSError):  # Without locks nothing is ever removed.
+            fcntl.flock(log, fcntl.LOCK_SH)
+        if leads_to(path, log.fileno()):
+            return log, is_new
+        log.close()  # Another start has failed meanwhile, and has removed it.
+
+
+def remove_unused(log: BinaryIO, path: Path) -> None:
+    """Remove a log unless a broker writes to it or is about to: nobody else may have it locked."""
+    with suppress(OSError):
+        fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if leads_to(path, log.fileno()):
+            os.unlink(path)
+
+
+def run_until_ready(log: BinaryIO) -> int | None:
+    """Start the broker, and print its line once it is ready; return its exit code if it ends before."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "kcli", *(word for word in sys.argv[1:] if word != "--daemon")],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    with process.stdout:
+        ready = process.stdout.readline()
+    if not ready:
+        return process.wait()
+    sys.stdout.write(ready.decode())
+    process.returncode = 0  # it goes on without us: nobody will wait for it
+    return None
+
+
+def tell_warnings(log: BinaryIO, start: int, path: Path) -> None:
+    """Repeat the warnings in a broker's log from byte `start` on; of too many the rest is counted."""
+    log.seek(start)
+    lines = [line.decode(errors="replace").rstrip() for line in log if _WARNING.match(line)]
+    for line in lines[:MOST_WARNINGS]:
+        note(line)
+    if len(lines) > MOST_WARNINGS:
+        note(f"{len(lines) - MOST_WARNINGS:,} more: see {path}")
+
+
+class Reason(NamedTuple):
+    """Why a broker did not start: its last error and the hint for it, and all the `others` of its lines."""
+
+    error: str
+    hint: str | None
+    others: Sequence[str]
+
+
+def last_error(log: BinaryIO, start: int) -> Reason:
+    """Return the last error in a broker's log; before byte `start` are those of earlier runs."""
+    log.seek(start)
+    lines = log.read().decode(errors="replace").splitlines()
+    errors = [index for index, line in enumerate(lines) if line.startswith("error: ")]
+    if not errors:
+        return Reason("it gave no reason", None, lines)
+    error = lines.pop(errors[-1]).removeprefix("error: ")
+    hints = [index for index in range(errors[-1], len(lines)) if lines[index].startswith("hint: ")]
+    hint = lines.pop(hints[0]).removeprefix("hint: ") if hints else None
+    return Reason(error, hint, lines)

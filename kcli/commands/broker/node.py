@@ -1,0 +1,239 @@
+"""The option by which commands name a broker process: the directory of its data.
+
+`kcli broker node`: stop, kill, pause, start, add and remove single nodes of a running broker.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from kcli.commands.broker.start import DATA_DIR_VARIABLE
+from kcli.commands.broker.start import DEFAULT_DATA_DIR as DEFAULT_DATA_DIR
+from kcli.commands.shared.formatting import counted
+from kcli.commands.shared.output import Table
+from kcli.commands.shared.runner import command
+from kcli.control_socket import ask
+from kcli.errors import KcliError
+
+DataDir = Annotated[
+    Path,
+    typer.Option(
+        "--data-dir", metavar="DIR", envvar=DATA_DIR_VARIABLE, help="Directory of the logs of all nodes"
+    ),
+]
+
+
+app = typer.Typer(
+    name="broker node",
+    help="List, stop, kill, pause, start, add and remove single nodes of a running broker.",
+    no_args_is_help=True,
+)
+
+ANSWER_SECONDS = 10.0
+LOAD_SECONDS = 120.0
+"""A node that starts may have logs to recover, one that stops has them to flush."""
+
+
+def complete_node(context: typer.Context, incomplete: str) -> list[str]:
+    """Complete the number of a node of the running broker."""
+    data_dir = context.params.get("data_dir") or DEFAULT_DATA_DIR
+    try:
+        rows = ask(Path(data_dir).absolute(), "node.list", timeout_seconds=1.0)
+    except KcliError:
+        return []
+    return [str(row["node"]) for row in rows if str(row["node"]).startswith(incomplete)]
+
+
+NodeArgument = Annotated[
+    int,
+    typer.Argument(
+        metavar="NODE", min=0, help="The node's number", autocompletion=complete_node, show_default=False
+    ),
+]
+Rack = Annotated[str | None, typer.Option("--rack", metavar="NAME", help="The rack that it stands in")]
+Force = Annotated[bool, typer.Option("--force", help="Remove it although it has replicas")]
+
+
+class NodeRow(NamedTuple):
+    """A node of the process. `metadata_offset` is the end of its copy of the metadata log."""
+
+    node: int
+    state: str
+    ended_by: str | None
+    reason: str | None
+    host: str | None
+    port: int | None
+    rack: str | None
+    fenced: bool
+    is_controller: bool
+    leads: int
+    replicas: int
+    in_sync: int
+    metadata_offset: int | None
+    log_dirs: tuple[str, ...]
+
+    def shown_state(self) -> str:
+        """Return what the node does, or how it ended."""
+        if self.state == "dead":
+            return self.ended_by or "not started"
+        return f"{self.state}, fenced" if self.fenced else self.state
+
+    def address(self) -> str:
+        """Return where clients reach it, a dash if nothing is known."""
+        if self.host is None:
+            return "-"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def line(self) -> str:
+        """Return the node in one line."""
+        facts = [
+            f"leads {counted(self.leads, 'partition')}",
+            f"in sync {self.in_sync} of {counted(self.replicas, 'replica')}",
+        ]
+        if self.is_controller:
+            facts.insert(0, "controller")
+        if self.rack is not None:
+            facts.insert(0, f"rack {self.rack}")
+        if self.reason is not None:
+            facts.append(f"reason: {self.reason}")
+        return f"node {self.node}: {self.shown_state()}, {self.address()}, {', '.join(facts)}"
+
+
+class NodeRows(NamedTuple):
+    """The nodes of a process, by ascending number."""
+
+    nodes: tuple[NodeRow, ...]
+
+    def lines(self) -> list[str]:
+        """Return a line for each."""
+        return [node.line() for node in self.nodes]
+
+    def tables(self) -> list[Table]:
+        """Return one table."""
+        columns = ("Node", "State", "Address", "Rack", "Controller", "Leads", "Replicas", "In sync")
+        rows = [
+            (
+                node.node,
+                node.shown_state(),
+                node.address(),
+                node.rack,
+                node.is_controller,
+                node.leads,
+                node.replicas,
+                node.in_sync,
+            )
+            for node in self.nodes
+        ]
+        return [Table(columns, rows)]
+
+
+class NodeDone(NamedTuple):
+    """What was done to a node, and what there is to say of it."""
+
+    node: int
+    done: str
+    note: str | None = None
+
+    def lines(self) -> list[str]:
+        """Return one line."""
+        note = "" if self.note is None else f": {self.note}"
+        return [f"node {self.node} {self.done}{note}"]
+
+
+@command(app, "list", example="kcli broker node list -o json")
+def list_nodes(*, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeRows:
+    """List the nodes: what each does, where it is reached, what it leads.
+
+    A node is running, paused, stopping, starting, or gone: stopped, killed or failed. A fenced one is taken
+    for dead by the controller, which hears its heartbeats or does not.
+    """
+    return nodes_of(data_dir)
+
+
+@command(app, "stop", example="kcli broker node stop 2")
+def stop(node: NodeArgument, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
+    """Stop a node in order; the others go on.
+
+    What it leads is handed over first, its office too if it is the controller. Its logs are flushed: the next
+    start has nothing to recover.
+    """
+    _ask(data_dir, "node.stop", node=node)
+    return NodeDone(node, "stopped")
+
+
+@command(app, "kill", example="kcli broker node kill 1")
+def kill(node: NodeArgument, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
+    """Kill a node, as `kill -9` would; the others go on.
+
+    Its connections break, and nobody is told: others lead what it led when its session ends, after
+    `broker.session.timeout.ms` (9 s by default). Its next start recovers its logs.
+    """
+    _ask(data_dir, "node.kill", node=node)
+    return NodeDone(node, "killed")
+
+
+@command(app, "start", example="kcli broker node start 2")
+def start(node: NodeArgument, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
+    """Start a node that was stopped or killed, or has failed; return when it accepts clients.
+
+    It has the port that it had, and copies from the others what it has missed.
+    """
+    _ask(data_dir, "node.start", node=node)
+    return NodeDone(node, "started")
+
+
+@command(app, "pause", example="kcli broker node pause 3")
+def pause(node: NodeArgument, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
+    """Have a node do nothing, as `kill -STOP` would, or a long pause of a garbage collector.
+
+    Its connections stay open and nobody is answered. When its session ends it is fenced and others lead; if
+    it was the controller, another is after `controller.quorum.fetch.timeout.ms` (2 s by default).
+    """
+    _ask(data_dir, "node.pause", node=node)
+    return NodeDone(node, "paused")
+
+
+@command(app, "resume", example="kcli broker node resume 3")
+def resume(node: NodeArgument, *, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
+    """Have a paused node go on: it catches up, and answers what has come meanwhile."""
+    _ask(data_dir, "node.resume", node=node)
+    return NodeDone(node, "resumed")
+
+
+@command(app, "add", example="kcli broker node add --rack b")
+def add(*, rack: Rack = None, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
+    """Add a node, with the next number and the port that goes with it.
+
+    It has no replicas: `kcli reassign-partitions` moves some there. The next `kcli broker start` without
+    `--nodes` starts it with the others.
+    """
+    arguments = {} if rack is None else {"rack": rack}
+    answer = _ask(data_dir, "node.add", **arguments)
+    added = next(row for row in nodes_of(data_dir).nodes if row.node == answer["node"])
+    return NodeDone(answer["node"], "added", added.address())
+
+
+@command(app, "remove", example="kcli broker node remove 4")
+def remove(node: NodeArgument, *, force: Force = False, data_dir: DataDir = DEFAULT_DATA_DIR) -> NodeDone:
+    """Stop a node for good, and have the cluster forget it.
+
+    A node with replicas is not removed: drain it first, with `kcli reassign-partitions`, or use `--force` to
+    see what becomes of a cluster that has lost them. Its directory is kept under another name.
+    """
+    answer = _ask(data_dir, "node.remove", node=node, force=force)
+    kept = answer["kept"]
+    return NodeDone(node, "removed", None if kept is None else f"its data is kept in {kept}")
+
+
+def nodes_of(data_dir: Path) -> NodeRows:
+    """Return the nodes of the process of a data directory. Raises `KcliError` if there is none."""
+    answer = ask(data_dir.absolute(), "node.list", timeout_seconds=ANSWER_SECONDS)
+    return NodeRows(tuple(NodeRow(**{**row, "log_dirs": tuple(row["log_dirs"])}) for row in answer))
+
+
+def _ask(data_dir: Path, operation: str, **arguments: object) -> Any:  # noqa: ANN401 - its result
+    return ask(data_dir.absolute(), operation, timeout_seconds=LOAD_SECONDS, **arguments)

@@ -1,0 +1,167 @@
+"""`kcli broker start` when its options are known.
+
+Command lines of `broker start` that need no Typer: every option with its whole name and a plain value.
+
+To import Typer, and to describe all commands of `broker` to it, would take a fifth of the start.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kcli.commands.shared.arguments import parse_properties, read_properties
+from kcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+
+MOST_NODES = 100
+MOST_PORT = 65535
+
+DATA_DIR_VARIABLE = "KCLI_DATA_DIR"
+DEFAULT_DATA_DIR = Path("kcli-data")
+
+DEFAULT_HOST = "localhost"
+DEFAULT_PORT = 9092
+
+
+class StartOptions(NamedTuple):
+    """What the command line says; `kcli broker start --help` tells what it means."""
+
+    config: Path | None = None
+    override: tuple[str, ...] = ()
+    nodes: int | None = None
+    rack: str | None = None
+    host: str | None = None
+    port: int | None = None
+    data_dir: Path = DEFAULT_DATA_DIR
+    ephemeral: bool = False
+    adopt: bool = False
+    scenario: Path | None = None
+    daemon: bool = False
+    verbose: bool = False
+    as_json: bool = False
+
+
+def start_broker(options: StartOptions) -> Awaitable[None] | None:
+    """Return what serves until it is interrupted; None if a process of its own does. Raises `KcliError`."""
+    if options.daemon:
+        from kcli.commands.broker.daemon import start_daemon
+
+        if options.ephemeral:
+            raise UsageError(
+                "`--daemon` and `--ephemeral` exclude each other",
+                hint="a temporary directory goes with the command: use `--data-dir $(mktemp -d) --daemon`",
+            )
+        start_daemon(options.data_dir)
+        return None
+    check_ports(options)
+    from kcli.broker.process.broker_process import serve
+    from kcli.broker.process.cluster import ClusterOptions
+
+    properties = {**read_properties(options.config), **parse_properties(options.override, "--override")}
+    check_listeners(options, properties)
+    cluster_options = ClusterOptions(
+        data_dir=None if options.ephemeral else options.data_dir.absolute(),
+        nodes=options.nodes,
+        host=DEFAULT_HOST if options.host is None else options.host,
+        port=DEFAULT_PORT if options.port is None else options.port,
+        properties=properties,
+        adopt=options.adopt,
+        racks=rack_names(options.rack),
+    )
+    steps = None
+    if options.scenario is not None:
+        from kcli.broker.faults.scenario import read_scenario
+
+        steps = read_scenario(options.scenario)
+    return serve(cluster_options, verbose=options.verbose, as_json=options.as_json, scenario=steps)
+
+
+def check_ports(options: StartOptions) -> None:
+    """Raise `UsageError` if the nodes need ports that there are not."""
+    first_port = DEFAULT_PORT if options.port is None else options.port
+    last_port = first_port + (options.nodes or 1) - 1
+    if last_port > MOST_PORT:
+        raise UsageError(
+            f"{options.nodes} nodes from port {first_port} on need ports up to {last_port}",
+            hint=f"the last port there is: {MOST_PORT}",
+        )
+
+
+def check_listeners(options: StartOptions, properties: Mapping[str, str]) -> None:
+    """Raise `UsageError` if options name an address beside `listeners`, which would not heed them."""
+    if "listeners" not in properties:
+        return
+    host = options.host or DEFAULT_HOST
+    port = DEFAULT_PORT if options.port is None else options.port
+    address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    for option, value in (("port", options.port), ("host", options.host)):
+        if value is not None:
+            raise UsageError(
+                f"`--{option}` and `listeners` exclude each other",
+                hint=f"name the {option} in `listeners`, or say "
+                f"`--override listeners=PLAINTEXT://{address}` instead of it",
+            )
+
+
+def rack_names(text: str | None) -> tuple[str, ...]:
+    """Return the names of a list of racks; raise `UsageError` if one is empty."""
+    if text is None:
+        return ()
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise UsageError(f"`--rack` names an empty rack: {text}")
+    return names
+
+
+def _number(lowest: int, highest: int) -> Callable[[str], int]:
+    """Return what reads a whole number; it raises `ValueError` for all that Typer should judge."""
+
+    def read(text: str) -> int:
+        if not (text.isascii() and text.isdecimal() and lowest <= int(text) <= highest):
+            raise ValueError(text)
+        return int(text)
+
+    return read
+
+
+_SWITCHES = ("--ephemeral", "--adopt", "--daemon", "--verbose")
+_VALUES: dict[str, Callable[[str], Any]] = {
+    "--config": Path,
+    "--override": str,
+    "--nodes": _number(1, MOST_NODES),
+    "--rack": str,
+    "--host": str,
+    "--port": _number(0, MOST_PORT),
+    "--data-dir": Path,
+    "--scenario": Path,
+}
+
+
+def parse_start(words: Sequence[str]) -> StartOptions | None:
+    """Return what the words behind `broker start` say, None if that is for Typer to tell."""
+    directory = os.environ.get(DATA_DIR_VARIABLE)
+    found: dict[str, Any] = {"data_dir": Path(directory)} if directory else {}
+    overrides: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        option, equals, value = word.partition("=")
+        name = option.removeprefix("--").replace("-", "_")
+        if word in _SWITCHES:
+            found[name] = True
+            continue
+        if not equals:
+            value = next(rest, "")
+        if option not in _VALUES or not value or value.startswith("-"):
+            return None
+        try:
+            found[name] = _VALUES[option](value)
+        except ValueError:
+            return None
+        if name == "override":
+            overrides.append(value)
+    return StartOptions(**{**found, "override": tuple(overrides)})

@@ -1,0 +1,246 @@
+"""`kcli cluster`: the cluster's id, its nodes, the APIs that they speak, and what becomes of lost ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.shared.arguments import LARGEST_INT32
+from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property
+from kcli.commands.shared.output import Table
+from kcli.commands.shared.runner import command
+from kcli.errors import KcliError, MissingArgument, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.admin import ClusterDescription
+
+app = typer.Typer(
+    name="cluster",
+    help="Show the cluster's id, its nodes and the APIs they speak; forget lost nodes.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+class ClusterId(NamedTuple):
+    """The id of a cluster, None if it has none."""
+
+    cluster_id: str | None
+
+    def lines(self) -> Sequence[str]:
+        """Return the line of Kafka's `kafka-cluster cluster-id`."""
+        return [f"Cluster ID: {self.cluster_id}"]
+
+
+class NodeRow(NamedTuple):
+    """One broker."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+    is_controller: bool
+
+    def address(self) -> str:
+        """Return the broker as Kafka's tools print it."""
+        rack = "null" if self.rack is None else self.rack
+        fenced = str(self.is_fenced).lower()
+        return f"{self.host}:{self.port} (id: {self.node_id} rack: {rack} isFenced: {fenced})"
+
+
+class Nodes(NamedTuple):
+    """The brokers of a cluster."""
+
+    cluster_id: str | None
+    nodes: Sequence[NodeRow]
+
+    def lines(self) -> Iterator[str]:
+        """Return a line for each broker."""
+        return (node.address() for node in self.nodes)
+
+    def tables(self) -> Iterator[Table]:
+        """Return one table."""
+        rows = [
+            (node.node_id, node.host, node.port, node.rack, node.is_fenced, node.is_controller)
+            for node in self.nodes
+        ]
+        yield Table(("Id", "Host", "Port", "Rack", "Fenced", "Controller"), rows)
+
+
+class Unregistered(NamedTuple):
+    """The broker that the cluster has forgotten."""
+
+    broker: int
+
+    def lines(self) -> Sequence[str]:
+        """Return the line of Kafka's `kafka-cluster unregister`."""
+        return [f"Broker {self.broker} is no longer registered."]
+
+
+class ApiRange(NamedTuple):
+    """The versions of one API that a broker serves, and the newest that a current client would use."""
+
+    key: int
+    name: str | None
+    min_version: int
+    max_version: int
+
+
+class NodeApis(NamedTuple):
+    """A broker and what it advertises."""
+
+    node: NodeRow
+    apis: Sequence[ApiRange]
+
+
+class ApiVersions(NamedTuple):
+    """What the brokers of a cluster advertise."""
+
+    nodes: Sequence[NodeApis]
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return the lines of Kafka's `kafka-broker-api-versions`."""
+        from kcli.commands.cluster.api_names import CLIENT_APIS, unsupported_text, version_text
+
+        for node, apis in self.nodes:
+            texts = {api.key: version_text(api.key, api.min_version, api.max_version) for api in apis}
+            for key in CLIENT_APIS:
+                texts.setdefault(key, unsupported_text(key))
+            yield f"{node.address()} -> ("
+            *most, last = (texts[key] for key in sorted(texts))
+            yield from (f"\t{text}," for text in most)
+            yield f"\t{last}"
+            yield ")"
+
+    def tables(self) -> Iterator[Table]:
+        """Return a table for each broker."""
+        for node, apis in self.nodes:
+            rows = [(api.key, api.name, api.min_version, api.max_version) for api in apis]
+            yield Table(("Key", "API", "From", "To"), rows, node.address())
+
+
+@command(app, "id", example="kcli cluster id")
+async def cluster_id(
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> ClusterId:
+    """Print the cluster's id."""
+    from kcli.client import admin
+    from kcli.commands.shared.session import open_client
+
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        return ClusterId((await admin.describe_cluster(client)).cluster_id)
+
+
+@command(app, "nodes", example="kcli cluster nodes --output json")
+async def nodes(
+    include_fenced: Annotated[
+        bool,
+        typer.Option("--include-fenced-brokers", help="Also list brokers that are registered but fenced"),
+    ] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Nodes:
+    """List the brokers, and which of them answers for the controller."""
+    from kcli.client import admin
+    from kcli.commands.shared.session import open_client
+
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        description = await admin.describe_cluster(client, include_fenced=include_fenced)
+    rows = [
+        NodeRow(
+            node.node_id,
+            node.host,
+            node.port,
+            node.rack,
+            node.is_fenced,
+            node.node_id == description.controller_id,
+        )
+        for node in description.nodes
+    ]
+    return Nodes(description.cluster_id, rows)
+
+
+@command(app, "unregister", example="kcli cluster unregister 4")
+async def unregister(
+    broker: Annotated[
+        int | None,
+        typer.Argument(metavar="ID", min=0, max=LARGEST_INT32, help="The broker's id", show_default=False),
+    ] = None,
+    broker_option: Annotated[
+        int | None, typer.Option("--id", "-i", min=0, max=LARGEST_INT32, metavar="ID", hidden=True)
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also a broker that runs: it is lost until its next start")
+    ] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Unregistered:
+    """Have the cluster forget a broker that will not come back.
+
+    Move its replicas first, with `kcli reassign-partitions generate --drain`. A broker that still runs is
+    refused: it would lead nothing and be told to nobody until it is started again.
+    """
+    from kcli.client import admin
+    from kcli.commands.shared.session import failure, open_client
+    from kcli.protocol.error_codes import KafkaError
+
+    given = [each for each in (broker, broker_option) if each is not None]
+    if not given:
+        raise MissingArgument("ID")
+    if len(given) > 1:
+        raise UsageError("one broker at a time: its id, or `--id`")
+    [node_id] = given
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        if not force:
+            refuse_if_running(node_id, await admin.describe_cluster(client))
+        try:
+            await admin.unregister_broker(client, node_id)
+        except KafkaError as error:
+            raise failure(f"cannot unregister broker {node_id}", error) from error
+    return Unregistered(node_id)
+
+
+def refuse_if_running(node_id: int, cluster: ClusterDescription) -> None:
+    """Raise for a broker that serves clients; Kafka's own tool takes even the only one from them."""
+    running = [node.node_id for node in cluster.nodes if not node.is_fenced]
+    if node_id not in running:
+        return
+    what = "the only broker that runs" if running == [node_id] else "running"
+    raise KcliError(
+        f"cannot unregister broker {node_id}: it is {what}",
+        hint="stop it first; with `--force` it is lost to clients until it is started again",
+    )
+
+
+@command(app, "api-versions", example="kcli cluster api-versions")
+async def api_versions(
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> ApiVersions:
+    """Show the versions of each API that each broker speaks."""
+    from kcli.client import admin
+    from kcli.commands.shared.session import failure, open_client
+
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        controller_id = (await admin.describe_cluster(client)).controller_id
+        answers = await admin.api_versions(client)
+    found, failures = [], []
+    for node_id, answer in answers.items():
+        if isinstance(answer, KcliError):
+            failures.append(failure(f"cannot ask broker {node_id}", answer))
+            continue
+        node = answer.node
+        is_controller = node.node_id == controller_id
+        row = NodeRow(node.node_id, node.host, node.port, node.rack, False, is_controller)
+        apis = [ApiRange(api.api_key, api.name, api.min_version, api.max_version) for api in answer.apis]
+        found.append(NodeApis(row, apis))
+    return ApiVersions(found, failures)

@@ -1,0 +1,303 @@
+"""`kcli configs`: describe and alter configurations of topics, brokers, groups, and quotas of clients."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kcli.commands.configs.entities import (
+    Altered,
+    BrokerDefaults,
+    BrokerId,
+    BrokerLogger,
+    ClientMetrics,
+    Configs,
+    Entity,
+    EntityConfigs,
+    EntityDefault,
+    EntityName,
+    EntityType,
+    GroupName,
+    all_entities,
+    chosen_entity,
+    config_row,
+    exists,
+    refuse_others,
+    tell_of_validation,
+)
+from kcli.commands.configs.quotas import (
+    AlteredQuotas,
+    ClientDefaults,
+    ClientId,
+    Quotas,
+    UserDefaults,
+    UserName,
+    alter_quotas,
+    chosen_quotas,
+    describe_quotas,
+    quota_changes,
+)
+from kcli.commands.shared.options import (
+    BootstrapServer,
+    CommandConfig,
+    Property,
+    TopicArgument,
+    TopicOption,
+    complete_config,
+    one_topic_or_none,
+    read_properties,
+)
+from kcli.commands.shared.runner import command
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.admin import ConfigAlteration
+    from kcli.client.client import Client
+
+app = typer.Typer(
+    name="configs",
+    help="Describe and alter configurations of topics, brokers and groups, and quotas of clients.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+COMMA_OUTSIDE_BRACKETS = re.compile(r",(?=[^\]]*(?:\[|$))")
+
+
+@command(app, "describe", example="kcli configs describe orders --all")
+async def describe(
+    topic: TopicArgument = None,
+    topic_option: TopicOption = None,
+    broker: BrokerId = None,
+    broker_defaults: BrokerDefaults = False,
+    broker_logger: BrokerLogger = None,
+    group: GroupName = None,
+    client_metrics: ClientMetrics = None,
+    user: UserName = None,
+    user_defaults: UserDefaults = False,
+    client_id: ClientId = None,
+    client_defaults: ClientDefaults = False,
+    entity_type: EntityType = None,
+    entity_name: EntityName = None,
+    entity_default: EntityDefault = False,
+    show_all: Annotated[bool, typer.Option("--all", help="Also inherited and default values")] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Configs | Quotas:
+    """Show the configuration of a topic, broker, group or client, or of all if only a type is given."""
+    from kcli.commands.shared.session import open_client
+
+    names = (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics)
+    types, type_names = entity_type or (), entity_name or ()
+    quotas = chosen_quotas(
+        {"users": (user, user_defaults), "clients": (client_id, client_defaults)},
+        types,
+        type_names,
+        is_default=entity_default,
+    )
+    if quotas is not None:
+        refuse_others(names, all_brokers=broker_defaults)
+        async with open_client(bootstrap_server, command_config, command_property) as client:
+            return await describe_quotas(client, quotas)
+    entity = chosen_entity(names, types, type_names, is_default=entity_default, all_brokers=broker_defaults)
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        if entity.name is None:
+            entities, failures = await all_entities(client, entity.kind)
+            found, refused = await _described(client, entities, show_all=show_all)
+            return Configs(found, show_all, [*failures, *refused])
+        found, refused = await _described(client, [entity], show_all=show_all)
+        if refused:
+            raise refused[0]
+        has_none = bool(found) and not found[0].configs
+        is_missing = has_none and not await exists(client, entity)
+    if has_none:
+        _tell_of_none(entity, is_missing=is_missing)
+    return Configs(found, show_all, is_missing=is_missing)
+
+
+async def _described(
+    client: Client, entities: Sequence[Entity], *, show_all: bool
+) -> tuple[list[EntityConfigs], list[KcliError]]:
+    """Return the configurations of entities, their own or all, and why those of some were not told."""
+    from kcli.client import admin
+    from kcli.commands.shared.session import failure
+
+    answers = await admin.describe_configs(
+        client, [each.resource for each in entities], include_synonyms=True
+    )
+    found, failures = list[EntityConfigs](), list[KcliError]()
+    for each in entities:
+        answer = answers[each.resource]
+        if isinstance(answer, KcliError):
+            failures.append(failure(f"cannot describe the configuration of {each}", answer))
+        else:
+            rows = [config_row(entry) for entry in sorted(answer, key=lambda entry: entry.name)]
+            own = None if show_all else each.own_source
+            shown = [row for row in rows if own in (None, row.source)]
+            found.append(EntityConfigs(each.kind, each.name or "", shown))
+    return found, failures
+
+
+def _tell_of_none(entity: Entity, *, is_missing: bool) -> None:
+    from kcli.commands.shared.output import note
+
+    if is_missing:
+        note(f"{entity} does not exist and has no configuration of its own")
+    else:
+        more = ", `--all` shows what it inherits" if entity.name else ""
+        note(f"{entity} has no configuration of its own{more}")
+
+
+@command(
+    app,
+    "alter",
+    example="kcli configs alter orders --add retention.ms=60000,cleanup.policy=compact",
+)
+async def alter(
+    topic: TopicArgument = None,
+    topic_option: TopicOption = None,
+    broker: BrokerId = None,
+    broker_defaults: BrokerDefaults = False,
+    broker_logger: BrokerLogger = None,
+    group: GroupName = None,
+    client_metrics: ClientMetrics = None,
+    user: UserName = None,
+    user_defaults: UserDefaults = False,
+    client_id: ClientId = None,
+    client_defaults: ClientDefaults = False,
+    entity_type: EntityType = None,
+    entity_name: EntityName = None,
+    entity_default: EntityDefault = False,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--add",
+            "--add-config",
+            metavar="NAME=VALUE,...",
+            autocompletion=complete_config,
+            help="Values to set; a list in brackets: name=[a,b]",
+        ),
+    ] = None,
+    add_config_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A properties file of values to set", show_default=False),
+    ] = None,
+    delete: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--delete",
+            "--delete-config",
+            metavar="NAME,...",
+            autocompletion=complete_config,
+            help="Names to return to their default",
+        ),
+    ] = None,
+    append: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=VALUE,...", autocompletion=complete_config, help="Items to add to lists"),
+    ] = None,
+    subtract: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE,...", autocompletion=complete_config, help="Items to take from lists"
+        ),
+    ] = None,
+    validate_only: Annotated[
+        bool, typer.Option("--validate-only", help="Let the broker check, but change nothing")
+    ] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Altered | AlteredQuotas:
+    """Set, reset, extend or shorten configurations of a topic, a group or a broker, and quotas of clients."""
+    from kcli.client import admin
+    from kcli.commands.configs.names import name_hint, refuse_unknown
+    from kcli.commands.shared.session import failure, open_client
+
+    names = (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics)
+    types, type_names = entity_type or (), entity_name or ()
+    added = {**read_properties(add_config_file), **parse_pairs(add, "--add")}
+    quotas = chosen_quotas(
+        {"users": (user, user_defaults), "clients": (client_id, client_defaults)},
+        types,
+        type_names,
+        is_default=entity_default,
+    )
+    if quotas is not None:
+        refuse_others(names, all_brokers=broker_defaults)
+        if None in quotas.names.values():
+            raise UsageError("`--entity-name` or `--entity-default` is missing")
+        if append or subtract:
+            raise UsageError(
+                "quotas are numbers, nothing can be added to them or taken away",
+                hint="`--add name=value` sets one",
+            )
+        changes = quota_changes(added, parse_names(delete))
+        async with open_client(bootstrap_server, command_config, command_property) as client:
+            altered = await alter_quotas(client, quotas, changes, validate_only=validate_only)
+        if validate_only:
+            tell_of_validation(str(quotas))
+        return altered
+    entity = chosen_entity(names, types, type_names, is_default=entity_default, all_brokers=broker_defaults)
+    if entity.name is None:
+        raise UsageError("`--entity-name` or `--entity-default` is missing")
+    deleted = parse_names(delete)
+    appended, subtracted = parse_pairs(append, "--append"), parse_pairs(subtract, "--subtract")
+    operations = alterations(added, deleted, appended, subtracted)
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        await refuse_unknown(client, [entity.resource], deleted)
+        results = await admin.incremental_alter_configs(
+            client, {entity.resource: operations}, validate_only=validate_only
+        )
+        hint = await name_hint(client, results, [*added, *appended, *subtracted])
+    refused = results[entity.resource]
+    if refused is not None:
+        raise failure(f"cannot alter the configuration of {entity}", refused, hint=hint)
+    if validate_only:
+        tell_of_validation(str(entity))
+    return Altered(entity, altered=not validate_only)
+
+
+def parse_pairs(options: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Return `a=1,b=[2,3]` strings as a dict: commas inside brackets belong to the value."""
+    pairs: dict[str, str] = {}
+    for item in options or ():
+        before = ""
+        for pair in COMMA_OUTSIDE_BRACKETS.split(item):
+            name, equals, value = pair.partition("=")
+            if not equals or not name.strip():
+                whole = f"{before}=[{pairs.get(before)},{pair.strip()}]"
+                hint = f"a value with commas stands in brackets: {whole}" if before else None
+                raise UsageError(f"`{option}` wants name=value: {pair}", hint=hint)
+            before = name.strip()
+            pairs[name.strip()] = value.replace("[", "").replace("]", "").strip()
+    return pairs
+
+
+def parse_names(options: Sequence[str] | None) -> list[str]:
+    """Return the names in comma-separated strings."""
+    return [name.strip() for item in options or () for name in item.split(",") if name.strip()]
+
+
+def alterations(
+    added: dict[str, str], deleted: Sequence[str], appended: dict[str, str], subtracted: dict[str, str]
+) -> list[ConfigAlteration]:
+    """Return the changes in the order set, delete, append, subtract; there must be one."""
+    from kcli.client.admin import ConfigAlteration, ConfigOperation
+
+    operations = [
+        *(ConfigAlteration(name, ConfigOperation.SET, value) for name, value in added.items()),
+        *(ConfigAlteration(name, ConfigOperation.DELETE) for name in deleted),
+        *(ConfigAlteration(name, ConfigOperation.APPEND, value) for name, value in appended.items()),
+        *(ConfigAlteration(name, ConfigOperation.SUBTRACT, value) for name, value in subtracted.items()),
+    ]
+    if not operations:
+        raise UsageError(
+            "nothing to alter", hint="`--add name=value`, `--delete name`, `--append`, `--subtract`"
+        )
+    return operations

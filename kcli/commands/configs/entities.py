@@ -1,0 +1,292 @@
+"""What has a configuration: topics, brokers and their loggers, groups, and what clients tell of themselves.
+
+An entity is named with Kafka's `--entity-type` and `--entity-name`, or with the option of its kind.
+
+What the verbs of `kcli configs` return, but for quotas, and what they note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.configs import quotas as config_quotas
+from kcli.commands.groups.options import complete_group
+from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
+from kcli.commands.shared.output import Table, note
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.admin import ConfigEntry, ConfigResource
+    from kcli.client.client import Client
+
+
+KINDS = {
+    "topics": "TOPIC",
+    "brokers": "BROKER",
+    "broker-loggers": "BROKER_LOGGER",
+    "groups": "GROUP",
+    "client-metrics": "CLIENT_METRICS",
+}
+"""The entity types of Kafka's tool, and what the protocol calls them."""
+
+_ALL_KINDS = [*KINDS, *config_quotas.KINDS]
+KIND_NAMES = ", ".join(_ALL_KINDS[:-1]) + f" or {_ALL_KINDS[-1]}"
+HINT = (
+    "TOPIC, --broker ID, --broker-defaults, --group ID, --user NAME, --client ID, "
+    "or --entity-type with --entity-name"
+)
+
+EntityType = Annotated[list[str] | None, typer.Option(metavar="TYPE", help=KIND_NAMES, show_default=False)]
+EntityName = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME", help="The topic, group, user or client id, or the broker's id", show_default=False
+    ),
+]
+EntityDefault = Annotated[
+    bool,
+    typer.Option("--entity-default", help="The default of all: of --entity-type brokers, users or clients"),
+]
+BrokerId = Annotated[str | None, typer.Option("--broker", metavar="ID", help="A broker", show_default=False)]
+BrokerDefaults = Annotated[bool, typer.Option("--broker-defaults", help="The default of all brokers")]
+BrokerLogger = Annotated[
+    str | None, typer.Option(metavar="ID", help="The log levels of a broker", show_default=False)
+]
+GroupName = Annotated[
+    str | None,
+    typer.Option("--group", metavar="ID", help="A group", autocompletion=complete_group, show_default=False),
+]
+ClientMetrics = Annotated[
+    str | None, typer.Option(metavar="NAME", help="A subscription to metrics of clients", show_default=False)
+]
+
+
+class Entity(NamedTuple):
+    """Whose configuration is meant, None where all of a kind are: the default of all brokers is ""."""
+
+    kind: str
+    name: str | None
+
+    @property
+    def resource(self) -> ConfigResource:
+        """Return the entity as the protocol has it."""
+        from kcli.client.admin import ConfigResource, ConfigResourceType
+
+        return ConfigResource(ConfigResourceType[KINDS[self.kind]], self.name or "")
+
+    @property
+    def own_source(self) -> str | None:
+        """Return the source of the values that were set for this entity itself, None if all are its own."""
+        match self.kind:
+            case "brokers" if not self.name:
+                return "DYNAMIC_DEFAULT_BROKER_CONFIG"
+            case "broker-loggers":
+                return None
+            case kind:
+                return f"DYNAMIC_{KINDS[kind]}_CONFIG"
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kind.removesuffix('s')} {self.name}" if self.name else f"the default of all {self.kind}"
+        )
+
+
+def chosen_entity(
+    names: Sequence[str | None],
+    entity_types: Sequence[str],
+    entity_names: Sequence[str],
+    *,
+    is_default: bool,
+    all_brokers: bool,
+) -> Entity:
+    """Return the entity that was named by its kind, or with Kafka's `--entity-type`; one must be.
+
+    `names` has the name that was given of each kind, in the order of `KINDS`.
+    """
+    given = [Entity(kind, name) for kind, name in zip(KINDS, names, strict=True) if name is not None]
+    if all_brokers:
+        given.append(Entity("brokers", ""))
+    given += [Entity(kind, next(iter(entity_names), None)) for kind in entity_types]
+    if len(given) != 1 or len(entity_names) > len(entity_types):
+        raise UsageError("exactly one entity must be given", hint=HINT)
+    [entity] = given
+    if entity.kind not in KINDS:
+        raise UsageError(f"`--entity-type` cannot be {entity.kind}", hint=KIND_NAMES)
+    if is_default:
+        if entity.kind != "brokers" or entity.name:
+            raise UsageError("`--entity-default` goes with `--entity-type brokers` alone")
+        return Entity("brokers", "")
+    is_broker = entity.kind in ("brokers", "broker-loggers")
+    if entity.name and is_broker and whole_number(entity.name, LARGEST_INT32) is None:
+        raise UsageError(
+            f"a broker's name is its id: {entity.name}",
+            hint="`kcli cluster nodes` shows the brokers there are",
+        )
+    return entity
+
+
+def refuse_others(names: Sequence[str | None], *, all_brokers: bool) -> None:
+    """Raise if, beside a user or a client, something else is named that has a configuration."""
+    if all_brokers or any(name is not None for name in names):
+        raise UsageError("exactly one entity must be given", hint=HINT)
+
+
+async def all_entities(client: Client, kind: str) -> tuple[list[Entity], list[KcliError]]:
+    """Return all entities of a kind, the default of all brokers among them, and why some are missing."""
+    from kcli.client import admin
+
+    failures: list[KcliError] = []
+    match kind:
+        case "topics":
+            names = [listing.name for listing in await admin.list_topics(client)]
+        case "brokers" | "broker-loggers":
+            names = [str(node.node_id) for node in (await admin.describe_cluster(client)).nodes]
+            names += [""] if kind == "brokers" else []
+        case "groups":
+            names, failures = await group_names(client)
+        case _:
+            kinds = [admin.ConfigResourceType.CLIENT_METRICS]
+            names = [each.name for each in await admin.list_config_resources(client, kinds)]
+    return [Entity(kind, name) for name in names], failures
+
+
+async def exists(client: Client, entity: Entity) -> bool:
+    """Tell whether an entity exists that has no configuration of its own; where not all is known, it may."""
+    from kcli.client import admin
+
+    match entity.kind:
+        case "groups":
+            listed = await admin.list_groups(client)
+            return bool(listed.errors) or entity.name in {group.group_id for group in listed.groups}
+        case kind:
+            return kind != "client-metrics"
+
+
+async def group_names(client: Client) -> tuple[list[str], list[KcliError]]:
+    """Return the groups that there are, and those that only have a configuration."""
+    from kcli.client import admin
+    from kcli.client.network.connection import UnsupportedVersion
+    from kcli.commands.groups.lookup import list_consumer_groups
+
+    groups, failures = await list_consumer_groups(client)
+    names = {group.group_id for group in groups}
+    with suppress(UnsupportedVersion):  # before 3.7 groups had no configuration
+        configured = await admin.list_config_resources(client, [admin.ConfigResourceType.GROUP])
+        names |= {resource.name for resource in configured}
+    return sorted(names), failures
+
+
+class Synonym(NamedTuple):
+    """A place a value may come from."""
+
+    source: str
+    name: str
+    value: str | None
+
+
+class ConfigRow(NamedTuple):
+    """One configuration. A sensitive value is None."""
+
+    name: str
+    value: str | None
+    source: str
+    is_sensitive: bool
+    is_read_only: bool
+    synonyms: Sequence[Synonym]
+
+    def line(self) -> str:
+        """Return the line of Kafka's `kafka-configs`."""
+        synonyms = ", ".join(f"{source}:{name}={text(value)}" for source, name, value in self.synonyms)
+        sensitive = str(self.is_sensitive).lower()
+        return f"  {self.name}={text(self.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+class EntityConfigs(NamedTuple):
+    """An entity and its configurations by name."""
+
+    entity_type: str
+    entity_name: str
+    configs: Sequence[ConfigRow]
+
+
+class Configs(NamedTuple):
+    """The result of `configs describe`.
+
+    `is_all` tells whether inherited configurations are shown, `is_missing` that the entity does not exist.
+    """
+
+    entities: Sequence[EntityConfigs]
+    is_all: bool
+    failures: Sequence[KcliError] = ()
+    is_missing: bool = False
+
+    def lines(self) -> Iterator[str]:
+        """Return the lines of Kafka's `kafka-configs`."""
+        scope = "All" if self.is_all else "Dynamic"
+        for kind, name, rows in self.entities:
+            if self.is_missing:
+                yield f"The {kind.removesuffix('s')} '{name}' doesn't exist and doesn't have dynamic config."
+            elif name:
+                yield f"{scope} configs for {kind.removesuffix('s')} {name} are:"
+            else:
+                yield f"Default configs for {kind} in the cluster are:"
+            for row in rows:
+                yield row.line()
+
+    def document(self) -> object:
+        """Return the entities and the errors."""
+        return {"entities": self.entities, "failures": self.failures}
+
+    def tables(self) -> Iterator[Table]:
+        """Return a table for each entity."""
+        for kind, name, rows in self.entities:
+            yield Table(
+                ("Name", "Value", "Source", "Read only"),
+                [(row.name, text(row.value), row.source, row.is_read_only) for row in rows],
+                str(Entity(kind, name)).removeprefix("the "),
+            )
+
+
+class Altered(NamedTuple):
+    """The entity whose configuration was altered, or only could be: `altered` tells which."""
+
+    entity: Entity
+    altered: bool
+
+    def lines(self) -> Sequence[str]:
+        """Return the line of Kafka's `kafka-configs`, which always alters."""
+        if not self.altered:
+            return []
+        if self.entity.name:
+            return [f"Completed updating config for {self.entity}."]
+        return [f"Completed updating default config for {self.entity.kind} in the cluster."]
+
+    def document(self) -> object:
+        """Return the entity, and whether it was altered."""
+        return {
+            "entity_type": self.entity.kind,
+            "entity_name": self.entity.name or "",
+            "altered": self.altered,
+        }
+
+
+def text(value: str | None) -> str:
+    """Return a value as Java prints it."""
+    return "null" if value is None else value
+
+
+def config_row(entry: ConfigEntry) -> ConfigRow:
+    """Return a described configuration with the names of its sources."""
+    synonyms = [Synonym(synonym.source.name, synonym.name, synonym.value) for synonym in entry.synonyms]
+    return ConfigRow(
+        entry.name, entry.value, entry.source.name, entry.is_sensitive, entry.is_read_only, synonyms
+    )
+
+
+def tell_of_validation(entity: str) -> None:
+    """Note that nothing was changed of an entity."""
+    note(f"dry run: nothing was changed, the broker accepts this for {entity}")

@@ -1,0 +1,390 @@
+"""What `consume` reads: which partitions, from where, to where; and the reading itself.
+
+Following: partitions that come while `consume` reads without a group are read too.
+
+They are added to topics, or those of new topics, and begin at their first record: they were born while
+somebody was watching.
+
+What `consume` does as a member of a group: subscribes, and keeps track of what it is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+import typer
+
+from kcli.client.consumer.consumer import Consumer
+from kcli.client.groups.rebalance_listener import RebalanceListener
+from kcli.commands.shared.arguments import LARGEST_INT64, whole_number
+from kcli.errors import Interrupted, KcliError, UsageError
+from kcli.protocol.topics import TopicPartition
+
+if TYPE_CHECKING:
+    from kcli.client.client import Client
+    from kcli.client.config import ConsumerConfig
+    from kcli.client.network.metadata import ClusterMetadata
+    from kcli.commands.consume.formatters import Format
+    from kcli.commands.consume.record_printer import Limits, RecordPrinter
+
+
+LEAST_BEGINNING_SECONDS = 1.0
+"""The time that finding out where to begin and to end has at least, however short a silence ends it."""
+
+OFFSET_WORDS = {"earliest": -2, "latest": -1}
+
+
+class Choice(NamedTuple):
+    """The topics and partitions to read."""
+
+    topic: str | None = None
+    include: str | None = None
+    partitions: frozenset[int] | None = None
+    exclude_internal: bool = True
+
+    def check(self) -> None:
+        """Refuse an empty choice, and one that contradicts itself."""
+        if (self.topic is None) == (self.include is None):
+            raise UsageError("exactly one of `TOPIC` and `--include` must be given")
+        if self.partitions is not None and self.topic is None:
+            raise UsageError("`--partition` needs `TOPIC`")
+
+    def accepts(self, topic: str) -> bool:
+        """Tell whether a topic is one to read."""
+        from kcli.commands.shared.topic_filter import select_topics
+
+        if self.topic is not None:
+            return topic == self.topic
+        return bool(select_topics([topic], self.include, exclude_internal=self.exclude_internal))
+
+
+class Start(NamedTuple):
+    """Where to begin: at most one of the first three; else where `auto.offset.reset` says."""
+
+    offset: int | None = None
+    from_beginning: bool = False
+    time_ms: int | None = None
+    reset: str | None = None
+
+    def reset_strategy(self) -> str:
+        """Return where a partition begins for which no other place is given."""
+        if (self.offset is not None) + self.from_beginning + (self.time_ms is not None) > 1:
+            raise UsageError("`--offset`, `--from-beginning` and `--from-time` exclude each other")
+        if self.from_beginning and self.reset not in (None, "earliest"):
+            raise UsageError(f"`--from-beginning` contradicts `auto.offset.reset`: {self.reset}")
+        if self.from_beginning or self.offset == OFFSET_WORDS["earliest"]:
+            return "earliest"
+        return self.reset or "latest"
+
+
+class End(NamedTuple):
+    """Where to end, each of them if it is set."""
+
+    max_messages: int | None = None
+    timeout_ms: int | None = None
+    time_ms: int | None = None
+    now: bool = False
+
+
+def parse_offset(text: str) -> int:
+    """Return an offset; `earliest` and `latest` are negative numbers."""
+    offset = OFFSET_WORDS.get(text.lower())
+    if offset is None:
+        offset = whole_number(text, LARGEST_INT64)
+    if offset is None:
+        raise UsageError(f"`--offset` cannot be {text}", hint="a number, earliest or latest")
+    return offset
+
+
+async def chosen_partitions(client: Client, choice: Choice) -> list[TopicPartition]:
+    """Return the partitions of the cluster that a choice means; raise `KcliError` if there is none."""
+    from kcli.client import admin
+    from kcli.commands.shared.topic_filter import select_topics
+
+    counts = {listing.name: listing.partition_count for listing in await admin.list_topics(client)}
+    if choice.topic is not None:
+        names = [choice.topic] if choice.topic in counts else []
+    else:
+        names = select_topics(counts, choice.include, exclude_internal=choice.exclude_internal)
+    if not names:
+        what = (
+            f"topic `{choice.topic}` does not exist" if choice.topic else f"no topic matches {choice.include}"
+        )
+        raise KcliError(what, hint="`kcli topics list` shows the topics there are")
+    for missing in sorted((choice.partitions or frozenset()) - set(range(counts[names[0]]))):
+        raise KcliError(
+            f"topic `{names[0]}` has no partition {missing}, it has {counts[names[0]]}",
+            hint="the first is partition 0",
+        )
+    return [
+        admin.TopicPartition(name, partition)
+        for name in names
+        for partition in range(counts[name])
+        if choice.partitions is None or partition in choice.partitions
+    ]
+
+
+async def begin(consumer: Consumer, partitions: Iterable[TopicPartition], start: Start) -> None:
+    """Assign partitions and set where each begins."""
+    partitions = list(partitions)
+    consumer.assign(partitions)
+    if start.offset is not None and start.offset >= 0:
+        for partition in partitions:
+            consumer.seek(partition, start.offset)
+    if start.time_ms is not None:
+        for partition, found in (
+            await consumer.offsets_for_times(dict.fromkeys(partitions, start.time_ms))
+        ).items():
+            if found is None:
+                consumer.seek_to_end(partition)
+            else:
+                consumer.seek(partition, found.offset)
+
+
+async def end_offsets(
+    consumer: Consumer, partitions: Iterable[TopicPartition], end: End
+) -> dict[TopicPartition, int] | None:
+    """Return the offset to end at of each partition, None if there is no such bound."""
+    if not end.now and end.time_ms is None:
+        return None
+    partitions = list(partitions)
+    ends = await consumer.end_offsets(partitions)
+    if end.time_ms is None:
+        return ends
+    at_time = await consumer.offsets_for_times(dict.fromkeys(partitions, end.time_ms))
+    return {
+        partition: last if (found := at_time[partition]) is None else min(last, found.offset)
+        for partition, last in ends.items()
+    }
+
+
+async def ends_in_time(
+    consumer: Consumer, partitions: Sequence[TopicPartition], end: End
+) -> dict[TopicPartition, int] | None:
+    """As `end_offsets`, of partitions that a group gives; where time runs out nothing is read of them."""
+    with trio.move_on_after(beginning_seconds(end)):
+        return await end_offsets(consumer, partitions, end)
+    warn_of_beginning(consumer)
+    return dict.fromkeys(partitions, 0)
+
+
+def beginning_seconds(end: End) -> float:
+    """Return how long it may take to know where to begin and to end."""
+    from kcli.commands.consume.record_printer import trio_seconds
+
+    return max(trio_seconds(end.timeout_ms), LEAST_BEGINNING_SECONDS)
+
+
+def warn_of_beginning(consumer: Consumer) -> None:
+    """Warn that nothing is read, and why."""
+    from kcli.commands.shared.output import warn
+
+    warn(f"nothing is read, where to begin or to end is not known: {consumer.held_up_by or 'no answer'}")
+
+
+async def begin_reading(
+    client: Client,
+    consumer: Consumer,
+    *,
+    choice: Choice,
+    start: Start,
+    end: End,
+    tell: Callable[[str], None],
+) -> Limits:
+    """Begin to read, as a member of a group if there is one.
+
+    What is to be known first, as where partitions end, takes no longer than the silence that ends it.
+    """
+    from kcli.commands.consume.record_printer import Limits
+    from kcli.commands.shared.session import hinted
+
+    with hinted(), trio.move_on_after(beginning_seconds(end)):
+        if consumer.config.group_id:
+            return await join(client, consumer, choice=choice, end=end, tell=tell)
+        return await assign(client, consumer, choice=choice, start=start, end=end)
+    warn_of_beginning(consumer)
+    return Limits(max_messages=0)
+
+
+async def join(
+    client: Client, consumer: Consumer, *, choice: Choice, end: End, tell: Callable[[str], None]
+) -> Limits:
+    """Begin to read as a member of the group."""
+    from kcli.commands.consume.record_printer import Limits
+    from kcli.commands.shared.topic_filter import topic_pattern
+
+    if choice.topic is not None:
+        await chosen_partitions(client, choice)  # a name that does not exist is a mistake
+    is_bounded = end.now or end.time_ms is not None
+    reading = GroupReading(
+        consumer, (lambda added: ends_in_time(consumer, added, end)) if is_bounded else None, tell
+    )
+    topics = [choice.topic] if choice.topic is not None else topic_pattern(choice.include or "")
+    consumer.subscribe(topics, reading)
+    return Limits(end.max_messages, end.timeout_ms, reading.ends if is_bounded else None)
+
+
+async def assign(client: Client, consumer: Consumer, *, choice: Choice, start: Start, end: End) -> Limits:
+    """Begin to read without a group."""
+    from kcli.commands.consume.record_printer import Limits
+
+    partitions = await chosen_partitions(client, choice)
+    ends = await end_offsets(consumer, partitions, end)
+    if ends is None or start.offset is None:
+        await begin(consumer, partitions, start)
+    else:
+        warn_of_ends(ends if end.time_ms is None else await consumer.end_offsets(partitions), start.offset)
+        await begin(consumer, partitions, start)
+        # Before anything is fetched: a position beyond the end of the log would be reset.
+        consumer.pause(*(partition for partition, last in ends.items() if start.offset >= last))
+    return Limits(end.max_messages, end.timeout_ms, ends)
+
+
+def warn_of_ends(ends: Mapping[TopicPartition, int], offset: int) -> None:
+    """Warn of partitions that end before the offset to begin with."""
+    from kcli.commands.shared.output import warn
+
+    for partition, last in ends.items():
+        if offset > last:
+            warn(
+                f"{partition}: offset {offset} is beyond the end ({last}): nothing is read, "
+                "and the position is not reset"
+            )
+
+
+def following_new(
+    client: Client, consumer: Consumer, choice: Choice, limits: Limits
+) -> AbstractContextManager[None]:
+    """Return the block in which new partitions are read too: a group does so itself, a bound rules it out."""
+
+    if consumer.config.group_id or choice.partitions is not None or limits.end_offsets is not None:
+        return nullcontext()
+    return following(client, consumer, choice.accepts, all_topics=choice.topic is None)
+
+
+async def print_to_the_end(printer: RecordPrinter) -> None:
+    """Print until a limit is reached; where an error ends it, say how many records that were."""
+    from kcli.commands.shared.output import note
+    from kcli.commands.shared.session import hinted
+
+    try:
+        with hinted():
+            await printer.run()
+    except KcliError:
+        note(f"Processed a total of {printer.count} messages")
+        raise
+
+
+async def print_records(
+    client: Client,
+    config: ConsumerConfig,
+    *,
+    choice: Choice,
+    start: Start,
+    end: End,
+    format_record: Format,
+    skip_errors: bool,
+    verbose: bool,
+) -> None:
+    """Print what is chosen until it ends, then say on stderr how many records that were."""
+    from kcli.client.consumer.consumer import Consumer
+    from kcli.commands.consume.record_output import record_output
+    from kcli.commands.consume.record_printer import RecordPrinter
+    from kcli.commands.shared.interrupts import ending_with_reader, interruptible
+    from kcli.commands.shared.output import note, warn
+
+    printer = None
+    tell = note if verbose else lambda line: None
+    async with record_output() as output, interruptible(hurry=output.give_up) as scope:
+        with scope:
+            # An interrupt ends the watch as well: Ctrl-C ends whoever reads with who writes.
+            async with (
+                ending_with_reader(),
+                Consumer(client, config, note=tell, warn=warn, close_seconds=CLOSE_SECONDS) as consumer,
+            ):
+                limits = await begin_reading(client, consumer, choice=choice, start=start, end=end, tell=tell)
+                printer = RecordPrinter(
+                    consumer, format_record, output=output, limits=limits, skip_errors=skip_errors
+                )
+                with following_new(client, consumer, choice, limits):
+                    await print_to_the_end(printer)
+    if printer is not None:
+        note(f"Processed a total of {printer.count} messages")
+    if scope.cancel_called:
+        raise typer.Exit(Interrupted.exit_code)
+
+
+@contextmanager
+def following(
+    client: Client, consumer: Consumer, accepts: Callable[[str], bool], *, all_topics: bool
+) -> Iterator[None]:
+    """Have the consumer read what new metadata shows, of the topics that `accepts`, while inside."""
+
+    def take(cluster: ClusterMetadata) -> None:
+        known = consumer.assignment
+        partitions = {
+            TopicPartition(name, index)
+            for name, topic in cluster.topics.items()
+            if accepts(name)
+            for index in topic.partitions
+        }
+        added = partitions - known
+        if added:
+            consumer.assign([*known, *sorted(added)])
+            consumer.seek_to_beginning(*added)
+
+    client.cache.listeners.append(take)
+    if all_topics:
+        client.follow_all_topics(True)
+    try:
+        yield
+    finally:
+        client.cache.listeners.remove(take)
+        if all_topics:
+            client.follow_all_topics(False)
+
+
+Ends = Callable[[Sequence[TopicPartition]], Awaitable[dict[TopicPartition, int] | None]]
+
+CLOSE_SECONDS = 5.0
+"""How long an interrupted member may take to commit and to leave."""
+
+
+class GroupReading(RebalanceListener):
+    """The partitions of one member: where each ends, if there is such a bound, and a note of each change.
+
+    `find_ends` tells the ends of partitions that were added; `ends` is what it told of those there are.
+    """
+
+    def __init__(self, consumer: Consumer, find_ends: Ends | None, note: Callable[[str], None]) -> None:
+        self.ends: dict[TopicPartition, int] = {}
+        self._consumer = consumer
+        self._find_ends = find_ends
+        self._note = note
+
+    async def on_assigned(self, partitions: Sequence[TopicPartition]) -> None:
+        """Note what was added."""
+        self._note(f"assigned: {names(partitions)}")
+        if self._find_ends is not None:
+            self.ends.update(await self._find_ends(partitions) or {})
+
+    async def on_revoked(self, partitions: Sequence[TopicPartition]) -> None:
+        """Note what is given up."""
+        self._drop("revoked", partitions)
+
+    async def on_lost(self, partitions: Sequence[TopicPartition]) -> None:
+        """Note what others may read already."""
+        self._drop("lost", partitions)
+
+    def _drop(self, what: str, partitions: Sequence[TopicPartition]) -> None:
+        self._note(f"{what}: {names(partitions)}")
+        for partition in partitions:
+            self.ends.pop(partition, None)
+
+
+def names(partitions: Sequence[TopicPartition]) -> str:
+    """Return partitions as a list for people."""
+    return " ".join(map(str, partitions)) or "nothing"

@@ -1,0 +1,150 @@
+"""`kcli consumer-groups list`.
+
+`kcli consumer-groups validate-regex`.
+
+`kcli consumer-groups`: its verbs, a module for one or two of them each, in the order of the help.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.groups import (
+    delete_command,
+    describe_command,
+    members_command,
+    reset_command,
+)
+from kcli.commands.groups import (
+    reset_command as clone_command,
+)
+from kcli.commands.groups.head import STATES, TYPES, GroupRow, Listing, in_tool_order, parse_words
+from kcli.commands.groups.options import DEFAULT_TIMEOUT_MS, LogDir, TimeoutMs, app, refuse_broker_options
+from kcli.commands.shared.options import BootstrapServer, CommandConfig, OutputFormat, Property
+from kcli.commands.shared.output import print_result
+from kcli.commands.shared.runner import command
+from kcli.errors import ChecksFailed
+
+
+@command(
+    app,
+    "list",
+    example="kcli consumer-groups list --state stable,empty",
+    optional_values={"--state": "", "--type": ""},
+)
+async def list_groups(
+    context: typer.Context,
+    state: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[STATES]", help="Show states; only groups in these, if any are given", show_default=False
+        ),
+    ] = None,
+    type: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[TYPES]",
+            help="Show types; only groups of these, classic or consumer, if any are given",
+            show_default=False,
+        ),
+    ] = None,
+    timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
+    log_dir: LogDir = None,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Listing:
+    """List the consumer groups of a cluster, or those in the files of a broker."""
+    states, types = parse_words(state, "--state", STATES), parse_words(type, "--type", TYPES)
+    if log_dir:
+        refuse_broker_options(context)
+        from kcli.commands.groups.files import GroupFiles, listing_row
+        from kcli.commands.groups.lookup import CONSUMER_PROTOCOL_TYPES
+
+        files = GroupFiles(log_dir)
+        every = [listing_row(group) for group in files.groups().values() if group.exists]
+        rows = [
+            row
+            for row in every
+            if row.protocol_type in CONSUMER_PROTOCOL_TYPES
+            and (not states or row.state in states)
+            and (not types or row.type in types)
+        ]
+        failures = files.failures
+    else:
+        from kcli.commands.groups.lookup import list_consumer_groups
+        from kcli.commands.shared.session import open_client
+
+        async with open_client(
+            bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
+        ) as client:
+            groups, failures = await list_consumer_groups(
+                client, states=states, types=types, timeout_ms=timeout_ms
+            )
+        rows = [GroupRow(group.group_id, group.type, group.state, group.protocol_type) for group in groups]
+    return Listing(
+        in_tool_order(rows), show_type=type is not None, show_state=state is not None, failures=failures
+    )
+
+
+class Validated(NamedTuple):
+    """The result of `consumer-groups validate-regex`: what is wrong with an expression, and where."""
+
+    regex: str
+    valid: bool
+    error: str | None = None
+    piece: str | None = None
+
+    def lines(self) -> Iterator[str]:
+        """Return the line of Kafka's own tool."""
+        verdict = "valid" if self.valid else f"invalid: {self.error}"
+        yield f"The regular expression `{self.regex}` is {verdict}."
+
+
+@command(app, "validate-regex", example="kcli consumer-groups validate-regex 'orders-(eu|us)'")
+def validate_regex(
+    regex: Annotated[str, typer.Argument(metavar="REGEX", help="The expression", show_default=False)],
+    output: OutputFormat | None = None,
+) -> None:
+    """Tell whether the broker can match topics against an expression: its syntax is RE2's, as in KIP-848.
+
+    It is one that members of the consumer protocol may subscribe with. Asks no broker. The exit code of an
+    invalid one is 3.
+    """
+    from kcli.protocol.re2 import InvalidExpression, parse
+
+    result = Validated(regex, True)
+    try:
+        parse(regex)
+    except InvalidExpression as error:
+        result = Validated(regex, False, error.description, error.piece or None)
+    print_result(result, output)
+    if not result.valid:
+        raise typer.Exit(ChecksFailed.exit_code)
+
+
+__all__ = [
+    "app",
+    "clone_command",
+    "delete_command",
+    "describe_command",
+    "members_command",
+    "reset_command",
+]
+
+VERBS = (
+    "list",
+    "describe",
+    "reset-offsets",
+    "delete",
+    "delete-offsets",
+    "members",
+    "remove-members",
+    "clone",
+    "validate-regex",
+)
+
+app.registered_commands.sort(key=lambda verb: VERBS.index(verb.name or ""))

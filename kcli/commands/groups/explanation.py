@@ -1,0 +1,426 @@
+"""Why a group is as it is, in words: facts in, findings out. Pure.
+
+Each rule looks at the facts for one thing and yields what it finds, the worst first where there are several.
+A rule says what is known, and where it can only guess, what usually causes it.
+
+What the offsets of a group say: out of range, never committed, stuck, growing or shrinking. Pure.
+
+Each function is a rule of `explain`. Two looks tell what moves; the time of the last commit, from the
+group's records, tells for how long something has not.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from kcli.commands.groups.findings import (
+    Finding,
+    GroupFacts,
+    Level,
+    PartitionFacts,
+    ago,
+    named,
+    records,
+    time_text,
+)
+from kcli.commands.groups.history import GenerationEvent
+from kcli.commands.groups.offsets import MINUTE_MS, duration_text
+from kcli.commands.shared.formatting import counted, listed
+
+QUIET_MS = 10_000
+SILENT_MS = MINUTE_MS
+"""A consumer commits every five seconds unless it was told otherwise: one may be quiet, but not silent."""
+
+
+def out_of_range(facts: GroupFacts) -> Iterator[Finding]:
+    """Say which committed offsets lie outside of their partitions."""
+    for entry in facts.partitions:
+        committed, name = entry.now.committed, named([entry.partition])
+        if committed is None:
+            continue
+        if entry.start is not None and committed < entry.start:
+            yield Finding(
+                Level.PROBLEM,
+                "below-log-start",
+                f"{name}: offset {committed} is committed and the first record is {entry.start}: "
+                f"{records(entry.start - committed)} were deleted unread",
+                "a consumer that starts there goes where auto.offset.reset says",
+            )
+        elif entry.now.end is not None and committed > entry.now.end:
+            yield Finding(
+                Level.PROBLEM,
+                "beyond-log-end",
+                f"{name}: offset {committed} is committed and the partition ends at {entry.now.end}",
+                "the topic was created anew, or lost records; `reset-offsets --to-earliest` or `--to-latest` "
+                "puts it right",
+            )
+
+
+def never_committed(facts: GroupFacts) -> Iterator[Finding]:
+    """Say which owned partitions hold records and have no committed offset."""
+    found = uncommitted(facts)
+    if found:
+        waiting = records(sum((entry.now.end or 0) - (entry.start or 0) for entry in found))
+        yield Finding(
+            Level.WARNING,
+            "never-committed",
+            f"nothing is committed of {named(entry.partition for entry in found)}, which holds {waiting}: "
+            "no lag is counted there",
+            "the consumer has just begun, or it never commits (enable.auto.commit)",
+        )
+
+
+def uncommitted(facts: GroupFacts) -> list[PartitionFacts]:
+    """Return the owned partitions that hold records and have no committed offset."""
+    return [
+        entry
+        for entry in facts.partitions
+        if entry.owner and entry.now.committed is None and (entry.now.end or 0) > (entry.start or 0)
+    ]
+
+
+def stuck(facts: GroupFacts) -> Iterator[Finding]:
+    """Say which members have stopped committing although records wait, or get no further in a partition."""
+    if not facts.apart_ms:
+        return
+    for member in facts.members:
+        mine = [entry for entry in facts.partitions if entry.owner == member.member_id]
+        behind = [entry for entry in mine if entry.lag and entry.progress == 0]
+        if not behind:
+            continue
+        silences = [silence for entry in behind if (silence := silent_for(entry, facts)) is not None]
+        lasting = min(silences) if silences else facts.apart_ms
+        if lasting < QUIET_MS:
+            continue
+        level = Level.PROBLEM if lasting >= SILENT_MS else Level.NOTE
+        where = named(entry.partition for entry in behind)
+        waiting = records(sum(entry.lag for entry in behind))
+        if any(entry.progress for entry in mine):
+            first = behind[0]
+            yield Finding(
+                level,
+                "stuck-partition",
+                f"{member.name()} reads its other partitions, and has committed nothing of {where} "
+                f"for {duration_text(lasting)}: {waiting} unread",
+                f"look at the record it may fail at: `kcli consume {first.partition[0]} "
+                f"--partition {first.partition[1]} --offset {first.now.committed} --max-messages 1`",
+            )
+        else:
+            others = any(entry.progress for entry in facts.partitions)
+            yield Finding(
+                level,
+                "stopped-committing",
+                f"{member.name()} has committed nothing for {duration_text(lasting)}"
+                f"{', while others do' if others else ''}: {waiting} of {where} unread",
+                "it still heartbeats: it hangs, is slow in its work, or does not commit",
+            )
+
+
+def silent_for(entry: PartitionFacts, facts: GroupFacts) -> int | None:
+    """Return for how long nothing was committed of a partition, as far as is known."""
+    return None if entry.last_commit_ms is None else max(0, facts.now_ms - entry.last_commit_ms)
+
+
+def lag_trend(facts: GroupFacts) -> Iterator[Finding]:
+    """Say whether the lag of the group grows or shrinks, and how fast."""
+    both = [
+        entry for entry in facts.partitions if entry.before is not None and entry.before.lag() is not None
+    ]
+    lag = sum(entry.lag for entry in facts.partitions)
+    if not facts.members or not facts.apart_ms or not both:
+        return
+    seconds = facts.apart_ms / 1000
+    read = sum(max(0, entry.progress or 0) for entry in both) / seconds
+    written = (
+        sum(max(0, (entry.now.end or 0) - ((entry.before and entry.before.end) or 0)) for entry in both)
+        / seconds
+    )
+    rates = f"{rate_text(written)} records/s come in, {rate_text(read)}/s are read"
+    if lag == 0:
+        if written or read:
+            where = " where something is committed" if uncommitted(facts) else ""
+            yield Finding(Level.FINE, "caught-up", f"no lag{where}: {rates}")
+    elif read > written:
+        rest = duration_text(round(lag / (read - written)) * 1000)
+        yield Finding(
+            Level.NOTE, "lag-shrinks", f"the lag of {records(lag)} shrinks: {rates}; gone in about {rest}"
+        )
+    elif written > read:
+        yield Finding(
+            Level.WARNING,
+            "lag-grows",
+            f"the lag of {records(lag)} grows: {rates}",
+            "more members read faster, as long as there are partitions for them",
+        )
+    else:
+        yield Finding(Level.NOTE, "lag-stays", f"the lag of {records(lag)} stays: {rates}")
+
+
+def rate_text(rate: float) -> str:
+    """Return a rate, of a small one with a decimal place."""
+    return f"{rate:.0f}" if rate >= 10 or rate == 0 else f"{rate:.1f}"
+
+
+RESTLESS_WINDOW_MS = 10 * MINUTE_MS
+RESTLESS_GENERATIONS = 5
+"""So many generations within the window are more than deployments usually cause."""
+
+Rule = Callable[[GroupFacts], Iterator[Finding]]
+
+
+def explain(facts: GroupFacts) -> list[Finding]:
+    """Return what the rules find, problems first; a group that nothing can be said of is fine."""
+    found = [finding for rule in RULES for finding in rule(facts)]
+    if all(finding.code == "last-change" for finding in found):
+        lag = sum(partition.lag for partition in facts.partitions)
+        well = "every member reads, and there is no lag" if not lag else f"nothing stands out; lag {lag}"
+        found.append(Finding(Level.FINE, "fine", well))
+    order = list(Level)
+    return sorted(found, key=lambda finding: order.index(finding.level))
+
+
+# --- state -----------------------------------------------------------------------------------------
+
+
+def empty(facts: GroupFacts) -> Iterator[Finding]:
+    """Say since when nobody is in the group, and who was the last."""
+    if facts.head.state != "Empty":
+        return
+    waiting = sum(partition.lag for partition in facts.partitions)
+    unread = f"; unread: {records(waiting)}" if waiting else ""
+    last = next((event for event in reversed(facts.generations) if event.members), None)
+    emptied = facts.generations[-1] if facts.generations else None
+    if last is None or emptied is None or emptied.members:
+        if facts.history_error is None and last is None:
+            yield Finding(
+                Level.NOTE,
+                "never-joined",
+                f"no member has ever been recorded: offsets were committed from outside of the group{unread}",
+                "a consumer that assigns partitions itself commits like this, and tools do",
+            )
+        else:
+            yield Finding(Level.NOTE, "empty", f"no members{unread}", "start a consumer with this group.id")
+        return
+    names = listed(f"`{member.client_id}` at {member.host.lstrip('/')}" for member in last.members)
+    since = f"{time_text(emptied.at_ms)}, {ago(emptied.at_ms, facts.now_ms)}"
+    yield Finding(
+        Level.WARNING if waiting else Level.NOTE,
+        "empty",
+        f"no members since {since}: the last {'was' if len(last.members) == 1 else 'were'} {names}{unread}",
+        "start a consumer with this group.id; offsets expire when a group stays empty",
+    )
+    yield from commits_from_outside(facts, emptied.at_ms)
+
+
+def commits_from_outside(facts: GroupFacts, since_ms: int) -> Iterator[Finding]:
+    """Say that offsets are still committed although nobody is in the group."""
+    latest = max((partition.last_commit_ms or 0 for partition in facts.partitions), default=0)
+    if latest > max(since_ms, facts.now_ms - MINUTE_MS):
+        yield Finding(
+            Level.NOTE,
+            "commits-from-outside",
+            f"the last offset was committed {ago(latest, facts.now_ms)}, after the members were gone",
+            "a consumer that assigns partitions itself uses this group.id",
+        )
+
+
+def rebalancing(facts: GroupFacts) -> Iterator[Finding]:
+    """Say what a group on its way to another assignment waits for."""
+    state, still = facts.head.state, ""
+    level = Level.WARNING
+    if facts.apart_ms and facts.earlier_state == state:
+        still = f" (for {duration_text(facts.apart_ms)} at least)"
+    match state:
+        case "PreparingRebalance":
+            yield Finding(
+                level,
+                "waits-for-joins",
+                f"rebalancing: the coordinator waits until every member has joined again{still}",
+                "a consumer joins in its next poll, and has max.poll.interval.ms for that",
+            )
+        case "CompletingRebalance":
+            yield Finding(
+                level,
+                "waits-for-leader",
+                f"rebalancing: all members have joined, their leader has yet to divide the partitions{still}",
+                "a leader that hangs or has died is removed after its session.timeout.ms",
+            )
+        case "Assigning":
+            yield Finding(
+                level,
+                "waits-for-assignment",
+                f"the coordinator has yet to compute the assignment of epoch {facts.head.group_epoch}{still}",
+            )
+        case "Reconciling":
+            yield from reconciling(facts, still)
+
+
+def reconciling(facts: GroupFacts, still: str) -> Iterator[Finding]:
+    """Say which members have yet to give up partitions, and who waits for these (KIP-848)."""
+    for member in facts.members:
+        target = member.target if member.target is not None else member.assignment
+        extra, missing = member.assignment - target, target - member.assignment
+        if extra:
+            yield Finding(
+                Level.WARNING,
+                "has-to-give-up",
+                f"{member.name()} has yet to give up {named(extra)}{still}",
+                "a consumer does that in its next poll, and has max.poll.interval.ms for that",
+            )
+        elif missing:
+            holders = [other for other in facts.members if other.assignment & missing]
+            whom = f", which {listed(other.name() for other in holders)} still has" if holders else ""
+            yield Finding(
+                Level.NOTE, "waits-for-partitions", f"{member.name()} waits for {named(missing)}{whom}"
+            )
+        elif member.epoch is not None and facts.head.group_epoch not in (None, member.epoch):
+            yield Finding(
+                Level.NOTE,
+                "behind-epoch",
+                f"{member.name()} is at epoch {member.epoch} of {facts.head.group_epoch}, "
+                "its next heartbeat brings the new one",
+            )
+
+
+def restless(facts: GroupFacts) -> Iterator[Finding]:
+    """Say how often the group rebalanced of late, and which clients came and went."""
+    since = facts.now_ms - RESTLESS_WINDOW_MS
+    recent = [event for event in facts.generations if event.number and event.at_ms >= since]
+    if len(recent) < RESTLESS_GENERATIONS:
+        yield from last_change(facts)
+        return
+    ids: dict[str, set[str]] = {}
+    most: Counter[str] = Counter()
+    for event in recent:
+        together = Counter(member.client_id for member in event.members)
+        most |= together
+        for member in event.members:
+            ids.setdefault(member.client_id, set()).add(member.member_id)
+    newcomers = {client: len(members) - most[client] for client, members in ids.items()}
+    span = duration_text(facts.now_ms - recent[0].at_ms)
+    who = [client for client, count in sorted(newcomers.items(), key=lambda item: -item[1]) if count > 0]
+    if who:
+        returns = listed(f"`{client}` {counted(newcomers[client], 'time')}" for client in who[:3])
+        reason = f"members came back under new ids, {returns}"
+        hint = "they restart, or their sessions time out; group.instance.id lets a restart pass unnoticed"
+    else:
+        reason = "by the same members"
+        hint = "they poll later than max.poll.interval.ms allows, or their subscriptions change"
+    yield Finding(
+        Level.WARNING, "rebalances-often", f"{len(recent)} rebalances within {span}: {reason}", hint
+    )
+
+
+def last_change(facts: GroupFacts) -> Iterator[Finding]:
+    """Say what the latest rebalance changed, if that was of late."""
+    known = [event for event in facts.generations if event.number]
+    if len(known) < 2 or not known[-1].members or known[-1].at_ms < facts.now_ms - RESTLESS_WINDOW_MS:
+        return
+    before, after = known[-2:]
+    joined = names_of(after, without=before)
+    left = names_of(before, without=after)
+    changes = [f"{listed(names)} {verb}" for names, verb in ((joined, "joined"), (left, "left")) if names]
+    yield Finding(
+        Level.NOTE,
+        "last-change",
+        f"the latest rebalance was {ago(after.at_ms, facts.now_ms)}: "
+        f"{' and '.join(changes) or 'the members stayed the same'}",
+    )
+
+
+def names_of(event: GenerationEvent, *, without: GenerationEvent) -> list[str]:
+    """Return the members of a generation that are not in the other one."""
+    others = {member.member_id for member in without.members}
+    return [
+        f"`{member.instance_id or member.client_id}` at {member.host.lstrip('/')}"
+        for member in event.members
+        if member.member_id not in others
+    ]
+
+
+def migrating(facts: GroupFacts) -> Iterator[Finding]:
+    """Say that members of both protocols are in the group (KIP-848)."""
+    classic = [member for member in facts.members if member.upgraded is False]
+    if classic and len(classic) < len(facts.members):
+        names = listed(member.name() for member in classic)
+        yield Finding(
+            Level.NOTE, "migrating", f"{names} still use{'s' * (len(classic) == 1)} the classic protocol"
+        )
+
+
+# --- members and partitions ------------------------------------------------------------------------
+
+
+def idle_members(facts: GroupFacts) -> Iterator[Finding]:
+    """Say which members have nothing to read."""
+    idle = [member for member in facts.members if not member.assignment]
+    if facts.head.state != "Stable" or not idle:
+        return
+    names = listed(member.name() for member in idle)
+    total = sum(count or 0 for count in facts.topics.values())
+    if facts.topics and len(facts.members) > total:
+        yield Finding(
+            Level.NOTE,
+            "more-members-than-partitions",
+            f"{counted(len(facts.members), 'member')} for {counted(total, 'partition')}, none for {names}",
+            "they take over when another member leaves; more partitions would give them work",
+        )
+    else:
+        yield Finding(
+            Level.WARNING,
+            "idle-member",
+            f"no partitions for {names}",
+            "they subscribe to other topics, or the assignor divides each topic by itself as `range` does",
+        )
+
+
+def missing_topics(facts: GroupFacts) -> Iterator[Finding]:
+    """Say which topics members wait for that do not exist."""
+    missing = sorted(topic for topic, count in facts.topics.items() if count is None)
+    if missing:
+        names = listed(f"`{topic}`" for topic in missing)
+        yield Finding(
+            Level.WARNING,
+            "missing-topic",
+            f"members subscribe to {names}, which {'do' if len(missing) > 1 else 'does'} not exist",
+            "`kcli topics list` shows the topics there are",
+        )
+
+
+def unowned_partitions(facts: GroupFacts) -> Iterator[Finding]:
+    """Say which partitions nobody reads, of topics that the group does read and of those it does not."""
+    if facts.head.state != "Stable" or not facts.members:
+        return
+    owned = {partition for member in facts.members for partition in member.assignment}
+    every = {(topic, index) for topic, count in facts.topics.items() for index in range(count or 0)}
+    if every - owned:
+        yield Finding(
+            Level.PROBLEM,
+            "unowned-partition",
+            f"no member reads {named(every - owned)}",
+            "an assignment that was made before partitions were added, or an assignor that leaves some out",
+        )
+    left = {entry.partition for entry in facts.partitions} - owned - every
+    if facts.topics and left:
+        yield Finding(
+            Level.NOTE,
+            "left-over-offsets",
+            f"offsets of {named(left)} are committed, and no member subscribes to that any more",
+            "`kcli consumer-groups delete-offsets` removes them",
+        )
+
+
+RULES: tuple[Rule, ...] = (
+    empty,
+    rebalancing,
+    restless,
+    migrating,
+    idle_members,
+    missing_topics,
+    unowned_partitions,
+    out_of_range,
+    never_committed,
+    stuck,
+    lag_trend,
+)

@@ -1,0 +1,323 @@
+"""The options of `kcli produce`, named as in Kafka's console producer, each with the property it sets.
+
+`kcli produce`: send the lines of files or of standard input to a topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kcli.commands.produce.line_sender import Produced
+from kcli.commands.shared.options import (
+    BootstrapServer,
+    CommandConfig,
+    Property,
+    TopicArgument,
+    TopicOption,
+    one_topic,
+    parse_properties,
+    read_properties,
+    renamed,
+)
+from kcli.commands.shared.runner import command
+from kcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from kcli.commands.produce.line_reader import ReaderFormat
+
+
+class Compression(StrEnum):
+    """What batches are compressed with."""
+
+    NONE = "none"
+    GZIP = "gzip"
+    SNAPPY = "snappy"
+    LZ4 = "lz4"
+    ZSTD = "zstd"
+
+
+class PartitionerName(StrEnum):
+    """How a record's partition is chosen."""
+
+    MURMUR2 = "murmur2"
+    CONSISTENT_RANDOM = "consistent_random"
+    FNV1A = "fnv1a"
+    STICKY = "sticky"
+    ROUNDROBIN = "roundrobin"
+
+
+Files = Annotated[
+    list[Path] | None,
+    typer.Argument(
+        metavar="[FILE]...", help="Files of lines; standard input if there is none", show_default=False
+    ),
+]
+ReaderProperties = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=VALUE",
+        help="How lines are read: parse.key, key.separator, parse.headers, headers.delimiter, "
+        "headers.separator, headers.key.separator, ignore.error, null.marker (repeatable)",
+    ),
+]
+ReaderConfig = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="A file of reader properties", show_default=False)
+]
+KeySerializer = Annotated[
+    str,
+    typer.Option(
+        metavar="TYPE", help="Type of keys: string, bytes, short, int, long, float, double, uuid, boolean"
+    ),
+]
+ValueSerializer = Annotated[str, typer.Option(metavar="TYPE", help="Type of values, as of keys")]
+PartitionNumber = Annotated[
+    list[int] | None,
+    typer.Option(min=0, metavar="N", help="Send everything to this partition"),
+]
+PartitionerOption = Annotated[
+    PartitionerName | None,
+    typer.Option(
+        help="How keys choose partitions: murmur2 as Java clients (default), consistent_random as "
+        "librdkafka, fnv1a as sarama; they differ, so send the keys of a topic with one of them only",
+        show_default=False,
+    ),
+]
+Sync = Annotated[
+    bool, typer.Option("--sync", help="Send one record at a time, each when the last is acknowledged")
+]
+CompressionCodec = Annotated[
+    Compression | None,
+    typer.Option(
+        "--compression-codec",
+        "-z",
+        help="Compress batches (compression.type): none by default, gzip if no codec is named",
+        show_default=False,
+    ),
+]
+Acks = Annotated[
+    str | None,
+    typer.Option(
+        "--acks",
+        "--request-required-acks",
+        metavar="all|1|0",
+        help="Who has a record before it counts as sent (acks): all in-sync replicas by default, "
+        "the leader, nobody",
+        show_default=False,
+    ),
+]
+Idempotence = Annotated[
+    bool | None,
+    typer.Option(
+        "--idempotence/--no-idempotence",
+        help="Write no record twice when it is sent again (enable.idempotence): by default with acks all",
+        show_default=False,
+    ),
+]
+BatchSize = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-size",
+        "--max-partition-memory-bytes",
+        min=0,
+        metavar="BYTES",
+        help="Largest batch of a partition (batch.size), 16384 by default",
+        show_default=False,
+    ),
+]
+LingerMs = Annotated[
+    int | None,
+    typer.Option(
+        "--linger-ms",
+        "--timeout",
+        min=0,
+        metavar="MS",
+        help="How long a batch waits for more records (linger.ms), 5 by default",
+        show_default=False,
+    ),
+]
+MaxRetries = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="N",
+        help="How often a batch is sent again (retries): by default until 2 minutes are over",
+        show_default=False,
+    ),
+]
+RetryBackoffMs = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="MS",
+        help="Pause before the first retry (retry.backoff.ms), 100 by default",
+        show_default=False,
+    ),
+]
+RequestTimeoutMs = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        metavar="MS",
+        help="How long to wait for a broker's answer (request.timeout.ms), 30000 by default",
+        show_default=False,
+    ),
+]
+MetadataExpiryMs = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="MS",
+        help="How old metadata may become (metadata.max.age.ms), 300000 by default",
+        show_default=False,
+    ),
+]
+MaxBlockMs = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="MS",
+        help="How long to wait for metadata or room to buffer (max.block.ms), 60000 by default",
+        show_default=False,
+    ),
+]
+MaxMemoryBytes = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        metavar="BYTES",
+        help="Room for records that are not sent yet (buffer.memory), 32 MiB by default",
+        show_default=False,
+    ),
+]
+SocketBufferSize = Annotated[
+    int | None,
+    typer.Option(
+        min=-1,
+        metavar="BYTES",
+        help="Socket buffer (send.buffer.bytes): the system's by default",
+        show_default=False,
+    ),
+]
+
+
+app = typer.Typer(rich_markup_mode=None)
+
+
+@command(
+    app,
+    "produce",
+    example="kcli produce orders --compression-codec zstd orders.jsonl",
+    optional_values={"--compression-codec": "gzip", "-z": "gzip"},
+)
+async def produce(
+    topic: TopicArgument = None,
+    files: Files = None,
+    topic_option: TopicOption = None,
+    reader_property: ReaderProperties = None,
+    reader_config: ReaderConfig = None,
+    key_serializer: KeySerializer = "string",
+    value_serializer: ValueSerializer = "string",
+    partition: PartitionNumber = None,
+    partitioner: PartitionerOption = None,
+    sync: Sync = False,
+    compression_codec: CompressionCodec = None,
+    acks: Acks = None,
+    idempotence: Idempotence = None,
+    batch_size: BatchSize = None,
+    linger_ms: LingerMs = None,
+    message_send_max_retries: MaxRetries = None,
+    retry_backoff_ms: RetryBackoffMs = None,
+    request_timeout_ms: RequestTimeoutMs = None,
+    metadata_expiry_ms: MetadataExpiryMs = None,
+    max_block_ms: MaxBlockMs = None,
+    max_memory_bytes: MaxMemoryBytes = None,
+    socket_buffer_size: SocketBufferSize = None,
+    line_reader: Annotated[str | None, typer.Option(hidden=True)] = None,
+    old_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
+    producer_property: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
+    producer_config: Annotated[Path | None, typer.Option("--producer.config", hidden=True)] = None,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Produced:
+    """Send each line of files or of standard input as a record.
+
+    A line is the value. With parse.key=true it is KEY<tab>VALUE, with parse.headers=true it begins with
+    HEADER:VALUE,HEADER:VALUE<tab>. Options win over properties, and these over the properties file.
+    """
+    from kcli.client.config import ProducerConfig
+    from kcli.commands.produce.line_reader import open_inputs
+    from kcli.commands.produce.line_sender import Target, send_inputs
+    from kcli.commands.shared.session import client_properties, connect_with, connecting_ms
+
+    if topic_option is not None and topic is not None:
+        files, topic = [Path(topic), *(files or ())], None
+    target = Target(one_topic(topic, topic_option), one_partition(partition or ()), sync)
+    if line_reader is not None and not line_reader.endswith("LineMessageReader"):
+        raise UsageError(f"there is no line reader `{line_reader}`", hint="LineMessageReader is the only one")
+    line_format = read_format(
+        reader_config,
+        renamed(old_property, "--property", reader_property, "--reader-property"),
+        key_serializer,
+        value_serializer,
+    )
+    properties = client_properties(
+        renamed(producer_config, "--producer.config", command_config, "--command-config"),
+        renamed(producer_property, "--producer-property", command_property, "--command-property"),
+        {"client.id": "console-producer"},
+    )
+    flags = {
+        "compression.type": compression_codec,
+        "acks": acks,
+        "enable.idempotence": None if idempotence is None else str(idempotence).lower(),
+        "batch.size": batch_size,
+        "linger.ms": linger_ms,
+        "retries": message_send_max_retries,
+        "retry.backoff.ms": retry_backoff_ms,
+        "request.timeout.ms": request_timeout_ms,
+        "metadata.max.age.ms": metadata_expiry_ms,
+        "max.block.ms": max_block_ms,
+        "buffer.memory": max_memory_bytes,
+        "send.buffer.bytes": socket_buffer_size,
+        "partitioner": partitioner,
+    }
+    properties |= {name: str(value) for name, value in flags.items() if value is not None}
+    config = ProducerConfig.from_properties(properties)
+    inputs = open_inputs(files or ())
+    timeout_ms = connecting_ms(config.max_block_ms)
+    async with connect_with(bootstrap_server, properties, timeout_ms=timeout_ms) as client:
+        return await send_inputs(client, config, inputs=inputs, line_format=line_format, target=target)
+
+
+def one_partition(numbers: Sequence[int]) -> int | None:
+    """Return the partition that was named, None for none; it may be named twice."""
+    if len({*numbers}) > 1:
+        raise UsageError(
+            f"`--partition` names several: {', '.join(map(str, numbers))}",
+            hint="all records go to one, or without `--partition` to all",
+        )
+    return next(iter(numbers), None)
+
+
+def read_format(
+    reader_config: Path | None,
+    reader_properties: Sequence[str] | None,
+    key_serializer: str,
+    value_serializer: str,
+) -> ReaderFormat:
+    """Return how lines are read: the file's reader properties, overridden by those of the command line."""
+    from kcli.commands.produce.line_reader import ReaderFormat
+
+    return ReaderFormat.from_properties(
+        {
+            **read_properties(reader_config),
+            **parse_properties(reader_properties, "--reader-property"),
+            "key.serializer": key_serializer,
+            "value.serializer": value_serializer,
+        }
+    )

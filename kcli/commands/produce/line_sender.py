@@ -1,0 +1,257 @@
+"""Sending lines: from inputs through a reader to a producer, counting what becomes of each record.
+
+Reading stops at the first line that cannot be parsed, and at Ctrl-C; what was read until then is still
+delivered, after Ctrl-C within a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from kcli.commands.shared.output import Table, warn
+from kcli.errors import Interrupted, KcliError
+
+if TYPE_CHECKING:
+    from kcli.client.client import Client
+    from kcli.client.config import ProducerConfig
+    from kcli.client.producer.producer import Producer
+    from kcli.client.producer.producer_batch import Delivery, DeliveryRun
+    from kcli.commands.produce.line_reader import Input, LineReader, LineSplitter, ReaderFormat
+    from kcli.commands.shared.progress import Advance
+
+FLUSH_AFTER_INTERRUPT_MS = 800
+SHOWN_FAILURES = 5
+CREATION_SECONDS = 3
+"""How long a broker may take to create a topic that a producer asks for."""
+PROMPT = ">"
+
+
+class Target(NamedTuple):
+    """Where records go, and whether one at a time."""
+
+    topic: str
+    partition: int | None = None
+    sync: bool = False
+
+
+class Produced(NamedTuple):
+    """The result of `produce`: what was delivered, and what was not."""
+
+    topic: str
+    delivered: int
+    failed: int
+    bytes: int
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Sequence[str]:
+        """Return no line: Kafka's tool prints nothing."""
+        return ()
+
+    def tables(self) -> Iterator[Table]:
+        """Return one table."""
+        yield Table(("Topic", "Delivered", "Failed", "Bytes read"), [self[:4]])
+
+
+class Tally:
+    """Counts the outcomes of the records, and keeps one example of each kind of failure.
+
+    What was given up because of an interrupt is none: the interrupt tells of it.
+    """
+
+    def __init__(self) -> None:
+        self.delivered = 0
+        self.failed = 0
+        self.examples: dict[str, KcliError] = {}
+        self.counts: dict[str, int] = {}
+
+    def settle(self, delivery: Delivery) -> None:
+        """Count a record whose outcome is known."""
+        error = delivery.error
+        if error is None:
+            self.delivered += 1
+        else:
+            self.fail(error)
+
+    def settle_run(self, run: DeliveryRun) -> None:
+        """Count records whose outcome is known."""
+        if run.is_delivered:
+            self.delivered += run.count
+        else:
+            for delivery in run:
+                self.settle(delivery)
+
+    def fail(self, error: KcliError) -> None:
+        """Count a record that was not delivered."""
+        from kcli.client.producer.producer_batch import GivenUp
+
+        self.failed += 1
+        if isinstance(error, GivenUp):
+            return
+        self.counts[error.message] = self.counts.get(error.message, 0) + 1
+        self.examples.setdefault(error.message, error)
+
+    def interrupted(self) -> Interrupted:
+        """Return what an interrupt tells of the records."""
+        from kcli.commands.shared.formatting import counted
+
+        sent = counted(self.delivered, "record was", "records were")
+        left = f", {counted(self.failed, 'was', 'were')} not" if self.failed else ""
+        return Interrupted(f"interrupted: {sent} delivered{left}")
+
+    def failures(self) -> list[KcliError]:
+        """Return an error for each of the most frequent kinds of failure."""
+        from kcli.commands.shared.session import hint_of
+
+        total = self.delivered + self.failed
+        kinds = sorted(self.counts, key=lambda message: -self.counts[message])[:SHOWN_FAILURES]
+        return [
+            KcliError(
+                f"{self.counts[message]} of {total} records were not delivered: {message}",
+                hint=hint_of(self.examples[message]),
+            )
+            for message in kinds
+        ]
+
+
+async def send_inputs(
+    client: Client,
+    config: ProducerConfig,
+    *,
+    inputs: Sequence[Input],
+    line_format: ReaderFormat,
+    target: Target,
+) -> Produced:
+    """Send every line of the inputs, one after the other, and wait until all are delivered or failed."""
+    from kcli.client.producer.producer import Producer
+    from kcli.commands.produce.line_reader import LineReader, total_size
+    from kcli.commands.shared.interrupts import interruptible
+    from kcli.commands.shared.progress import progress_bar
+
+    tally, stopped = Tally(), []
+    async with Producer(client, config, warn=warn) as producer, interruptible() as scope:
+        sender = LineSender(producer, target, LineReader(line_format), tally)
+        with scope:
+            await wait_for_topic(client, producer, target.topic)
+            with progress_bar(target.topic, total_size(inputs)) as advance:
+                try:
+                    for source in inputs:
+                        await sender.send_all(source, advance)
+                except KcliError as error:
+                    stopped.append(error)
+                await producer.flush()
+        if scope.cancel_called:
+            await producer.close(FLUSH_AFTER_INTERRUPT_MS)
+    if scope.cancel_called:
+        stopped.append(tally.interrupted())
+    failures = [*stopped, *tally.failures()]
+    return Produced(target.topic, tally.delivered, tally.failed, sender.bytes_read, failures)
+
+
+async def wait_for_topic(client: Client, producer: Producer, topic: str) -> None:
+    """Wait until the topic has partitions; tell of one that is new, and soon of one that nobody creates."""
+    import trio
+
+    from kcli.client import admin
+    from kcli.commands.shared.formatting import counted
+    from kcli.commands.shared.output import note
+    from kcli.protocol.error_codes import ErrorCode
+
+    missing = (await client.metadata((topic,))).errors.get(topic) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    with trio.move_on_after(CREATION_SECONDS) as waiting:
+        await producer.partitions_for(topic)
+    if waiting.cancelled_caught and topic not in {each.name for each in await admin.list_topics(client)}:
+        raise KcliError(
+            f"topic `{topic}` does not exist, and the broker does not create it",
+            hint=f"kcli topics create {topic}",
+        )
+    # What is there may be known late; what is known already costs no request.
+    partitions = (await producer.partitions_for(topic)).partitions
+    if missing:
+        made = counted(len(partitions), "partition")
+        note(f"note: topic `{topic}` is new: the broker made it with {made}")
+
+
+def prompt(text: str) -> None:
+    """Write to a terminal; what was read from one that has closed is delivered all the same."""
+    from kcli.commands.shared.output import note
+
+    note(text, end="")
+
+
+class LineSender:
+    """Feeds the lines of inputs to a producer; `bytes_read` are those of the lines that became records."""
+
+    def __init__(self, producer: Producer, target: Target, reader: LineReader, tally: Tally) -> None:
+        self.producer = producer
+        self.target = target
+        self.reader = reader
+        self.tally = tally
+        self.taken = 0
+        """How many of the lines at hand are sent."""
+        self.bytes_read = 0
+
+    async def send_all(self, source: Input, advance: Advance) -> None:
+        """Send the lines of one input and close it."""
+        from kcli.commands.produce.line_reader import LineSplitter
+
+        splitter = LineSplitter()
+        with closing(source):
+            while chunk := await self.read(source):
+                await self.send_lines(splitter.feed(chunk), splitter)
+                advance(len(chunk))
+            await self.send_lines(splitter.finish(), splitter)
+
+    async def read(self, source: Input) -> bytes:
+        """Return the next chunk of an input; on a terminal ask for it."""
+        if source.is_terminal:
+            prompt(PROMPT)
+        chunk = await source.read()
+        if source.is_terminal and not chunk:
+            prompt("\n")
+        return chunk
+
+    async def send_lines(self, lines: list[bytes], splitter: LineSplitter) -> None:
+        """Send lines that the splitter has cut; an error or an interrupt leaves the others out."""
+        self.taken = 0
+        try:
+            if self.reader.format.is_plain and not self.target.sync:
+                await self.send_values(lines)
+            else:
+                await self.send_records(lines)
+        finally:
+            self.bytes_read += splitter.size_of(self.taken)
+
+    async def send_records(self, lines: list[bytes]) -> None:
+        """Send lines one by one; a record that the producer refuses is counted, and the others go on."""
+        from kcli.protocol.error_codes import KafkaError
+
+        send, settle, (topic, partition, sync) = self.producer.send, self.tally.settle, self.target
+        for key, value, headers in self.reader.records(lines):
+            try:
+                delivery = await send(topic, value, key, partition=partition, headers=headers)
+            except KafkaError as error:
+                self.tally.fail(error)
+                self.taken += 1
+                continue
+            delivery.on_settled(settle)
+            self.taken += 1
+            if sync:
+                with suppress(KafkaError):  # it is counted
+                    await delivery.wait()
+
+    async def send_values(self, lines: list[bytes]) -> None:
+        """Send lines that are values as they stand; one that the producer refuses is counted."""
+        from kcli.protocol.error_codes import KafkaError
+
+        topic, partition, _ = self.target
+        while self.taken < len(lines):
+            try:
+                run = await self.producer.send_values(topic, lines, self.taken, partition=partition)
+            except KafkaError as error:
+                self.tally.fail(error)
+                self.taken += 1
+            else:
+                self.taken += run.count
+                run.on_settled(self.tally.settle_run)

@@ -1,0 +1,63 @@
+"""Whole numbers on command lines: what does not fit the protocol's fields is refused before it gets there.
+
+They are decimal digits: Python's own `int` also takes `1_0`, for ten, and the digits of other scripts.
+
+Properties as command lines give them: `name=value` pairs, and files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kcli import properties
+from kcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+
+LARGEST_INT32 = 2**31 - 1
+LARGEST_INT64 = 2**63 - 1
+
+MOST_DIGITS = 40
+"""More than any field has, zeros in front included; Python itself refuses some thousands."""
+
+
+def whole_number(text: str, most: int) -> int | None:
+    """Return the number that decimal digits are, None for any other text and for one above `most`."""
+    number = None if text.startswith(("+", "-")) else signed_number(text)
+    return number if number is not None and number <= most else None
+
+
+def signed_number(text: str) -> int | None:
+    """Return the number that decimal digits are, behind a sign or without one, None for any other text."""
+    digits = text[1:] if text.startswith(("+", "-")) else text
+    return int(text) if digits.isascii() and digits.isdecimal() and len(digits) <= MOST_DIGITS else None
+
+
+def parse_properties(pairs: Sequence[str] | None, option: str) -> dict[str, str]:
+    """Return `name=value` strings as a dict; `option` is named in the error."""
+    given = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name.strip():
+            raise UsageError(f"`{option}` wants name=value: {pair}")
+        given[name.strip()] = value.strip()
+    return given
+
+
+def read_properties(path: Path | None) -> dict[str, str]:
+    """Read a Java properties file; None is an empty one."""
+    return {} if path is None else properties.read_properties(path)
+
+
+def flag(properties: Mapping[str, str], name: str, *, default: bool = False) -> bool:
+    """Return a property that is true or false; anything else is refused."""
+    text = properties.get(name)
+    if text is None:
+        return default
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise UsageError(f"invalid value for `{name}`: {text}", hint="use true or false")
+    return word == "true"

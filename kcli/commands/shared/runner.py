@@ -1,0 +1,220 @@
+"""`@command`: registers a function as a command, runs it, prints its result and its errors.
+
+This is the one place that turns errors into exit codes: the table stands in `kcli.errors`. An error that
+is not a `KcliError` is a bug and says so; `--verbose` shows its traceback.
+
+The words of a command line, as Typer takes them, but for two things.
+
+* A number is written in decimal digits: Python, and so Typer, also takes `1_0` for ten.
+* An option that has a value may do without one, if its command says so.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from copy import copy
+from itertools import pairwise
+from typing import Annotated, Any, get_origin
+
+import typer
+from typer.core import TyperCommand
+
+from kcli.commands.shared.options import Output, OutputFormat, Verbose
+from kcli.errors import Interrupted, KcliError, MissingArgument
+
+NUMBERS = ("int", "integer", "float")
+"""What the names of Typer's types of numbers begin with, in one version or another."""
+
+
+def command_class(optional_values: Mapping[str, str]) -> type[TyperCommand]:
+    """Return a class of commands whose options `optional_values` need no value: none begins with a dash."""
+
+    class Command(TyperCommand):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401  # Typer's own click
+            super().__init__(*args, **kwargs)
+            for parameter in self.params:
+                if parameter.type.name.partition(" ")[0] in NUMBERS:
+                    parameter.type = in_plain_digits(parameter.type)
+
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401  # the same
+            filled = []
+            for argument, following in pairwise([*args, "-"]):
+                filled.append(argument)
+                if argument in optional_values and following.startswith("-"):
+                    filled.append(optional_values[argument])
+            return super().parse_args(ctx, filled)
+
+    return Command
+
+
+def in_plain_digits(kind: Any) -> Any:  # noqa: ANN401  # a type of Typer's own click
+    """Return a type of numbers that refuses what only Python takes for digits."""
+
+    def convert(value: Any, parameter: Any, context: Any) -> Any:  # noqa: ANN401  # the same
+        if isinstance(value, str) and ("_" in value or not value.isascii()):
+            kind.fail(f"'{value}' is not a valid {kind.name}.", parameter, context)
+        return kind.convert(value, parameter, context)
+
+    strict = copy(kind)  # Typer has one of a kind for all commands.
+    strict.convert = convert
+    return strict
+
+
+Body = Callable[..., Any]
+"""A command: async, or a plain function if it waits for nothing, which then does without the event loop."""
+
+
+def command(
+    app: typer.Typer, name: str, *, example: str, optional_values: Mapping[str, str] | None = None
+) -> Callable[[Body], Body]:
+    """Register a function as the command `name` of `app`; its help ends with `example`.
+
+    The function returns a result (see `kcli.commands.shared.output`) or None when it printed its own. A
+    function with a parameter `output` or `verbose` is also told what was asked for, and may say in its
+    annotation what else that means to it. An option in `optional_values` may stand without a value: it has
+    that one.
+    """
+
+    def register(body: Body) -> Body:
+        own_parameters = inspect.signature(body).parameters
+        path = " ".join(("kcli", *([app.info.name] if isinstance(app.info.name, str) else ()), name))
+
+        @functools.wraps(body)
+        def run_command(*, output: OutputFormat | None, verbose: bool, **arguments: object) -> None:
+            common = {"output": output, "verbose": verbose}
+            arguments.update((name, value) for name, value in common.items() if name in own_parameters)
+            run(lambda: body(**arguments), output=output, verbose=verbose, path=path)
+
+        add_common_options(run_command, body)
+        cls = command_class(optional_values or {})
+        # `\b` alone on a line: what is to be copied is not wrapped.
+        app.command(name, cls=cls, epilog=f"\b\nExample: {example}")(run_command)
+        return body
+
+    return register
+
+
+def add_common_options(run_command: Callable[..., None], body: Body) -> None:
+    """Give a command `--output` and `--verbose` besides the options of its own signature."""
+    added: dict[str, tuple[Any, Any]] = {"output": (Output, None), "verbose": (Verbose, False)}
+    signature = inspect.signature(body, eval_str=True)
+    for name, (_, default) in added.items():
+        if name in signature.parameters and get_origin(signature.parameters[name].annotation) is Annotated:
+            added[name] = (signature.parameters[name].annotation, default)
+    own = [parameter for name, parameter in signature.parameters.items() if name not in added]
+    common = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+        for name, (annotation, default) in added.items()
+    ]
+    # Typer reads it; functions are not declared to have one.
+    run_command.__signature__ = signature.replace(parameters=[*own, *common])  # type: ignore[attr-defined]
+    run_command.__annotations__ = {
+        **body.__annotations__,
+        **{name: annotation for name, (annotation, _) in added.items()},
+    }
+
+
+def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, path: str = "kcli") -> None:
+    """Run a body, print what it returns, and end by `typer.Exit` unless all went well.
+
+    `path` is how the command is called, for the hint where an argument is missing.
+    """
+    from kcli.commands.shared.output import print_error, print_result
+
+    failures: list[BaseException] = []
+    try:
+        result = body()
+        if inspect.isawaitable(result):
+            result = wait_for(result)
+        if result is not None:
+            print_result(result, output)
+            failures.extend(getattr(result, "failures", ()))
+        sys.stdout.flush()
+    except* BaseException as group:
+        failures.extend(flatten(group))
+    if not failures:
+        return
+    exit_code, shown = judge(failures)
+    if verbose:
+        with suppress(OSError):  # nobody reads them, or they have no place in a file
+            print_tracebacks(failures)
+    for error in shown:
+        if isinstance(error, MissingArgument):
+            error.hint = f"{path} --help"
+        print_error(error)
+    raise typer.Exit(exit_code)
+
+
+def wait_for(awaitable: Awaitable[Any]) -> Any:  # noqa: ANN401  # whatever the command returns
+    """Return what an awaitable gives, under trio."""
+    try:
+        import trio
+
+        async def wait() -> Any:  # noqa: ANN401  # the same
+            return await awaitable
+
+        return trio.run(wait)
+    finally:
+        # After an interrupt it may not have begun, of which Python would warn.
+        if inspect.iscoroutine(awaitable):
+            awaitable.close()
+
+
+def flatten(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """Return the exceptions inside nested groups, in order."""
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found.extend(flatten(error) if isinstance(error, BaseExceptionGroup) else [error])
+    return found
+
+
+def judge(failures: list[BaseException]) -> tuple[int, list[KcliError]]:
+    """Return the exit code of a set of failures, and those to print.
+
+    A closed pipe ends the command quietly, an interrupt outranks what it provoked, and a command's own
+    errors outrank a bug that they may have uncovered.
+    """
+    exits = [error.exit_code for error in failures if isinstance(error, typer.Exit)]
+    known = [error for error in failures if isinstance(error, KcliError)]
+    if any(isinstance(error, BrokenPipeError) for error in failures):
+        discard_stdout()
+        return 0, []
+    if exits:
+        return max(exits), known
+    if any(isinstance(error, KeyboardInterrupt) for error in failures):
+        reported = [error for error in known if isinstance(error, Interrupted)]
+        return Interrupted.exit_code, [*reported] or [Interrupted("interrupted")]
+    if known:
+        return max(error.exit_code for error in known), known
+    bug = failures[0]
+    if isinstance(bug, OSError) and bug.errno == errno.ENOSPC:
+        discard_stdout()
+        return 1, [KcliError("cannot write the output: no space left on the device")]
+    message = f"unexpected {type(bug).__name__}: {bug}"
+    return 1, [KcliError(message, hint="run it again with `--verbose` for a traceback")]
+
+
+def discard_stdout() -> None:
+    """Point stdout at nothing, so that the interpreter's own flush at exit does not fail again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, sys.stdout.fileno())
+    except (OSError, ValueError):  # stdout is closed or is no file
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - it lives as long as the process
+    finally:
+        os.close(nowhere)
+
+
+def print_tracebacks(failures: list[BaseException]) -> None:
+    """Print the traceback of every failure on stderr; an exit code alone is none."""
+    import traceback
+
+    for error in failures:
+        if not isinstance(error, typer.Exit):
+            traceback.print_exception(error)

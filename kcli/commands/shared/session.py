@@ -1,0 +1,120 @@
+"""What every command that talks to a cluster does first: read its client properties and connect.
+
+Also the wording of a refusal: `failure` says what was attempted, what the broker answered, and what can be
+done about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kcli.commands.shared.options import DEFAULT_BOOTSTRAP_SERVER, parse_properties, read_properties
+from kcli.errors import KcliError
+
+if TYPE_CHECKING:
+    from kcli.client.client import Client
+
+LEAST_CONNECTING_MS = 5_000
+"""The time that connecting has at least, however soon a wait for records or for their room ends."""
+
+HINTS = {
+    "UNKNOWN_TOPIC_OR_PARTITION": "`kcli topics list` shows the topics there are",
+    "TOPIC_ALREADY_EXISTS": "`--if-not-exists` accepts a topic that exists",
+    "INVALID_REPLICATION_FACTOR": "`kcli cluster nodes` shows the brokers there are",
+    "INVALID_TOPIC_EXCEPTION": "a name is 1 to 249 of the characters a-z A-Z 0-9 . _ -",
+    "INVALID_PARTITIONS": "partitions can be added, never removed",
+    "INVALID_CONFIG": "`kcli configs describe` shows names and values with `--all`",
+    "GROUP_ID_NOT_FOUND": "`kcli consumer-groups list` shows the groups there are",
+    "GROUP_SUBSCRIBED_TO_TOPIC": "stop the members that read the topic first",
+    "LEADER_NOT_AVAILABLE": "`kcli topics describe --unavailable-partitions` shows where there is no leader",
+    "PREFERRED_LEADER_NOT_AVAILABLE": "its first replica is down or not in sync, see `kcli topics describe`",
+    "ELIGIBLE_LEADERS_NOT_AVAILABLE": "start a broker that has a replica, see `kcli topics describe`",
+    "MESSAGE_TOO_LARGE": "`kcli configs alter TOPIC --add max.message.bytes=N` raises the topic's limit",
+    "OFFSET_OUT_OF_RANGE": "`kcli get-offsets --time earliest` and `--time latest` show the range",
+}
+
+
+def client_properties(
+    command_config: Path | None,
+    command_property: Sequence[str] | None,
+    defaults: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the client properties of a command: the file's, overridden by those of the command line."""
+    return {
+        **(defaults or {}),
+        **read_properties(command_config),
+        **parse_properties(command_property, "--command-property"),
+    }
+
+
+def addresses(bootstrap_server: str | None, properties: Mapping[str, str]) -> str:
+    """Return the brokers to connect to first: those that the option names, else those of the properties."""
+    if bootstrap_server is not None:
+        return bootstrap_server
+    return properties.get("bootstrap.servers", DEFAULT_BOOTSTRAP_SERVER)
+
+
+def open_client(
+    bootstrap_server: str | None,
+    command_config: Path | None = None,
+    command_property: Sequence[str] | None = None,
+    *,
+    timeout_ms: int | None = None,
+) -> AbstractAsyncContextManager[Client]:
+    """Return a context manager that connects on entry and closes the client on exit.
+
+    Connecting takes no longer than `default.api.timeout.ms` and `timeout_ms`.
+    """
+    properties = client_properties(command_config, command_property)
+    return connect_with(bootstrap_server, properties, timeout_ms=timeout_ms)
+
+
+def connecting_ms(timeout_ms: int | None) -> int | None:
+    """Return how long connecting may take where `timeout_ms` bounds the wait for records, or for their room.
+
+    One that is shorter than a few round trips is meant for those, not for the way to the broker.
+    """
+    return None if timeout_ms is None else max(timeout_ms, LEAST_CONNECTING_MS)
+
+
+def connect_with(
+    bootstrap_server: str | None, properties: Mapping[str, str], *, timeout_ms: int | None = None
+) -> AbstractAsyncContextManager[Client]:
+    """Return a context manager that connects with client properties, and warns of those without effect."""
+    from kcli.client.client import connect
+    from kcli.client.config import ClientConfig, property_warnings
+    from kcli.commands.shared.output import note
+
+    for warning in property_warnings(properties):
+        note(f"warning: {warning}")
+    config = ClientConfig.from_properties(properties)
+    return connect(addresses(bootstrap_server, properties), config, timeout_ms=timeout_ms)
+
+
+def failure(attempt: str, error: KcliError, *, hint: str | None = None) -> KcliError:
+    """Return the error a user sees when `attempt` ("cannot create topic `x`") was answered by `error`.
+
+    A `hint` of who attempted it goes before the one of the error.
+    """
+    return KcliError(f"{attempt}: {error.message.rstrip('.')}", hint=hint or hint_of(error))
+
+
+def hint_of(error: KcliError) -> str | None:
+    """Return an error's hint, or what can be done where a broker answers so."""
+    code = getattr(error, "code", None)
+    if error.hint or not error.wants_hint:
+        return error.hint
+    return HINTS.get(getattr(code, "name", ""))
+
+
+@contextmanager
+def hinted() -> Iterator[None]:
+    """Have what is raised inside, in words of its own, say what can be done."""
+    try:
+        yield
+    except KcliError as error:
+        error.hint = hint_of(error)
+        raise

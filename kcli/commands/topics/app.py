@@ -1,0 +1,417 @@
+"""`kcli topics`: create, list, describe, alter and delete topics.
+
+Replica assignments of new partitions, as `--replica-assignment` has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from kcli.commands.shared.arguments import LARGEST_INT32, signed_number
+from kcli.commands.shared.options import (
+    BootstrapServer,
+    CommandConfig,
+    OutputFormat,
+    Property,
+    TopicArgument,
+    TopicOption,
+    TopicsArgument,
+    complete_config,
+    one_topic,
+    one_topic_or_none,
+    parse_properties,
+)
+from kcli.commands.shared.runner import command
+from kcli.commands.topics.results import (
+    Altered,
+    Created,
+    Deleted,
+    ReportOptions,
+    TopicNames,
+    TopicReport,
+    created_topic,
+    tell_matches,
+)
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.client import Client
+
+
+def parse_replica_assignment(text: str) -> list[list[int]]:
+    """Return the broker ids of each partition from `1:2,2:3`."""
+    assignments: list[list[int]] = []
+    for index, entry in enumerate(text.split(",")):
+        brokers = [broker_id(word, text) for word in entry.split(":")]
+        if len(set(brokers)) != len(brokers):
+            raise UsageError(f"partition {index} names a broker twice: {entry}")
+        if assignments and len(brokers) != len(assignments[0]):
+            raise UsageError(f"partition {index} has another replication factor than partition 0: {entry}")
+        assignments.append(brokers)
+    return assignments
+
+
+def broker_id(word: str, text: str) -> int:
+    """Return one broker of the replica assignment `text`; the cluster judges whether there is such a one."""
+    broker = signed_number(word.strip())
+    if broker is None:
+        raise UsageError(f"`--replica-assignment` wants broker ids like 1:2,2:3: {text}")
+    if abs(broker) > LARGEST_INT32:
+        raise UsageError(f"a broker id in `--replica-assignment` is too large: {word}")
+    return broker
+
+
+app = typer.Typer(
+    name="topics",
+    help="Create, list, describe, alter and delete topics.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+LARGEST_REPLICATION_FACTOR = 32_767
+
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing if the topic does not exist")]
+ReplicaAssignment = Annotated[
+    str | None,
+    typer.Option(
+        metavar="IDS",
+        help="Brokers of each partition, preferred leader first: 1:2,2:3 is two partitions of two replicas",
+        show_default=False,
+    ),
+]
+
+
+@command(app, "create", example="kcli topics create orders --partitions 6 --config retention.ms=86400000")
+async def create(
+    topic: TopicArgument = None,
+    topic_option: TopicOption = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=LARGEST_INT32,
+            metavar="N",
+            help="Number of partitions: the cluster's default if not given",
+        ),
+    ] = None,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=LARGEST_REPLICATION_FACTOR,
+            metavar="N",
+            help="Replicas of each partition: the cluster's default if not given",
+        ),
+    ] = None,
+    replica_assignment: ReplicaAssignment = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE", autocompletion=complete_config, help="A topic configuration (repeatable)"
+        ),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Do nothing if the topic exists")
+    ] = False,
+    disable_rack_aware: Annotated[
+        bool, typer.Option("--disable-rack-aware", help="Accepted: the broker places replicas")
+    ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Create without warnings, internal topics too")
+    ] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Created:
+    """Create a topic."""
+    from kcli.client import admin
+    from kcli.commands.shared.output import note
+    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.topic_filter import COLLISION_WARNING, has_collision_characters
+    from kcli.commands.topics.names import refusal_hint, refuse_new
+    from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+    name = one_topic(topic, topic_option)
+    if replica_assignment and (partitions is not None or replication_factor is not None):
+        raise UsageError("`--replica-assignment` excludes `--partitions` and `--replication-factor`")
+    assignments = parse_replica_assignment(replica_assignment) if replica_assignment else None
+    new_topic = admin.NewTopic(
+        name,
+        -1 if partitions is None else partitions,
+        -1 if replication_factor is None else replication_factor,
+        None if assignments is None else dict(enumerate(assignments)),
+        parse_properties(config, "--config"),
+    )
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        if not force:
+            await refuse_new(client, name)
+            if has_collision_characters(name):
+                note(COLLISION_WARNING)
+        result = (await admin.create_topics(client, [new_topic]))[name]
+        if isinstance(result, KafkaError):
+            if if_not_exists and result.code == ErrorCode.TOPIC_ALREADY_EXISTS:
+                return Created([])
+            hint = await refusal_hint(client, new_topic, result)
+            raise failure(f"cannot create topic `{name}`", result, hint=hint)
+    return Created([created_topic(result)])
+
+
+@command(app, "list", example="kcli topics list 'orders.*' --exclude-internal")
+async def list_topics(
+    topic: TopicsArgument = None,
+    topic_option: TopicOption = None,
+    exclude_internal: Annotated[
+        bool, typer.Option("--exclude-internal", help="Leave out internal topics")
+    ] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> TopicNames:
+    """List topics: all, or those that a regular expression matches."""
+    from kcli.commands.shared.session import open_client
+
+    pattern = one_topic_or_none(topic, topic_option)
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        return TopicNames(await matching_topics(client, pattern, exclude_internal=exclude_internal))
+
+
+@command(app, "describe", example="kcli topics describe orders")
+async def describe(
+    topic: TopicsArgument = None,
+    topic_option: TopicOption = None,
+    topic_id: Annotated[
+        str | None, typer.Option(metavar="ID", help="Describe the topic with this id", show_default=False)
+    ] = None,
+    under_replicated_partitions: Annotated[
+        bool, typer.Option("--under-replicated-partitions", help="Only partitions with replicas out of sync")
+    ] = False,
+    unavailable_partitions: Annotated[
+        bool, typer.Option("--unavailable-partitions", help="Only partitions without a live leader")
+    ] = False,
+    under_min_isr_partitions: Annotated[
+        bool, typer.Option("--under-min-isr-partitions", help="Only partitions below min.insync.replicas")
+    ] = False,
+    at_min_isr_partitions: Annotated[
+        bool, typer.Option("--at-min-isr-partitions", help="Only partitions exactly at min.insync.replicas")
+    ] = False,
+    topics_with_overrides: Annotated[
+        bool,
+        typer.Option(
+            "--topics-with-overrides", help="Only topics with configurations of their own, a line each"
+        ),
+    ] = False,
+    exclude_internal: Annotated[
+        bool, typer.Option("--exclude-internal", help="Leave out internal topics")
+    ] = False,
+    if_exists: IfExists = False,
+    partition_size_limit_per_response: Annotated[
+        int, typer.Option(min=1, help="Most partitions in one answer of a broker", hidden=True)
+    ] = 2000,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> TopicReport:
+    """Show the partitions, leaders, replicas and in-sync replicas of topics: of all if none is named."""
+    from kcli.commands.shared.session import open_client
+    from kcli.commands.topics.names import parse_topic_id, topics_with_id
+    from kcli.commands.topics.results import report_topics
+
+    pattern = one_topic_or_none(topic, topic_option)
+    wanted_id = None if topic_id is None else parse_topic_id(topic_id)
+    options = ReportOptions(
+        under_replicated=under_replicated_partitions,
+        unavailable=unavailable_partitions,
+        under_min_isr=under_min_isr_partitions,
+        at_min_isr=at_min_isr_partitions,
+        overrides_only=topics_with_overrides,
+    )
+    options.check()
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        if wanted_id is None:
+            names = await matching_topics(client, pattern, exclude_internal=exclude_internal)
+        else:
+            names = await topics_with_id(client, wanted_id)
+        if not names and (pattern or topic_id) and not if_exists:
+            raise unknown_topic(topic_id or pattern)
+        return await report_topics(
+            client, names, options, partitions_per_answer=partition_size_limit_per_response
+        )
+
+
+@command(app, "alter", example="kcli topics alter orders --partitions 12")
+async def alter(
+    topic: TopicsArgument = None,
+    topic_option: TopicOption = None,
+    partitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, max=LARGEST_INT32, metavar="N", help="The new number of partitions, more than now"
+        ),
+    ] = None,
+    replica_assignment: ReplicaAssignment = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            autocompletion=complete_config,
+            help="A topic configuration to set (repeatable)",
+        ),
+    ] = None,
+    delete_config: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            autocompletion=complete_config,
+            help="A topic configuration to return to its default (repeatable)",
+        ),
+    ] = None,
+    if_exists: IfExists = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Alter without warnings, add partitions to internal topics too")
+    ] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+    output: OutputFormat | None = None,
+) -> Altered:
+    """Add partitions to topics, or change their configuration."""
+    from kcli.commands.shared.output import note
+    from kcli.commands.shared.session import open_client
+    from kcli.commands.topics.names import ALTER_HINT, guarded
+
+    pattern = one_topic(topic, topic_option)
+    if partitions is None and not config and not delete_config:
+        raise UsageError(
+            "nothing to alter",
+            hint="`--partitions` adds partitions, `--config` and `--delete-config` set configs",
+        )
+    assignments = parse_replica_assignment(replica_assignment) if replica_assignment else None
+    if assignments is not None and len(assignments) != partitions:
+        raise UsageError("`--replica-assignment` lists all `--partitions` partitions, also those that exist")
+    settings = parse_properties(config, "--config")
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        names = await matching_topics(client, pattern)
+        if not names and not if_exists:
+            raise unknown_topic(pattern)
+        refused = {} if force or partitions is None else guarded(names, done="altered", hint=ALTER_HINT)
+        allowed = [name for name in names if name not in refused]
+        if partitions is not None and allowed:
+            if not force:
+                note("warning: with more partitions, records with keys go to other partitions than before")
+            refused |= await add_partitions(client, allowed, total=partitions, assignments=assignments)
+        if (settings or delete_config) and allowed:
+            refused |= await alter_configs(client, allowed, settings=settings, deleted=delete_config or ())
+    altered = [name for name in names if name not in refused]
+    tell_matches(altered, pattern, verb="altered", output=output)
+    return Altered(altered, list(refused.values()))
+
+
+@command(app, "delete", example="kcli topics delete orders")
+async def delete(
+    topic: TopicsArgument = None,
+    topic_option: TopicOption = None,
+    if_exists: IfExists = False,
+    exclude_internal: Annotated[
+        bool, typer.Option("--exclude-internal", help="Leave out internal topics")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Delete internal topics too")] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+    output: OutputFormat | None = None,
+) -> Deleted:
+    """Delete topics and everything in them."""
+    from kcli.client import admin
+    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.topics.names import DELETE_HINT, guarded
+
+    pattern = one_topic(topic, topic_option)
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        names = await matching_topics(client, pattern, exclude_internal=exclude_internal)
+        if not names and not if_exists:
+            raise unknown_topic(pattern)
+        refused = {} if force else guarded(names, done="deleted", hint=DELETE_HINT)
+        failures = list(refused.values())
+        results = await admin.delete_topics(client, [name for name in names if name not in refused])
+    failures += [
+        failure(f"cannot delete topic `{name}`", result)
+        for name, result in results.items()
+        if result is not None
+    ]
+    deleted = [name for name, result in results.items() if result is None]
+    tell_matches(deleted, pattern, verb="deleted", output=output)
+    return Deleted(deleted, failures)
+
+
+def unknown_topic(pattern: str | None) -> KcliError:
+    """Return the error of a name, pattern or id that no topic has."""
+    return KcliError(
+        f"topic `{pattern}` does not exist", hint="`kcli topics list` shows the topics there are"
+    )
+
+
+async def matching_topics(
+    client: Client, pattern: str | None, *, exclude_internal: bool = False
+) -> list[str]:
+    """Return the names of the cluster's topics that a topic list matches."""
+    from kcli.client import admin
+    from kcli.commands.shared.topic_filter import select_topics
+
+    listings = await admin.list_topics(client)
+    return select_topics((listing.name for listing in listings), pattern, exclude_internal=exclude_internal)
+
+
+async def add_partitions(
+    client: Client, names: Sequence[str], *, total: int, assignments: list[list[int]] | None
+) -> dict[str, KcliError]:
+    """Raise the partition counts of topics to `total`; return the refusals.
+
+    `assignments` lists all partitions: each topic's existing ones are skipped.
+    """
+    from kcli.client import admin
+    from kcli.commands.shared.session import failure
+
+    listings = {listing.name: listing.partition_count for listing in await admin.list_topics(client)}
+    counts = {
+        name: admin.NewPartitions(
+            total, None if assignments is None else assignments[listings.get(name, 0) :]
+        )
+        for name in names
+    }
+    results = await admin.create_partitions(client, counts)
+    return {
+        name: failure(f"cannot add partitions to topic `{name}`", result)
+        for name, result in results.items()
+        if result is not None
+    }
+
+
+async def alter_configs(
+    client: Client, names: Sequence[str], *, settings: dict[str, str], deleted: Sequence[str]
+) -> dict[str, KcliError]:
+    """Set and reset configurations of topics; return the refusals."""
+    from kcli.client import admin
+    from kcli.commands.configs.names import name_hint, refuse_unknown
+    from kcli.commands.shared.session import failure
+    from kcli.protocol.error_codes import ErrorCode
+
+    operations = [
+        *(admin.ConfigAlteration(name, admin.ConfigOperation.SET, value) for name, value in settings.items()),
+        *(admin.ConfigAlteration(name, admin.ConfigOperation.DELETE) for name in deleted),
+    ]
+    resources = {admin.ConfigResource(admin.ConfigResourceType.TOPIC, name): operations for name in names}
+    await refuse_unknown(client, resources, deleted)
+    results = await admin.incremental_alter_configs(client, resources)
+    hint = await name_hint(client, results, settings)
+    return {
+        resource.name: failure(
+            f"cannot alter the configuration of topic `{resource.name}`",
+            result,
+            hint=hint if result.code is ErrorCode.INVALID_CONFIG else None,
+        )
+        for resource, result in results.items()
+        if result is not None
+    }

@@ -1,0 +1,106 @@
+"""What can be done where a broker refuses a new topic, beyond what the code of its error tells.
+
+What harms an internal topic is refused unless it is asked for by `--force`.
+
+The coordinators find their groups and transactional ids by the number of its partitions: it is made with
+the broker's own settings when it is first needed, and another number later strands what it holds.
+
+Topics by their ids, which are 22 characters in text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from kcli.errors import KcliError, UsageError
+from kcli.protocol.error_codes import ErrorCode
+from kcli.protocol.topics import INTERNAL_TOPICS
+from kcli.protocol.uuids import uuid_from_text
+
+if TYPE_CHECKING:
+    from kcli.client.admin import NewTopic
+    from kcli.client.client import Client
+    from kcli.protocol.error_codes import KafkaError
+
+
+GOOD_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+COLLISION_HINT = "metric names would be the same for both topics: choose another name"
+
+
+async def refusal_hint(client: Client, topic: NewTopic, error: KafkaError) -> str | None:
+    """Return a hint for a refusal, None where that of its code will do."""
+    from kcli.commands.configs.names import likely_name
+
+    if error.wants_hint and error.code is ErrorCode.INVALID_CONFIG:
+        return likely_name(await config_names(client, topic.name), topic.configs)
+    if error.code is ErrorCode.INVALID_TOPIC_EXCEPTION and collides(topic.name):
+        return COLLISION_HINT
+    return None
+
+
+def collides(refused: str) -> bool:
+    """Tell whether a refused name can only be one that differs from another in `.` and `_`."""
+    from kcli.commands.shared.topic_filter import has_collision_characters
+
+    is_good = GOOD_NAME.fullmatch(refused) and refused not in (".", "..", "__cluster_metadata")
+    return bool(is_good) and has_collision_characters(refused)
+
+
+async def config_names(client: Client, name: str) -> list[str]:
+    """Return the names of the configurations of topics: those that a topic `name` would have."""
+    from kcli.client import admin
+
+    plain = admin.NewTopic(name, -1, -1)
+    with suppress(KcliError):  # They are only wanted for the hint of an error that is told anyway.
+        answer = (await admin.create_topics(client, [plain], validate_only=True))[name]
+        configs = answer.configs if isinstance(answer, admin.TopicCreated) else None
+        return [entry.name for entry in configs or ()]
+    return []
+
+
+CREATE_HINT = "the broker creates it with its own settings when it is needed; `--force` creates it like this"
+ALTER_HINT = (
+    "`--force` adds partitions: groups and transactional ids that fall to another one lose their state"
+)
+DELETE_HINT = "`--force` deletes it"
+
+
+def guarded(names: Iterable[str], *, done: str, hint: str) -> dict[str, KcliError]:
+    """Return why those topics that are internal were not `done`."""
+    return {
+        name: KcliError(f"topic `{name}` is internal and was not {done}", hint=hint)
+        for name in names
+        if name in INTERNAL_TOPICS
+    }
+
+
+async def refuse_new(client: Client, name: str) -> None:
+    """Raise `KcliError` for an internal topic that there is not yet."""
+    from kcli.client import admin
+
+    refused = guarded([name], done="created", hint=CREATE_HINT)
+    if refused and name not in {listing.name for listing in await admin.list_topics(client)}:
+        raise refused[name]
+
+
+TOPIC_ID = re.compile(r"[\w-]{22}(==)?", re.ASCII)
+
+
+def parse_topic_id(text: str) -> bytes:
+    """Return the id that a user typed; raise `UsageError` if it is none."""
+    if not TOPIC_ID.fullmatch(text):
+        raise UsageError(
+            f"`--topic-id` wants a topic's id: {text}",
+            hint="22 letters, digits, - and _, as `kcli topics describe TOPIC` shows it",
+        )
+    return uuid_from_text(text.removesuffix("=="))
+
+
+async def topics_with_id(client: Client, topic_id: bytes) -> list[str]:
+    """Return the names of the topics with this id: one or none."""
+    from kcli.client import admin
+
+    return [listing.name for listing in await admin.list_topics(client) if listing.topic_id == topic_id]

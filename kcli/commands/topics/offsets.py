@@ -1,0 +1,189 @@
+"""`kcli get-offsets`: the earliest, latest or timed offsets of partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from kcli.commands.shared.arguments import LARGEST_INT64, signed_number
+from kcli.commands.shared.options import (
+    BootstrapServer,
+    CommandConfig,
+    Property,
+    TopicOption,
+    TopicsArgument,
+    one_topic_or_none,
+)
+from kcli.commands.shared.output import Table
+from kcli.commands.shared.runner import command
+from kcli.errors import KcliError, UsageError
+
+if TYPE_CHECKING:
+    from kcli.client.admin import TopicListing, TopicPartition
+    from kcli.commands.shared.topic_filter import PartitionFilter
+
+app = typer.Typer(rich_markup_mode=None)
+
+TIMES = {
+    "latest": -1,
+    "earliest": -2,
+    "max-timestamp": -3,
+    "earliest-local": -4,
+    "latest-tiered": -5,
+    "earliest-pending-upload": -6,
+}
+"""The words for special timestamps, and the numbers they stand for on the wire."""
+
+
+class PartitionOffset(NamedTuple):
+    """The offset that was found in one partition."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class Offsets(NamedTuple):
+    """The result of `get-offsets`. A partition without such an offset is left out."""
+
+    offsets: Sequence[PartitionOffset]
+    failures: Sequence[KcliError] = ()
+
+    def lines(self) -> Iterator[str]:
+        """Return a line `topic:partition:offset` for each partition."""
+        return (":".join(map(str, row)) for row in self.offsets)
+
+    def tables(self) -> Iterator[Table]:
+        """Return one table."""
+        yield Table(("Topic", "Partition", "Offset"), self.offsets)
+
+
+@command(app, "get-offsets", example="kcli get-offsets orders --time earliest")
+async def get_offsets(
+    topic: TopicsArgument = None,
+    topic_option: TopicOption = None,
+    partitions: Annotated[
+        str | None, typer.Option(metavar="IDS", help="Partitions, separated by commas", show_default=False)
+    ] = None,
+    topic_partitions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERNS",
+            help="Topics and partitions: orders:1,clicks:0-3,logs:5- (0-3 is without 3)",
+            show_default=False,
+        ),
+    ] = None,
+    time: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="latest (-1), earliest (-2), max-timestamp (-3), earliest-local (-4), latest-tiered (-5), "
+            "earliest-pending-upload (-6), or the first offset at or after a time: milliseconds since 1970, "
+            "or ISO 8601, UTC unless it says otherwise",
+        ),
+    ] = "latest",
+    exclude_internal_topics: Annotated[
+        bool, typer.Option("--exclude-internal-topics", help="Leave out internal topics")
+    ] = False,
+    bootstrap_server: BootstrapServer = None,
+    command_config: CommandConfig = None,
+    command_property: Property = None,
+) -> Offsets:
+    """Print the offsets of partitions: the latest, the earliest, or by time.
+
+    Without TOPIC and --topic-partitions it prints those of all topics.
+    """
+    from kcli.client import admin
+    from kcli.client.network.retry_warnings import HeldUp
+    from kcli.commands.shared.output import warn
+    from kcli.commands.shared.session import failure, open_client
+
+    pattern = one_topic_or_none(topic, topic_option)
+    accepts = chosen_partitions(pattern, partitions, topic_partitions)
+    timestamp = parse_time(time)
+    async with open_client(bootstrap_server, command_config, command_property) as client:
+        topics = await admin.list_topics(client)
+        wanted = matching_partitions(topics, accepts, exclude_internal=exclude_internal_topics)
+        absent = absent_topics(pattern or topic_partitions or "", (each.name for each in topics))
+        if not wanted:
+            raise no_match(absent)
+        if absent:
+            warn(not_there(absent))
+        results = await admin.list_offsets(client, dict.fromkeys(wanted, timestamp), held_up=HeldUp(warn))
+    rows, failures = [], []
+    for partition in sorted(wanted, key=str):
+        result = results[partition]
+        if isinstance(result, KcliError):
+            failures.append(failure(f"cannot get the offset of {partition}", result))
+        elif result.offset >= 0:
+            rows.append(PartitionOffset(partition.topic, partition.partition, result.offset))
+    return Offsets(rows, failures)
+
+
+def parse_time(text: str) -> int:
+    """Return the timestamp that a word, a number or a time stands for."""
+    from kcli.commands.shared.times import iso_ms
+
+    if text in TIMES:
+        return TIMES[text]
+    timestamp = signed_number(text)
+    if timestamp is None:
+        timestamp = iso_ms(text)
+        # Negative numbers are words.
+        timestamp = None if timestamp is None else max(0, timestamp)
+    if timestamp is None or not min(TIMES.values()) <= timestamp <= LARGEST_INT64:
+        words = ", ".join(TIMES)
+        raise UsageError(
+            f"`--time` cannot be {text}", hint=f"{words}, milliseconds since 1970 or 2025-12-31T23:59:59Z"
+        )
+    return timestamp
+
+
+def chosen_partitions(topics: str | None, partitions: str | None, patterns: str | None) -> PartitionFilter:
+    """Return the filter that the options describe."""
+    from kcli.commands.shared.topic_filter import parse_ids, partition_filter, topic_pattern
+
+    if patterns is not None:
+        if topics is not None or partitions is not None:
+            raise UsageError("`--topic-partitions` excludes `TOPIC` and `--partitions`")
+        return partition_filter(patterns)
+    ids = set(parse_ids(partitions or "", "--partitions"))
+    expression = topic_pattern(topics or ".*")
+    return lambda topic, partition: (not ids or partition in ids) and expression.fullmatch(topic) is not None
+
+
+def absent_topics(asked: str, existing: Iterable[str]) -> list[str]:
+    """Return the topics that were asked for by name, and that nothing matches."""
+    from kcli.commands.shared.topic_filter import named_topics, select_topics
+
+    names = [*existing]
+    return [name for name in named_topics(asked) if not select_topics(names, name)]
+
+
+def no_match(absent: Sequence[str]) -> KcliError:
+    """Return why nothing matches: the topics that were named may not exist."""
+    why = not_there(absent) if absent else "no topic or partition matches"
+    return KcliError(why, hint="`kcli topics list` shows the topics there are")
+
+
+def not_there(absent: Sequence[str]) -> str:
+    """Return what to say of topics that do not exist."""
+    names = ", ".join(f"`{name}`" for name in absent)
+    return f"topic {names} does not exist" if len(absent) == 1 else f"topics {names} do not exist"
+
+
+def matching_partitions(
+    topics: Iterable[TopicListing], accepts: PartitionFilter, *, exclude_internal: bool
+) -> list[TopicPartition]:
+    """Return the partitions of topics that a filter accepts."""
+    from kcli.client import admin
+
+    return [
+        admin.TopicPartition(topic.name, partition)
+        for topic in topics
+        if not (exclude_internal and topic.is_internal)
+        for partition in range(topic.partition_count)
+        if accepts(topic.name, partition)
+    ]

@@ -1,0 +1,37 @@
+"""What a user is told of a refusal: what was attempted, why not, and what can be done."""
+
+from __future__ import annotations
+
+import pytest
+
+from kcli.commands.shared.session import failure
+from kcli.protocol.configs import InertConfig
+from kcli.protocol.error_codes import ErrorCode, KafkaError
+
+
+@pytest.mark.parametrize(
+    ("error", "message", "hint"),
+    [
+        pytest.param(
+            KafkaError(ErrorCode.INVALID_CONFIG, "Unknown topic config name: x."),
+            "cannot alter x: Unknown topic config name: x",
+            "`kcli configs describe` shows names and values with `--all`",
+            id="the hint is that of the error",
+        ),
+        pytest.param(
+            InertConfig("`log.cleaner.threads` has no effect in kcli"),
+            "cannot alter x: `log.cleaner.threads` has no effect in kcli",
+            None,
+            id="no other name would do",
+        ),
+        pytest.param(
+            KafkaError(ErrorCode.NOT_CONTROLLER, "another is"),
+            "cannot alter x: another is",
+            None,
+            id="no hint",
+        ),
+    ],
+)
+def test_a_refusal(error: KafkaError, message: str, hint: str | None) -> None:
+    told = failure("cannot alter x", error)
+    assert (told.message, told.hint) == (message, hint)
