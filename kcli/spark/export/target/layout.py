@@ -1,0 +1,163 @@
+"""Layout: in which directories of the target rows lie, and what their files are called.
+
+    topic=orders/partition=3/date=2026-05-01/hour=07/
+        part-00000000000000001000-00000000000000002000-000007.parquet     start, end, plan
+        part-00000000000000001000-00000000000000002000-000007-1.parquet   the same split's second file there
+
+Dates and hours are those of the record's timestamp in UTC. What does not stand in the path stands at the
+beginning of the name, so that names are unique in their directory: `part-orders-3-…` when flat.
+
+File names of an export, taken apart again.
+
+The names of what stands under `_kcli/`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from kcli.errors import UsageError
+
+if TYPE_CHECKING:
+    from kcli.spark.split import Split
+
+
+PARTITION_COLUMNS: Final = ("topic", "partition", "date", "hour")
+DEFAULT_PARTITION_BY: Final = ("topic", "partition")
+
+_HIVE_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | {chr(code) for code in range(1, 32)}
+
+
+def escape_path_name(text: str) -> str:
+    """Percent-encode what Hive encodes in the name of a partition's directory (Hive class `FileUtils`)."""
+    return "".join(f"%{ord(one):02X}" if one in _HIVE_ESCAPED else one for one in text)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Which columns make directories, in the order topic, partition, date, hour; none is flat."""
+
+    partition_by: tuple[str, ...] = DEFAULT_PARTITION_BY
+
+    def __post_init__(self) -> None:
+        """Refuse what is no layout."""
+        for column in self.partition_by:
+            if column not in PARTITION_COLUMNS:
+                raise UsageError(
+                    f"cannot partition by `{column}`", hint=f"choose of {', '.join(PARTITION_COLUMNS)}"
+                )
+        if list(self.partition_by) != sorted(set(self.partition_by), key=PARTITION_COLUMNS.index):
+            raise UsageError(
+                f"cannot partition by `{','.join(self.partition_by)}`",
+                hint=f"name each once, in the order {', '.join(PARTITION_COLUMNS)}",
+            )
+        if self.by_hour and "date" not in self.partition_by:
+            raise UsageError("cannot partition by `hour` without `date`")
+
+    @property
+    def by_hour(self) -> bool:
+        """Return whether every hour has its directory."""
+        return "hour" in self.partition_by
+
+    @property
+    def by_date(self) -> bool:
+        """Return whether directories depend on the records' timestamps."""
+        return "date" in self.partition_by
+
+    @property
+    def path_columns(self) -> tuple[str, ...]:
+        """Return the columns that stand in the path and are left out of the files."""
+        return tuple(column for column in self.partition_by if column in DEFAULT_PARTITION_BY)
+
+    def directory(self, split: Split, period: tuple[str, ...] = ()) -> str:
+        """Return the directory of a split's rows, of the date and hour given; "" when flat."""
+        dated = dict(zip(("date", "hour"), period, strict=False))
+        values = {"topic": split.topic, "partition": str(split.partition), **dated}
+        return "/".join(
+            f"{column}={escape_path_name(values[column])}" for column in self.partition_by if column in values
+        )
+
+    def stem(self, split: Split, plan: int) -> str:
+        """Return how the names of a split's files begin."""
+        values = {"topic": escape_path_name(split.topic), "partition": str(split.partition)}
+        extra = [values[column] for column in DEFAULT_PARTITION_BY if column not in self.partition_by]
+        return "-".join(["part", *extra, f"{split.start:020d}", f"{split.end:020d}", f"{plan:06d}"])
+
+
+_NAME = re.compile(
+    r"(?P<hidden>\.?)(?P<stem>part-(?:.*-)?\d{20}-\d{20}-(?P<plan>\d{6,}))"
+    r"(?P<suffix>(?:-[0-9a-f]{1,7})*)(?:-(?P<named>[0-9a-f]{8}))?\.parquet(?:\.(?P<attempt>[0-9a-f]+))?"
+)
+
+
+class FileName(NamedTuple):
+    """What the name of a data file says."""
+
+    stem: str
+    plan: int
+    is_temporary: bool
+    attempt: str | None
+    """The id of the attempt that wrote it; None for a file that was renamed."""
+
+
+def parsed_name(path: str) -> FileName | None:
+    """Return what the name of a file says, None if it is no data file of an export."""
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    if match is None:
+        return None
+    return FileName(
+        match["stem"], int(match["plan"]), bool(match["hidden"]), match["attempt"] or match["named"]
+    )
+
+
+def published_path(path: str) -> str:
+    """Return the final path of a file under its temporary name."""
+    directory, slash, name = path.rpartition("/")
+    return f"{directory}{slash}{name.removeprefix('.').rpartition('.')[0]}"
+
+
+STATE: Final = "_kcli"
+IDENTITY: Final = f"{STATE}/export.json"
+LOCK: Final = f"{STATE}/lock"
+LOG: Final = f"{STATE}/log"
+SET_ASIDE: Final = f"{STATE}/set-aside"
+DEAD_BATCHES: Final = f"{STATE}/dead-letter/batches"
+DEAD_VALUES: Final = f"{STATE}/dead-letter/values"
+
+_NUMBERED = re.compile(r"(\d{10})\.(plan|commit)\.json")
+_RECEIPT = re.compile(r"split-(\d{5,})(?:\.[0-9a-f]+)?\.json")
+
+
+def plan_path(number: int) -> str:
+    """Return the file of a plan."""
+    return f"{LOG}/{number:010d}.plan.json"
+
+
+def commit_path(number: int) -> str:
+    """Return the file of a commit."""
+    return f"{LOG}/{number:010d}.commit.json"
+
+
+def receipts_path(number: int) -> str:
+    """Return the directory of a plan's receipts."""
+    return f"{LOG}/{number:010d}"
+
+
+def receipt_path(number: int, index: int, attempt: str | None) -> str:
+    """Return the file of a receipt; it names the attempt where creation is not exclusive."""
+    suffix = "" if attempt is None else f".{attempt}"
+    return f"{receipts_path(number)}/split-{index:05d}{suffix}.json"
+
+
+def number_in(name: str) -> tuple[int, str] | None:
+    """Return the number and kind, `plan` or `commit`, of a file name in the log."""
+    match = _NUMBERED.fullmatch(name)
+    return (int(match[1]), match[2]) if match else None
+
+
+def receipt_index(name: str) -> int | None:
+    """Return the split of a receipt's file name."""
+    match = _RECEIPT.fullmatch(name)
+    return int(match[1]) if match else None

@@ -1,0 +1,223 @@
+"""LocalTarget: a directory of a file system that renames, links and locks.
+
+Temporary names begin with a dot and end in the attempt's id, so that no reader takes them for data.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+
+from kcli.errors import KcliError
+from kcli.spark.export.target.target import Entry
+from kcli.storage import disk
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
+_PAUSE_SECONDS = 0.05
+
+
+def temporary_name(path: str, attempt: str) -> str:
+    """Return where a file stands while it is written: beside its place, hidden."""
+    directory, slash, name = path.rpartition("/")
+    return f"{directory}{slash}.{name}.{attempt}"
+
+
+class LocalTarget:
+    """A directory; it is made when the first file is written."""
+
+    renames = True
+
+    def __init__(self, root: str, *, patience_seconds: float = 60.0) -> None:
+        self.root = os.path.abspath(root)
+        self._patience_seconds = patience_seconds
+
+    @property
+    def uri(self) -> str:
+        """Return the directory."""
+        return self.root
+
+    def local_path(self, path: str) -> str:
+        """Return where a file of the target stands in the file system."""
+        return os.path.join(self.root, path)
+
+    def read(self, path: str) -> bytes | None:
+        """Return a small file's content, None if there is none."""
+        try:
+            with open(self.local_path(path), "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """Write or replace a small file by way of a temporary name."""
+        temporary = self._write_temporary(path, data)
+        self._replace(temporary, path)
+        disk.sync_path(os.path.dirname(self.local_path(path)))
+
+    def create_exclusively(self, path: str, data: bytes) -> bool:
+        """Write a small file unless there is one by that name: whoever links it first has written it."""
+        temporary = self._write_temporary(path, data)
+        try:
+            return self._link(temporary, path)
+        finally:
+            self.remove(temporary)
+
+    def open_output(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
+        """Open a new file for writing, making its directory."""
+        import pyarrow as pa
+
+        full = self.local_path(path)
+        try:
+            return pa.OSFile(full, "wb")
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+            return pa.OSFile(full, "wb")
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it."""
+        os.makedirs(self.local_path(path), exist_ok=True)
+
+    def sync(self, path: str) -> None:
+        """Make a written file survive a power failure."""
+        descriptor = os.open(self.local_path(path), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def sync_directories(self, paths: Iterable[str]) -> None:
+        """Make the names in directories survive a power failure, and theirs up to the target."""
+        wanted = {""}
+        for path in paths:
+            while path:
+                wanted.add(path)
+                path = os.path.dirname(path)
+        for path in sorted(wanted):
+            disk.sync_path(self.local_path(path).rstrip("/"))
+
+    def rename(self, path: str, to: str) -> bool:
+        """Rename a file, replacing what is there; return whether there was one to rename."""
+        try:
+            self._replace(path, to)
+        except FileNotFoundError:
+            if self.size(path) is None:
+                return False
+            self.make_directory(os.path.dirname(to))
+            self._replace(path, to)
+        return True
+
+    def remove(self, path: str) -> None:
+        """Remove a file if there is one."""
+        with suppress(FileNotFoundError):
+            os.unlink(self.local_path(path))
+
+    def remove_empty_directories(self, path: str) -> None:
+        """Remove what is empty of a directory, those below it and those above it up to the target."""
+        for folder, _, _ in os.walk(self.local_path(path), topdown=False):
+            with suppress(OSError):  # it is not empty, or not ours to remove
+                os.rmdir(folder)
+        while path := os.path.dirname(path):
+            try:
+                os.rmdir(self.local_path(path))
+            except OSError:
+                return
+
+    def size(self, path: str) -> int | None:
+        """Return a file's size in bytes, None if there is none."""
+        try:
+            return os.stat(self.local_path(path)).st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def list(self, directory: str, *, recursive: bool = False) -> list[Entry]:
+        """Return the files in a directory, hidden ones too, in the order of their paths."""
+        found = []
+        pending = [directory]
+        while pending:
+            folder = pending.pop()
+            try:
+                with os.scandir(self.local_path(folder)) as scan:
+                    entries = list(scan)
+            except (FileNotFoundError, NotADirectoryError):
+                continue
+            for entry in entries:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir():
+                    pending += [path] if recursive else []
+                else:
+                    with suppress(FileNotFoundError):
+                        found.append(Entry(path, entry.stat().st_size))
+        return sorted(found)
+
+    def open_input(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
+        """Open a file for reading."""
+        import pyarrow as pa
+
+        return pa.OSFile(self.local_path(path), "rb")
+
+    @contextmanager
+    def while_writing(self, directory: str) -> Iterator[None]:
+        """Hold off `when_nobody_writes` of the same directory; tasks write under this."""
+        with self._locked(directory, fcntl.LOCK_SH):
+            yield
+
+    @contextmanager
+    def when_nobody_writes(self, directory: str) -> Iterator[None]:
+        """Wait until no task of an earlier run writes any more, and hold off new ones."""
+        with self._locked(directory, fcntl.LOCK_EX):
+            yield
+
+    @contextmanager
+    def _locked(self, directory: str, mode: int) -> Iterator[None]:
+        """Hold a lock on a directory, where the file system has locks; raise `KcliError` when time is up."""
+        descriptor = os.open(self.local_path(directory), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            deadline = time.monotonic() + self._patience_seconds
+            while not _try_lock(descriptor, mode):
+                if time.monotonic() >= deadline:
+                    raise KcliError(
+                        f"another run's tasks still write to `{self.uri}`",
+                        hint="wait until they have ended, or end them",
+                    )
+                time.sleep(_PAUSE_SECONDS)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _write_temporary(self, path: str, data: bytes) -> str:
+        temporary = temporary_name(path, os.urandom(4).hex())
+        full = self.local_path(temporary)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        return temporary
+
+    def _link(self, path: str, to: str) -> bool:
+        try:
+            os.link(self.local_path(path), self.local_path(to))
+        except FileExistsError:
+            return False
+        return True
+
+    def _replace(self, path: str, to: str) -> None:
+        os.replace(self.local_path(path), self.local_path(to))
+
+
+def _try_lock(descriptor: int, mode: int) -> bool:
+    try:
+        fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True

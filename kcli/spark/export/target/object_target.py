@@ -1,0 +1,156 @@
+"""ObjectTarget: a prefix in a store that pyarrow knows, which neither renames nor locks.
+
+Files are written under their own names, which carry the id of the attempt; creation is not exclusive.
+
+`open_target`: what a `--to` names, as a target.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from kcli.errors import KcliError, UsageError
+from kcli.spark.export.target.local_target import LocalTarget
+from kcli.spark.export.target.target import Entry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+    from urllib.parse import SplitResult
+
+    from kcli.spark.export.target.target import Target
+
+
+class ObjectTarget:
+    """A prefix of a `pyarrow.fs.FileSystem`."""
+
+    renames = False
+
+    def __init__(self, filesystem: Any, root: str, *, uri: str) -> None:  # noqa: ANN401  # a pyarrow.fs.FileSystem
+        self.filesystem = filesystem
+        self.root = root.rstrip("/")
+        self.uri = uri
+
+    def full_path(self, path: str) -> str:
+        """Return what the store calls a file of the target."""
+        return f"{self.root}/{path}" if path else self.root
+
+    def read(self, path: str) -> bytes | None:
+        """Return a small file's content, None if there is none."""
+        try:
+            with self.filesystem.open_input_stream(self.full_path(path)) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """Write or replace a small file; stores show an object when it is whole."""
+        with self.open_output(path) as stream:
+            stream.write(data)
+
+    def create_exclusively(self, path: str, data: bytes) -> bool:
+        """Write a small file unless there is one; two writers at the same moment both succeed."""
+        if self.size(path) is not None:
+            return False
+        self.write_atomically(path, data)
+        return True
+
+    def open_output(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
+        """Open a new file for writing."""
+        full = self.full_path(path)
+        try:
+            return self.filesystem.open_output_stream(full)
+        except FileNotFoundError:  # a store that has directories after all
+            self.filesystem.create_dir(full.rpartition("/")[0], recursive=True)
+            return self.filesystem.open_output_stream(full)
+
+    def make_directory(self, path: str) -> None:
+        """Do nothing: prefixes come with their first object."""
+
+    def sync(self, path: str) -> None:
+        """Do nothing: a closed object is durable."""
+
+    def sync_directories(self, paths: Iterable[str]) -> None:
+        """Do nothing: a closed object is durable."""
+
+    def rename(self, path: str, to: str) -> bool:
+        """Move a file, which copies it; return whether there was one."""
+        if self.size(path) is None:
+            return False
+        place = self.full_path(to)
+        self.filesystem.create_dir(place.rpartition("/")[0], recursive=True)
+        self.filesystem.move(self.full_path(path), place)
+        return True
+
+    def remove(self, path: str) -> None:
+        """Remove a file if there is one."""
+        if self.size(path) is not None:
+            self.filesystem.delete_file(self.full_path(path))
+
+    def remove_empty_directories(self, path: str) -> None:
+        """Do nothing: prefixes go with their last object."""
+
+    def size(self, path: str) -> int | None:
+        """Return a file's size in bytes, None if there is none."""
+        info = self.filesystem.get_file_info(self.full_path(path))
+        return info.size if info.is_file else None
+
+    def list(self, directory: str, *, recursive: bool = False) -> list[Entry]:
+        """Return the files under a prefix, in the order of their paths."""
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(self.full_path(directory), allow_not_found=True, recursive=recursive)
+        infos = self.filesystem.get_file_info(selector)
+        skipped = len(self.root) + 1
+        return sorted(Entry(info.path[skipped:], info.size) for info in infos if info.is_file)
+
+    def open_input(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
+        """Open a file for reading."""
+        return self.filesystem.open_input_file(self.full_path(path))
+
+    def while_writing(self, directory: str) -> AbstractContextManager[None]:
+        """Hold nothing off: receipts name the attempt, and only one of them counts."""
+        return nullcontext()
+
+    def when_nobody_writes(self, directory: str) -> AbstractContextManager[None]:
+        """Wait for nobody."""
+        return nullcontext()
+
+
+def open_target(uri: str) -> Target:
+    """Return the target of a path, a `file:` URI, or another URI that pyarrow has a file system for."""
+    if not uri:
+        raise UsageError("the target is empty")
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):", uri)
+    if scheme is None:
+        return LocalTarget(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        # Nothing of it is repeated: what cannot be taken apart may hold a password anywhere.
+        raise UsageError(f"not a target that can be written to: no `{scheme[1]}` address") from None
+    if scheme[1].lower() == "file":
+        if parts.netloc not in ("", "localhost"):
+            raise UsageError(f"a file on another host: `{uri}`", hint="write file:///path")
+        return LocalTarget(unquote(parts.path))
+    from pyarrow.fs import FileSystem
+
+    shown = _without_credentials(parts)
+    try:
+        filesystem, root = FileSystem.from_uri(uri)
+    except ValueError as error:
+        # Arrow's own words may repeat the URI, and the password in it.
+        raise UsageError(f"not a target that can be written to: `{shown}`") from error
+    except OSError as error:
+        # They do not if there is nothing in it that is not shown.
+        reason = str(error).partition("\n")[0] if shown == uri else type(error).__name__
+        raise KcliError(f"cannot open `{shown}`: {reason}") from error
+    return ObjectTarget(filesystem, root, uri=shown)
+
+
+def _without_credentials(parts: SplitResult) -> str:
+    """Return a URI as it may be shown: no user, no password, no options, which may hold keys."""
+    return parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="").geturl()

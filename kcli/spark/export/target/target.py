@@ -1,0 +1,93 @@
+"""Target: the directory or object-store prefix that an export writes to.
+
+Paths are relative to the target, with forward slashes. A target is picklable: tasks carry it. `LocalTarget`
+has what a file system has: exclusive creation, renaming, locks. `ObjectTarget` has none of these.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+
+class Entry(NamedTuple):
+    """A file in a target."""
+
+    path: str
+    size_bytes: int
+
+
+class Target(Protocol):
+    """Where an export writes."""
+
+    @property
+    def uri(self) -> str:
+        """Return what the user calls it, without credentials."""
+        ...
+
+    @property
+    def renames(self) -> bool:
+        """Return whether files are written under a temporary name and renamed."""
+        ...
+
+    def read(self, path: str) -> bytes | None:
+        """Return a small file's content, None if there is none."""
+        ...
+
+    def write_atomically(self, path: str, data: bytes) -> None:
+        """Write or replace a small file; it is there whole or not at all, and survives a power failure."""
+        ...
+
+    def create_exclusively(self, path: str, data: bytes) -> bool:
+        """Write a small file unless there is one by that name; return whether it was written."""
+        ...
+
+    def open_output(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
+        """Open a new file for writing, making its directory."""
+        ...
+
+    def make_directory(self, path: str) -> None:
+        """Make a directory and those above it, where there are directories."""
+        ...
+
+    def sync(self, path: str) -> None:
+        """Make a written file survive a power failure."""
+        ...
+
+    def sync_directories(self, paths: list[str]) -> None:
+        """Make the names in directories survive a power failure, and theirs up to the target."""
+        ...
+
+    def rename(self, path: str, to: str) -> bool:
+        """Rename a file, replacing what is there; return whether there was one to rename."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file if there is one."""
+        ...
+
+    def remove_empty_directories(self, path: str) -> None:
+        """Remove what is empty of a directory, those below it and those above it up to the target."""
+        ...
+
+    def size(self, path: str) -> int | None:
+        """Return a file's size in bytes, None if there is none."""
+        ...
+
+    def list(self, directory: str, *, recursive: bool = False) -> list[Entry]:
+        """Return the files in a directory, hidden ones too, in the order of their paths."""
+        ...
+
+    def open_input(self, path: str) -> Any:  # noqa: ANN401  # a pyarrow.NativeFile
+        """Open a file for reading."""
+        ...
+
+    def while_writing(self, directory: str) -> AbstractContextManager[None]:
+        """Hold off `when_nobody_writes` of the same directory; tasks write under this."""
+        ...
+
+    def when_nobody_writes(self, directory: str) -> AbstractContextManager[None]:
+        """Wait until no task of an earlier run writes any more, and hold off new ones."""
+        ...
