@@ -14,7 +14,7 @@ from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, iter_ba
 from kcli.protocol.records.batch_header import HEADER, update_crc
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.log.local_log import DeletionPlan
-from kcli.storage.log.log_appender import AppendInfo
+from kcli.storage.log.log_appender import LogAppendInfo
 from kcli.storage.log.log_config import LogConfig
 from kcli.storage.log.log_loader import load_log
 from kcli.storage.log.log_read import Isolation
@@ -104,7 +104,7 @@ class LogHarness:
 
     # --- changes
 
-    def append(self, *values: bytes | None, leader_epoch: int = 0, **arguments: object) -> AppendInfo:
+    def append(self, *values: bytes | None, leader_epoch: int = 0, **arguments: object) -> LogAppendInfo:
         """Append one batch as leader and make it visible."""
         return self.append_batch(batch_of(*values, **arguments), leader_epoch=leader_epoch)  # type: ignore[arg-type]
 
@@ -115,7 +115,7 @@ class LogHarness:
         leader_epoch: int = 0,
         now_ms: int = NOW_MS,
         origin: Origin = Origin.CLIENT,
-    ) -> AppendInfo:
+    ) -> LogAppendInfo:
         """Append bytes as leader, a window onto them as a request is, and make them visible."""
         info = self.log.append_as_leader(
             memoryview(batch), leader_epoch=leader_epoch, now_ms=now_ms, origin=origin

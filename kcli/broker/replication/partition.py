@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kcli.broker.replication.in_sync_replicas import RemoteReplica
     from kcli.protocol.messages.alter_partition import AlteredPartition
     from kcli.storage.log.file_records import WriteAhead
-    from kcli.storage.log.log_appender import AppendInfo
+    from kcli.storage.log.log_appender import LogAppendInfo
     from kcli.storage.log.log_validator import ValidatedRecords
     from kcli.storage.log.unified_log import UnifiedLog
 
@@ -376,7 +376,7 @@ class Partition:
 
     def append(
         self, records: bytearray | memoryview, *, acks: int, now_ms: int, max_decompressed: int
-    ) -> AppendInfo:
+    ) -> LogAppendInfo:
         """Append a producer's records as leader. Raises `KafkaError`."""
         self._check_writable(acks)
         info = self.log.append_as_leader(
@@ -392,7 +392,7 @@ class Partition:
         acks: int,
         now_ms: int,
         written: WriteAhead | None = None,
-    ) -> AppendInfo:
+    ) -> LogAppendInfo:
         """Append records that the log's validator has read elsewhere. Raises `KafkaError`.
 
         What `written` has put into the file already is not written again.
@@ -418,7 +418,7 @@ class Partition:
                 f"{len(self.isr)} replicas are in sync, {self.min_isr} are needed",
             )
 
-    def _appended(self, info: AppendInfo) -> None:
+    def _appended(self, info: LogAppendInfo) -> None:
         in_sync = self.in_sync
         if in_sync is None:
             self.log.advance_high_watermark_to_end()

@@ -3,7 +3,7 @@
 Everything is checked before the first byte is written, and what is remembered of it, the log's end, the
 producers, the epochs, changes only after the last (Kafka method `UnifiedLog.append`).
 
-AppendInfo: what an append did to a log.
+LogAppendInfo: what an append did to a log.
 
 PlainAppend: one small batch as most producers send it, checked and written in one pass over its header.
 
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from kcli.storage.producers.producer_state import ProducerStateEntry
 
 
-class AppendInfo:
+class LogAppendInfo:
     """Where records went. `first_offset` is -1 if there was nothing to append.
 
     A `duplicate` was written before: the offsets are those of then. `log_append_time` is -1 unless the broker
@@ -190,11 +190,11 @@ def append_plain(log: UnifiedLog, records: memoryview, leader_epoch: int, now_ms
     return first_offset
 
 
-def plain_info(log: UnifiedLog, records: Buffer, first_offset: int) -> AppendInfo:
+def plain_info(log: UnifiedLog, records: Buffer, first_offset: int) -> LogAppendInfo:
     """Return what the append that has just been made did."""
     (max_timestamp,) = _read_max_timestamp(records, _MAX_TIMESTAMP_POSITION)
     end_offset = log.log_end_offset
-    return AppendInfo(
+    return LogAppendInfo(
         first_offset,
         end_offset - 1,
         max_timestamp,
@@ -340,7 +340,7 @@ def append_validated(
     leader_epoch: int,
     now_ms: int,
     written: WriteAhead | None = None,
-) -> AppendInfo:
+) -> LogAppendInfo:
     """Give validated records offsets and the leader's epoch, and write them: `UnifiedLog.append`."""
     _stamp(log, validated, leader_epoch)
     info = _append(log, validated.data, validated.batches, validated.origin, now_ms, written)
@@ -349,7 +349,7 @@ def append_validated(
     return info
 
 
-def append_replicated(log: UnifiedLog, records: Buffer, now_ms: int) -> AppendInfo:
+def append_replicated(log: UnifiedLog, records: Buffer, now_ms: int) -> LogAppendInfo:
     """Write records as the leader has them: `UnifiedLog.append_as_follower`."""
     data, batches = whole_batches(records, log.log_end_offset)
     return _append(log, data, batches, Origin.REPLICATION, now_ms)
@@ -388,12 +388,12 @@ def _append(
     origin: Origin,
     now_ms: int,
     written: WriteAhead | None = None,
-) -> AppendInfo:
+) -> LogAppendInfo:
     size = len(data)
     _check_room(log, size)
     if not batches:
         start = log.log_start_offset
-        return AppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, start)
+        return LogAppendInfo(UNKNOWN_OFFSET, UNKNOWN_OFFSET, NO_TIMESTAMP, NO_TIMESTAMP, start)
     first = batches[0]
     # An older entry's first offset is inside; its last one does for everything it is needed for.
     first_offset = first.base_offset if first.magic == 2 else first.last_offset
@@ -419,7 +419,9 @@ def _append(
     except OSError as error:
         raise log.failed("append to", error) from error
     log.producer_state.map_end_offset = last_offset + 1
-    return AppendInfo(first_offset, last_offset, max_timestamp, NO_TIMESTAMP, log.log_start_offset, size=size)
+    return LogAppendInfo(
+        first_offset, last_offset, max_timestamp, NO_TIMESTAMP, log.log_start_offset, size=size
+    )
 
 
 def _check_room(log: UnifiedLog, size: int) -> None:
@@ -432,8 +434,8 @@ def _check_room(log: UnifiedLog, size: int) -> None:
         )
 
 
-def _duplicate_info(log: UnifiedLog, duplicate: BatchMetadata) -> AppendInfo:
-    return AppendInfo(
+def _duplicate_info(log: UnifiedLog, duplicate: BatchMetadata) -> LogAppendInfo:
+    return LogAppendInfo(
         duplicate.first_offset,
         duplicate.last_offset,
         duplicate.timestamp,

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.leader_epochs import LeaderEpochs
     from kcli.storage.log.local_log import LocalLog
-    from kcli.storage.log.log_appender import AppendInfo
+    from kcli.storage.log.log_appender import LogAppendInfo
     from kcli.storage.log.log_config import LogConfig
     from kcli.storage.log.log_read import Isolation, LogOffsetMetadata, LogRead
     from kcli.storage.log.log_segment import LogSegment
@@ -190,7 +190,7 @@ class UnifiedLog:
         now_ms: int,
         origin: Origin = Origin.CLIENT,
         max_decompressed: int = MAX_DECOMPRESSED_BYTES,
-    ) -> AppendInfo:
+    ) -> LogAppendInfo:
         """Check records, give them offsets and the leader's epoch, and write them.
 
         A writable buffer is patched in place and written as it is; the log keeps no reference to it. Raises
@@ -214,7 +214,7 @@ class UnifiedLog:
         leader_epoch: int,
         now_ms: int,
         written: WriteAhead | None = None,
-    ) -> AppendInfo:
+    ) -> LogAppendInfo:
         """Give validated records offsets and the leader's epoch, and write them. Raises `KafkaError`.
 
         What `write_ahead` returned and has been run is not written again.
@@ -233,7 +233,7 @@ class UnifiedLog:
         """
         return log_append.write_ahead(self, validated, leader_epoch=leader_epoch, now_ms=now_ms)
 
-    def append_as_follower(self, records: Buffer, *, now_ms: int) -> AppendInfo:
+    def append_as_follower(self, records: Buffer, *, now_ms: int) -> LogAppendInfo:
         """Write records as the leader has them; offsets may have holes but never go back.
 
         Raises `KafkaError` CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE when they begin below the log end,

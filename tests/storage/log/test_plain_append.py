@@ -16,7 +16,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder
 from kcli.protocol.records.batch_header import HEADER, HEADER_SIZE, TRANSACTIONAL_BIT, update_crc
 from kcli.storage import disk
-from kcli.storage.log.log_appender import MAX_RECORDS, NOT_PLAIN, AppendInfo, append_plain
+from kcli.storage.log.log_appender import MAX_RECORDS, NOT_PLAIN, LogAppendInfo, append_plain
 from kcli.storage.log.log_config import COMPACT, LOG_APPEND_TIME, LogConfig
 from kcli.storage.log.log_segment import LogSegment
 from kcli.storage.log.log_validator import CHECKED_BYTES
@@ -220,10 +220,10 @@ def batches(draw: st.DrawFn) -> bytes:
 
 def outcome(log: LogHarness, records: bytearray | memoryview, epoch: int) -> object:
     try:
-        info: AppendInfo = log.log.append_as_leader(records, leader_epoch=epoch, now_ms=NOW_MS)
+        info: LogAppendInfo = log.log.append_as_leader(records, leader_epoch=epoch, now_ms=NOW_MS)
     except KafkaError as error:
         return error.code, error.message
-    return {name: getattr(info, name) for name in AppendInfo.__slots__}
+    return {name: getattr(info, name) for name in LogAppendInfo.__slots__}
 
 
 @given(

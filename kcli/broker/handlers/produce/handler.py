@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from kcli.broker.network.request_context import RequestContext
     from kcli.broker.replication.partition import Partition, PartitionId
     from kcli.broker.replication.replica_manager import ReplicaManager
-    from kcli.storage.log.log_appender import AppendInfo
+    from kcli.storage.log.log_appender import LogAppendInfo
 
 
 class PendingWrite:
@@ -234,7 +234,7 @@ class _Append:
         index: int,
         partitions: list[tuple[int, memoryview | None]],
         number: int,
-    ) -> Generator[SlowWork, None, AppendInfo]:
+    ) -> Generator[SlowWork, None, LogAppendInfo]:
         """Append one partition's records with threads for what takes long: reading them, writing them."""
         if self._request.size <= YIELD_BYTES:
             self._request.copy_records()
@@ -265,7 +265,7 @@ class _Append:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{name}` is the broker's own")
         return partition
 
-    def _append(self, partition: Partition, records: memoryview) -> AppendInfo:
+    def _append(self, partition: Partition, records: memoryview) -> LogAppendInfo:
         return partition.append(
             records,
             acks=self._request.acks,
@@ -274,7 +274,7 @@ class _Append:
         )
 
     def _appended(
-        self, partition: Partition, index: int, info: AppendInfo, topic_number: int, number: int
+        self, partition: Partition, index: int, info: LogAppendInfo, topic_number: int, number: int
     ) -> Row:
         if self._request.acks == ACKS_ALL and partition.log.high_watermark <= info.last_offset:
             self._pending.append((topic_number, number, partition, info.last_offset + 1))

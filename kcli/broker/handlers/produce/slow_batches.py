@@ -24,7 +24,7 @@ from kcli.protocol.error_codes import KafkaError
 if TYPE_CHECKING:
     from kcli.broker.replication.partition import Partition
     from kcli.storage.log.file_records import WriteAhead
-    from kcli.storage.log.log_appender import AppendInfo
+    from kcli.storage.log.log_appender import LogAppendInfo
     from kcli.storage.log.log_validator import LogValidator, ValidatedRecords
 
 
@@ -83,7 +83,7 @@ class LongWriting:
         self._validated = validated
         self._acks = acks
         self._now_ms = now_ms
-        self._info: AppendInfo | None = None
+        self._info: LogAppendInfo | None = None
         self._error: KafkaError | None = None
 
     async def run(self) -> None:
@@ -125,7 +125,7 @@ class LongWriting:
         except OSError as error:
             self._error = self._partition.log.failed("append to", error)
 
-    def result(self) -> AppendInfo:
+    def result(self) -> LogAppendInfo:
         """Return what was appended, once it has run. Raises `KafkaError`."""
         if self._error is not None:
             raise self._error
