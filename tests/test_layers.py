@@ -195,14 +195,6 @@ STILL_CIRCLES: tuple[str, ...] = (
         "kcli.broker.process.meter_operations "
     ),
     (
-        "kcli.commands.dump.json_view "
-        "kcli.commands.dump.segment "
-        "kcli.commands.dump.table_view "
-        "kcli.commands.dump.text_view "
-        "kcli.commands.dump.view "
-    ),
-    ("kcli.commands.dump.range_records kcli.commands.dump.ranges "),
-    (
         "kcli.commands.completion "
         "kcli.commands.groups.lookup "
         "kcli.commands.shared.options "

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from kcli.commands.dump.dump_errors import MOST_PAIRS, Complaints
-from kcli.commands.dump.ranges import FirstRecord, Range
+from kcli.commands.dump.forms import ranged_view
 from kcli.commands.dump.segment import SegmentDump
-from kcli.commands.dump.view import FLUSH_BYTES, DumpOutput, Layout, ranged_view
+from kcli.commands.dump.view import FLUSH_BYTES, DumpOutput, FirstRecord, Layout, Range
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.forensics.entries.segment_scan import ScannedEntry, scan
 from kcli.forensics.ranges.log_ranges import RangeEnd, RangeStart, begin_of

@@ -14,9 +14,10 @@ import os
 from array import array
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kcli.commands.dump.text_lines import run_lines
+from kcli.commands.dump.view import FirstRecord, Range
 from kcli.commands.shared.output import OutputFormat
 from kcli.forensics.contents.log_files import DumpFile, FileKind
 from kcli.forensics.ranges.log_ranges import RangeEnd, RangeQueue, RangeReader, RangeStart, stretches
@@ -36,22 +37,6 @@ BATCHES_RANGE_BYTES = 32 * 1024 * 1024
 
 ReadOn = Callable[[RangeEnd, int | None], RangeEnd]
 """Dumps a log here from where a range ended up to a position, or to its end; tells how far that is."""
-
-
-class Range(NamedTuple):
-    """The batches of the file with that number that begin in a stretch of it."""
-
-    file: int
-    start: int
-    end: int
-    layout: Layout | None = None
-    """Of a table."""
-
-
-class FirstRecord(NamedTuple):
-    """The offset of the first record that is shown; what is shown before it came before."""
-
-    offset: int
 
 
 def range_pool(files: Sequence[DumpFile], options: DumpOptions, form: OutputFormat) -> WorkerPool | None:

@@ -82,7 +82,8 @@ def ranged_run(
 
         logs = LongLogs(pool, files, options, form)
     from kcli.commands.dump.dump_errors import Complaints
-    from kcli.commands.dump.view import DumpOutput, ranged_view
+    from kcli.commands.dump.forms import ranged_view
+    from kcli.commands.dump.view import DumpOutput
 
     complaints = Complaints()
     view = ranged_view(form, options, complaints, DumpOutput())

@@ -1,7 +1,5 @@
 """DumpView: what the forms of a dump have in common. A dump tells a view what it reads, in file order.
 
-The view of a form is made here, and only its modules are imported.
-
 DumpOutput: standard output in large pieces.
 """
 
@@ -11,13 +9,10 @@ import os
 import sys
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
-from kcli.commands.shared.output import OutputFormat
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from kcli.commands.dump.dump_errors import Complaints
-    from kcli.commands.dump.options import DumpOptions
+    from kcli.commands.shared.output import OutputFormat
     from kcli.forensics.contents.log_files import DumpFile
     from kcli.forensics.contents.records import DumpedRecord
     from kcli.forensics.entries.batch_run import BatchRun
@@ -112,6 +107,22 @@ class Layout(NamedTuple):
     numbers: Sequence[bool] = ()
 
 
+class Range(NamedTuple):
+    """The batches of the file with that number that begin in a stretch of it."""
+
+    file: int
+    start: int
+    end: int
+    layout: Layout | None = None
+    """Of a table."""
+
+
+class FirstRecord(NamedTuple):
+    """The offset of the first record that is shown; what is shown before it came before."""
+
+    offset: int
+
+
 class RangedView(DumpView, Protocol):
     """A view whose parts several processes may make: each has one, and the parent prints what comes of it."""
 
@@ -149,23 +160,6 @@ class RangedView(DumpView, Protocol):
     def flush(self) -> None:
         """Write out what was collected."""
         ...
-
-
-def ranged_view(
-    form: OutputFormat, options: DumpOptions, complaints: Complaints, output: DumpOutput
-) -> RangedView:
-    """Return the view of a dump in that form."""
-    if form is OutputFormat.JSON:
-        from kcli.commands.dump.json_view import JsonDump
-
-        return JsonDump(output, options)
-    if form is OutputFormat.TABLE:
-        from kcli.commands.dump.table_view import TableDump
-
-        return TableDump(output, options, complaints)
-    from kcli.commands.dump.text_view import TextDump
-
-    return TextDump(output, options, complaints)
 
 
 FLUSH_BYTES = 64 * 1024
