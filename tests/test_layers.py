@@ -141,9 +141,6 @@ STILL_UPWARD: frozenset[str] = frozenset(
         "kcli.client.admin.group_offsets -> kcli.client.groups.classic_membership.Generation",
         "kcli.client.fetch.fetcher -> kcli.client.groups.group_commits.CommittedPositions",
         "kcli.client.network.retry_warnings -> kcli.client.producer.producer_batch.ProducerBatch",
-        "kcli.commands.groups.options -> kcli.commands.completion.group_names",
-        "kcli.commands.shared.options -> kcli.commands.completion.config_names",
-        "kcli.commands.shared.options -> kcli.commands.completion.topic_names",
         "kcli.spark.decode.formats.formats -> kcli.spark.export.options.FieldFormat",
         "kcli.spark.decode.formats.formats -> kcli.spark.export.options.OnBadValue",
         "kcli.storage.producers.producer_snapshot -> kcli.storage.log.local_log.LogSegments",
@@ -193,13 +190,6 @@ STILL_CIRCLES: tuple[str, ...] = (
         "kcli.broker.process.control_operations "
         "kcli.broker.process.control_server "
         "kcli.broker.process.meter_operations "
-    ),
-    (
-        "kcli.commands.completion "
-        "kcli.commands.groups.lookup "
-        "kcli.commands.shared.options "
-        "kcli.commands.shared.runner "
-        "kcli.commands.shared.session "
     ),
     ("kcli.broker.handlers.fetch.delayed_fetch kcli.broker.handlers.fetch.handler "),
     (

@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.commands.shared.output import OutputFormat
-
 if TYPE_CHECKING:
     from kcli.commands.broker.start import StartOptions
+    from kcli.commands.shared.output import OutputFormat
 
 _SWITCHES = {
     "dump-log": ("--print-data-log", "--deep-iteration", "--continue"),
@@ -73,6 +72,8 @@ def start_broker(options: StartOptions) -> int:
 
 def parse(arguments: Sequence[str]) -> Line | None:
     """Return what a command line says, None if that is more than paths, switches and an output format."""
+    from kcli.commands.shared.output import OutputFormat
+
     known = _SWITCHES.get(arguments[0] if arguments else "", ())
     paths, switches, output = [], set(), None
     words = iter(arguments[1:])

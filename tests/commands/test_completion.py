@@ -90,7 +90,7 @@ def test_bash_is_told_the_candidates(
     capfd: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("kcli.commands.completion.TIME_LIMIT_S", PATIENCE_SECONDS)
+    monkeypatch.setattr("kcli.commands.shared.completion.TIME_LIMIT_S", PATIENCE_SECONDS)
     for name in ("orders", "orders-2", "clicks"):
         groups.add(name, [1])
     for name in ("billing", "billing-test", "audit"):

@@ -41,6 +41,7 @@ from kcli.commands.configs.quotas import (
     describe_quotas,
     quota_changes,
 )
+from kcli.commands.shared.arguments import read_properties
 from kcli.commands.shared.options import (
     BootstrapServer,
     CommandConfig,
@@ -49,7 +50,6 @@ from kcli.commands.shared.options import (
     TopicOption,
     complete_config,
     one_topic_or_none,
-    read_properties,
 )
 from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError

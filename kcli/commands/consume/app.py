@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from kcli.commands.groups.options import complete_group
-from kcli.commands.shared.arguments import flag
+from kcli.commands.shared.arguments import flag, parse_properties, read_properties
 from kcli.commands.shared.options import (
     BootstrapServer,
     CommandConfig,
@@ -22,8 +22,6 @@ from kcli.commands.shared.options import (
     TopicArgument,
     TopicOption,
     one_topic_or_none,
-    parse_properties,
-    read_properties,
     renamed,
 )
 from kcli.commands.shared.runner import command

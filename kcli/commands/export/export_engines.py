@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, closing, contextmanage
 from typing import TYPE_CHECKING
 
 from kcli.commands.export.export_options import EngineName, Via
-from kcli.commands.shared.options import parse_properties
+from kcli.commands.shared.arguments import parse_properties
 
 if TYPE_CHECKING:
     from kcli.commands.export.export_options import EngineChoice

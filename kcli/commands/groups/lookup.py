@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.assignors.members import java_order
 from kcli.client import admin
@@ -19,6 +19,7 @@ from kcli.commands.groups.offsets import (
     unread_positions,
     with_time_lag,
 )
+from kcli.commands.shared.completion import names_beginning_with
 from kcli.commands.shared.session import failure
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -58,6 +59,15 @@ async def every_name(client: Client, timeout_ms: int | None = None) -> tuple[lis
     """Return the names of all groups of consumers, for `--all-groups`."""
     groups, failures = await list_consumer_groups(client, timeout_ms=timeout_ms)
     return [group.group_id for group in groups], failures
+
+
+def complete_group_names(parameters: Mapping[str, Any], incomplete: str) -> list[str]:
+    """Return the consumer groups that begin with `incomplete`."""
+
+    async def fetch(client: Client) -> list[str]:
+        return (await every_name(client))[0]
+
+    return names_beginning_with(incomplete, fetch, parameters)
 
 
 async def describe(client: Client, names: Iterable[str], *, timeout_ms: int | None = None) -> Found:

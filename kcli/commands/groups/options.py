@@ -26,10 +26,10 @@ DEFAULT_TIMEOUT_MS = 30_000
 
 
 def complete_group(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the name of a group from the cluster, see `kcli.commands.completion`."""
-    from kcli.commands.completion import group_names
+    """Complete the name of a group from the cluster."""
+    from kcli.commands.groups.lookup import complete_group_names
 
-    return group_names(context.params, incomplete)
+    return complete_group_names(context.params, incomplete)
 
 
 GroupArgument = Annotated[

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from kcli.commands.produce.line_sender import Produced
+from kcli.commands.shared.arguments import parse_properties, read_properties
 from kcli.commands.shared.options import (
     BootstrapServer,
     CommandConfig,
@@ -20,8 +21,6 @@ from kcli.commands.shared.options import (
     TopicArgument,
     TopicOption,
     one_topic,
-    parse_properties,
-    read_properties,
     renamed,
 )
 from kcli.commands.shared.runner import command

@@ -11,28 +11,21 @@ from typing import Annotated, TypeVar
 
 import typer
 
-from kcli.commands.shared.arguments import parse_properties as parse_properties
-from kcli.commands.shared.arguments import read_properties as read_properties
+from kcli.commands.shared import completion
 from kcli.commands.shared.output import OutputFormat as OutputFormat
 from kcli.errors import MissingArgument, UsageError
 
 Given = TypeVar("Given")
 
-DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
-
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete a topic name from the cluster, see `kcli.commands.completion`."""
-    from kcli.commands.completion import topic_names
-
-    return topic_names(context.params, incomplete)
+    """Complete the name of a topic from the cluster."""
+    return completion.topic_names(context.params, incomplete)
 
 
 def complete_config(context: typer.Context, incomplete: str) -> list[str]:
-    """Complete the name of a configuration from the cluster, see `kcli.commands.completion`."""
-    from kcli.commands.completion import config_names
-
-    return config_names(context.params, incomplete)
+    """Complete the name of a configuration from the cluster."""
+    return completion.config_names(context.params, incomplete)
 
 
 # None unless it is given: then `bootstrap.servers` of the properties counts before the default.

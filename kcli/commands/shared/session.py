@@ -11,12 +11,13 @@ from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kcli.commands.shared.options import DEFAULT_BOOTSTRAP_SERVER, parse_properties, read_properties
+from kcli.commands.shared.arguments import parse_properties, read_properties
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
 
+DEFAULT_BOOTSTRAP_SERVER = "localhost:9092"
 LEAST_CONNECTING_MS = 5_000
 """The time that connecting has at least, however soon a wait for records or for their room ends."""
 

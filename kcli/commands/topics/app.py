@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from kcli.commands.shared.arguments import LARGEST_INT32, signed_number
+from kcli.commands.shared.arguments import LARGEST_INT32, parse_properties, signed_number
 from kcli.commands.shared.options import (
     BootstrapServer,
     CommandConfig,
@@ -22,7 +22,6 @@ from kcli.commands.shared.options import (
     complete_config,
     one_topic,
     one_topic_or_none,
-    parse_properties,
 )
 from kcli.commands.shared.runner import command
 from kcli.commands.topics.results import (
