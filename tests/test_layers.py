@@ -67,8 +67,8 @@ SUBROOMS: dict[str, str] = {
     "kcli.forensics": "repair verification contents ranges entries",
     "kcli.client": "producer consumer groups fetch admin client network config",
     "kcli.broker": (
-        "process faults metering node handlers network coordinator replication controller metadata"
-        " waiting config"
+        "process faults metering node handlers network node_context coordinator replication controller"
+        " metadata waiting config"
     ),
     "kcli.broker.network": (
         "socket_server connection reactor quota_engine request_engine responses inbox outbox"
@@ -101,7 +101,6 @@ THIRD_PARTY: dict[str, set[str]] = {
     "kcli.broker.controller": set(),
     "kcli.broker.controller.controller_election": {"trio"},
     "kcli.broker.coordinator": set(),
-    "kcli.broker.coordinator.group_service": {"trio"},
     "kcli.broker.coordinator.runtime": {"trio"},
     "kcli.broker.faults.yaml_lines": {"yaml"},
     "kcli.broker.metadata.metadata_image": set(),
@@ -123,21 +122,12 @@ THIRD_PARTY: dict[str, set[str]] = {
 
 STILL_UPWARD: frozenset[str] = frozenset(
     {
-        "kcli.broker.config.loggers -> kcli.broker.controller.configuration_control.ConfigChange",
-        "kcli.broker.controller.client_quota_control -> kcli.broker.network.client_quotas.BYTE_RATES",
-        "kcli.broker.controller.client_quota_control -> kcli.broker.network.client_quotas.CLIENT_ID",
-        "kcli.broker.controller.client_quota_control -> kcli.broker.network.client_quotas.IP",
-        "kcli.broker.controller.client_quota_control -> kcli.broker.network.client_quotas.USER",
-        "kcli.broker.coordinator.group_service -> kcli.broker.node.broker.Broker",
-        "kcli.broker.handlers.configs -> kcli.broker.node.broker.Broker",
         "kcli.broker.handlers.fetch.delayed_fetch -> kcli.broker.handlers.fetch.handler.Fetched",
         "kcli.broker.network.outbox -> kcli.broker.network.request_engine.Answer",
-        "kcli.broker.network.request_context -> kcli.broker.node.broker.Broker",
         "kcli.broker.network.request_engine -> kcli.broker.handlers.api_versions.API_VERSIONS_KEY",
         "kcli.broker.network.request_engine -> kcli.broker.handlers.api_versions.unsupported_version_body",
         "kcli.broker.network.responses -> kcli.broker.network.request_engine.Answer",
         "kcli.broker.network.responses -> kcli.broker.network.request_engine.Engine",
-        "kcli.broker.network.socket_server -> kcli.broker.node.broker.Broker",
         "kcli.client.admin.group_offsets -> kcli.client.groups.classic_membership.Generation",
         "kcli.client.fetch.fetcher -> kcli.client.groups.group_commits.CommittedPositions",
         "kcli.client.network.retry_warnings -> kcli.client.producer.producer_batch.ProducerBatch",
@@ -173,7 +163,6 @@ STILL_CIRCLES: tuple[str, ...] = (
         "kcli.broker.replication.replica_manager "
     ),
     (
-        "kcli.broker.coordinator.group_service "
         "kcli.broker.handlers.api_versions "
         "kcli.broker.network.connection "
         "kcli.broker.network.inbox "
@@ -183,13 +172,6 @@ STILL_CIRCLES: tuple[str, ...] = (
         "kcli.broker.network.request_engine "
         "kcli.broker.network.responses "
         "kcli.broker.network.socket_server "
-        "kcli.broker.node.broker "
-        "kcli.broker.node.broker_lifecycle "
-    ),
-    (
-        "kcli.broker.process.control_operations "
-        "kcli.broker.process.control_server "
-        "kcli.broker.process.meter_operations "
     ),
     ("kcli.broker.handlers.fetch.delayed_fetch kcli.broker.handlers.fetch.handler "),
     (

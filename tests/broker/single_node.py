@@ -108,7 +108,12 @@ class Node:
             node=self,
             clock_ms=self.wall_ms,
         )
-        self.groups = group_runtime(self)  # type: ignore[arg-type]
+        self.groups = group_runtime(
+            self.config,
+            image=lambda: self.image,
+            replica_manager=self.replica_manager,
+            wall_ms=self.wall_ms,
+        )
         self.controller = Controller(MemoryJournal(), EMPTY_IMAGE, random=random.Random(0))
         self.controller.subscribe(self._apply)
         self.producer_ids = ProducerIds(self._allocate)

@@ -33,6 +33,15 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class ConfigChange:
+    """One change to one configuration; `value` is None only for DELETE."""
+
+    name: str
+    operation: int
+    value: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConfigSynonym:
     """A value that an entry has or would have, None if it must not be shown."""
 

@@ -16,7 +16,7 @@ from kcli.protocol.error_codes import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from kcli.broker.controller.configuration_control import ConfigChange
+    from kcli.broker.config.config_entries import ConfigChange
 
 ROOT = "root"
 _OURS = "kcli"

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.result import ControllerResult, check_batch_size
-from kcli.broker.metadata.metadata_image import NOTHING, quota_entity
-from kcli.broker.network.client_quotas import BYTE_RATES, CLIENT_ID, IP, USER
+from kcli.broker.metadata.metadata_image import BYTE_RATES, CLIENT_ID, IP, NOTHING, USER, quota_entity
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.metadata_records import ClientQuotaRecord, EntityData
 

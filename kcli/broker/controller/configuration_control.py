@@ -7,7 +7,6 @@ broker runs, is refused (KIP-226, KIP-339).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kcli.broker.config.broker_definitions import BROKER_CONFIGS, broker_config
@@ -24,21 +23,13 @@ from kcli.protocol.internal.metadata_records import ConfigRecord
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
+    from kcli.broker.config.config_entries import ConfigChange
     from kcli.broker.metadata.metadata_image import ConfigResource, MetadataImage
     from kcli.protocol.internal.metadata_records import MetadataRecord
 
 C = TypeVar("C")
 
 _GROUPS = GroupConfig()
-
-
-@dataclass(frozen=True, slots=True)
-class ConfigChange:
-    """One change to one configuration; `value` is None only for DELETE."""
-
-    name: str
-    operation: int
-    value: str | None = None
 
 
 def topic_config_records(

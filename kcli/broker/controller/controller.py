@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from random import Random
 
+    from kcli.broker.config.config_entries import ConfigChange
     from kcli.broker.controller.client_quota_control import QuotaAlteration
-    from kcli.broker.controller.configuration_control import ConfigChange
     from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.controller.election_control import ElectionType
     from kcli.broker.controller.feature_control import FeatureUpdate

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
     from kcli.broker.network.apis import Api
-    from kcli.broker.node.broker import Broker
+    from kcli.broker.node_context import NodeContext
     from kcli.protocol.messages.metadata import MetadataResponse
 
 
@@ -111,7 +111,7 @@ class TopicErrors:
     """The request of an API, whose topics that `concerns` picks are to be refused with `code`."""
 
     def __init__(
-        self, api: Api, version: int, *, request: object, concerns: Callable[[str], bool], broker: Broker
+        self, api: Api, version: int, *, request: object, concerns: Callable[[str], bool], broker: NodeContext
     ) -> None:
         self._api = api
         self._version = version
@@ -181,7 +181,7 @@ def _as_message(data: ProduceData) -> ProduceRequest:
     )
 
 
-def spare_others(response: FetchResponse, concerns: Callable[[str], bool], broker: Broker) -> None:
+def spare_others(response: FetchResponse, concerns: Callable[[str], bool], broker: NodeContext) -> None:
     """Let a fetch that is refused say nothing of topics that `concerns` does not pick.
 
     A fetch with an error is answered at once in any case, whatever else it asks for.
@@ -200,7 +200,7 @@ _LISTSRequestTopics = frozenset({"topic_names", "subscribed_topic_names"})
 """… and lists of nothing but names."""
 
 
-def topics_of(request: object, broker: Broker) -> set[str]:
+def topics_of(request: object, broker: NodeContext) -> set[str]:
     """Return the names of the topics in a request; ids that the node knows count as their names."""
     if isinstance(request, ProduceData):
         found: Iterator[str | bytes | None] = (name or topic_id for name, topic_id, _ in request.topics)
@@ -232,7 +232,7 @@ def _walk(value: Any, *, is_topic: bool) -> Iterator[str | bytes | None]:  # noq
             yield content
 
 
-def complete_fetch(request: object, broker: Broker) -> object:
+def complete_fetch(request: object, broker: NodeContext) -> object:
     """Return a fetch that also names the partitions of its session, which it need not repeat (KIP-227)."""
     if not isinstance(request, FetchRequest) or request.session_epoch <= 0:
         return request

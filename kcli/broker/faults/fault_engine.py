@@ -118,7 +118,7 @@ class FaultyEngine:
             for active in candidates:
                 if active.request_fault.topic is not None:
                     if topics is None:
-                        topics = topics_of(complete_fetch(read[1], context.broker), context.broker)
+                        topics = topics_of(complete_fetch(read[1], context.node), context.node)
                     if not active.request_fault.concerns_any(topics):
                         continue
                 if active.strikes():
@@ -131,7 +131,7 @@ class FaultyEngine:
 
     def _unanswered(self, context: RequestContext) -> Unanswered:
         operation = Unanswered()
-        context.broker.purgatory.park(operation, (), NEVER_MS)
+        context.node.purgatory.park(operation, (), NEVER_MS)
         return operation
 
     async def _delayed(
@@ -161,7 +161,7 @@ class FaultyEngine:
     async def _resolved(self, context: RequestContext, answer: Answer) -> bytes | list[Any] | None:
         while answer is not None and not isinstance(answer, bytes | list):
             if isinstance(answer, DelayedOperation):
-                await context.broker.purgatory.wait(answer)
+                await context.node.purgatory.wait(answer)
                 answer = self._engine.finish(answer)
             else:
                 answer = await answer
@@ -188,17 +188,15 @@ class FaultyEngine:
             answer = self._engine.feed(context, buffer, start, end)
             change = partial(with_topic_errors, code=code, concerns=concerns)
             return Later(answer, partial(self._changed, context, reply_to=reply_to, change=change))
-        some = TopicErrors(
-            api, context.api_version, request=request, concerns=concerns, broker=context.broker
-        )
+        some = TopicErrors(api, context.api_version, request=request, concerns=concerns, broker=context.node)
         if some.strike_some:
             served = buffer[start:end] if fault.after else self._frame(context, some.request_of_others())
             answer = self._engine.feed(context, served, 0, len(served))
             change = partial(some.answer, code=code, why=why)
             return Later(answer, partial(self._changed, context, reply_to=reply_to, change=change))
-        refusal = self._refusal(active, api, context, complete_fetch(request, context.broker), why=why)
+        refusal = self._refusal(active, api, context, complete_fetch(request, context.node), why=why)
         if isinstance(refusal, FetchResponse):
-            spare_others(refusal, concerns, context.broker)
+            spare_others(refusal, concerns, context.node)
         frame = encode_response(*reply_to, refusal)
         if not fault.after:
             return frame

@@ -43,8 +43,8 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         name, software_version = request.client_software_name, request.client_software_version
         if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(software_version)):
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
-    image = context.broker.image
-    cache = context.broker.replica_manager.encoded_metadata
+    image = context.node.image
+    cache = context.node.replica_manager.encoded_metadata
     key = (API_VERSIONS_KEY, version)
     body = cache.get(key, image)
     if body is None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.client_quota_control import QuotaAlteration
-from kcli.broker.network.client_quotas import CLIENT_ID, IP, USER
+from kcli.broker.metadata.metadata_image import CLIENT_ID, IP, USER
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.alter_client_quotas import AlterClientQuotasResponse, AlteredEntryData
 from kcli.protocol.messages.describe_client_quotas import (
@@ -44,7 +44,7 @@ def describe_client_quotas(
                 entity=[EntityData(entity_type=type, entity_name=name) for type, name in entity],
                 values=[ValueData(key=key, value=value) for key, value in values.items()],
             )
-            for entity, values in context.broker.image.client_quotas.items()
+            for entity, values in context.node.image.client_quotas.items()
             if _is_found(dict(entity), wanted, is_strict=request.strict)
         ]
     )
@@ -61,7 +61,7 @@ def alter_client_quotas(
     request: altering.AlterClientQuotasRequest, context: RequestContext
 ) -> AlterClientQuotasResponse:
     """Set and remove quotas; each entity changes as a whole or not."""
-    outcomes = context.broker.controller.alter_client_quotas(
+    outcomes = context.node.controller.alter_client_quotas(
         [
             QuotaAlteration(
                 [(part.entity_type, part.entity_name) for part in entry.entity],

@@ -54,7 +54,7 @@ _BROKERS, _CONTROLLERS = 1, 2
 
 def describe_cluster(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
     """Answer from the metadata image."""
-    broker = context.broker
+    broker = context.node
     if request.endpoint_type not in (_BROKERS, _CONTROLLERS):
         raise KafkaError(
             ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"there is no endpoint type {request.endpoint_type}"
@@ -91,7 +91,7 @@ def failed_describe_cluster(request: DescribeClusterRequest, error: KafkaError) 
 
 def unregister_broker(request: UnregisterBrokerRequest, context: RequestContext) -> UnregisterBrokerResponse:
     """Forget a broker for good."""
-    context.broker.controller.unregister_broker(node_id=request.broker_id)
+    context.node.controller.unregister_broker(node_id=request.broker_id)
     return UnregisterBrokerResponse()
 
 
@@ -105,7 +105,7 @@ def update_features(request: UpdateFeaturesRequest, context: RequestContext) -> 
     if not request.feature_updates:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "there are no features to update")
     version = context.api_version
-    context.broker.controller.update_features(
+    context.node.controller.update_features(
         [
             FeatureUpdate(each.feature, each.max_version_level, _upgrade_type(each, version))
             for each in request.feature_updates
@@ -134,7 +134,7 @@ def _upgrade_type(update: FeatureUpdateKey, version: int) -> UpgradeType:
 
 def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> DescribeQuorumResponse:
     """Answer about the metadata log."""
-    broker = context.broker
+    broker = context.node
     asked = [
         (topic.topic_name, each.partition_index) for topic in request.topics for each in topic.partitions
     ]

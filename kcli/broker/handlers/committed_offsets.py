@@ -67,7 +67,7 @@ Refused = list[tuple[Any, list[int], ErrorCode]]
 def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | Answer:
     """Store offsets; the answer waits until they are stored."""
     version = context.api_version
-    image = context.broker.image
+    image = context.node.image
     if version >= TOPIC_IDS_FROM:
         found = [image.topics_by_id.get(topic.topic_id) for topic in request.topics]
         known, refused = _existing(request.topics, found, ErrorCode.UNKNOWN_TOPIC_ID)
@@ -83,7 +83,7 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Offs
     if refused:
         request = copy(request)
         request.topics = known
-    response: OffsetCommitResponse | Answer = context.broker.groups.ask_for(
+    response: OffsetCommitResponse | Answer = context.node.groups.ask_for(
         request.group_id,
         lambda shard, now, token: shard.offset_commit(now, token, request, version),
         (lambda response: _with_refused_commits(response, refused)) if refused else None,
@@ -120,12 +120,12 @@ def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> Offs
     """Forget offsets of partitions that nobody in the group reads (KIP-496)."""
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
-    image = context.broker.image
+    image = context.node.image
     known, refused = _existing(request.topics, [image.topics.get(topic.name) for topic in request.topics])
     if refused:
         request = copy(request)
         request.topics = known
-    response: OffsetDeleteResponse | Answer = context.broker.groups.ask_for(
+    response: OffsetDeleteResponse | Answer = context.node.groups.ask_for(
         request.group_id,
         lambda shard, now, token: shard.offset_delete(now, token, request),
         (lambda response: _with_refused_deletions(response, refused)) if refused else None,
@@ -186,7 +186,7 @@ def offset_fetch(
     """Answer with the committed offsets of each group, once what was read is committed."""
     asked = request.groups if context.api_version >= GROUPS_FROM else [_as_group(request)]
     groups = [_fetch(group, context) for group in asked]
-    waits = [context.broker.groups.unsettled(group.group_id) for group in groups]
+    waits = [context.node.groups.unsettled(group.group_id) for group in groups]
     if any(wait is not None for wait in waits):
         return _fetch_settled(request, groups, waits, context)
     return _fetched(request, groups, context.api_version)
@@ -199,7 +199,7 @@ async def _fetch_settled(
     context: RequestContext,
 ) -> OffsetFetchResponse:
     for position, wait in enumerate(waits):
-        error = None if wait is None else await context.broker.groups.wait(wait)
+        error = None if wait is None else await context.node.groups.wait(wait)
         if error is not None:
             groups[position] = _failed_group(groups[position].group_id, error)
     return _fetched(request, groups, context.api_version)
@@ -242,12 +242,12 @@ def _failed_everywhere(request: OffsetFetchRequest, error: int) -> OffsetFetchRe
 
 
 def _fetch(request: OffsetFetchRequestGroup, context: RequestContext) -> OffsetFetchResponseGroup:
-    runtime = context.broker.groups
+    runtime = context.node.groups
     try:
         shard = runtime.shard(runtime.partition_for(request.group_id))
         if context.api_version < TOPIC_IDS_FROM:
             return shard.offset_fetch(request)
-        return _fetch_by_id(shard, request, context.broker.image)
+        return _fetch_by_id(shard, request, context.node.image)
     except KafkaError as error:
         return _failed_group(request.group_id, error)
 

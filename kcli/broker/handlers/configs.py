@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kcli.broker.config.broker_config import check_reconfiguration
 from kcli.broker.config.config_entries import (
+    ConfigChange,
     broker_entries,
     default_broker_entries,
     group_entries,
@@ -29,7 +30,7 @@ from kcli.broker.config.config_entries import (
     topic_entries,
 )
 from kcli.broker.config.loggers import alter_loggers, logger_levels
-from kcli.broker.controller.configuration_control import ConfigChange, values_after
+from kcli.broker.controller.configuration_control import values_after
 from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.topics import topic_defaults
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigSource
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.config.config_entries import ConfigEntry
     from kcli.broker.network.request_context import RequestContext
-    from kcli.broker.node.broker import Broker
+    from kcli.broker.node_context import NodeContext
     from kcli.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
     from kcli.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
     from kcli.protocol.messages.incremental_alter_configs import (
@@ -79,7 +80,7 @@ def describe_configs(request: DescribeConfigsRequest, context: RequestContext) -
             configs=[],
         )
         try:
-            entries = _entries(resource, context.broker)
+            entries = _entries(resource, context.node)
         except KafkaError as error:
             result.error_code, result.error_message = error.code, error.message
         else:
@@ -113,7 +114,7 @@ def incremental_alter_configs(
     request: IncrementalAlterConfigsRequest, context: RequestContext
 ) -> IncrementalAlterConfigsResponse:
     """Set, delete, append to and subtract from single values; each resource changes as a whole or not."""
-    broker = context.broker
+    broker = context.node
     errors, accepted = _accept(request.resources, broker)
     for resource in [each for each in accepted if each.resource_type == ConfigResourceType.BROKER_LOGGER]:
         accepted.remove(resource)
@@ -140,7 +141,7 @@ def failed_incremental_alter_configs(
 
 def alter_configs(request: AlterConfigsRequest, context: RequestContext) -> AlterConfigsResponse:
     """Replace the whole configuration of each resource."""
-    broker = context.broker
+    broker = context.node
     errors, accepted = _accept(request.resources, broker)
     outcomes = broker.controller.alter_configs(
         [
@@ -173,7 +174,7 @@ def list_config_resources(
     if any(type not in known for type in request.resource_types):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "an unknown type of resource")
     wanted = set(request.resource_types) or known
-    image = context.broker.image
+    image = context.node.image
     names = {
         ConfigResourceType.TOPIC: sorted(image.topics),
         ConfigResourceType.BROKER: [str(node_id) for node_id in sorted(image.brokers)],
@@ -198,7 +199,7 @@ def failed_list_config_resources(
     return ListConfigResourcesResponse(error_code=error.code, config_resources=[])
 
 
-def _entries(resource: DescribeConfigsResource, broker: Broker) -> list[ConfigEntry]:
+def _entries(resource: DescribeConfigsResource, broker: NodeContext) -> list[ConfigEntry]:
     name = resource.resource_name
     match resource.resource_type:
         case ConfigResourceType.TOPIC:
@@ -226,7 +227,7 @@ def _entries(resource: DescribeConfigsResource, broker: Broker) -> list[ConfigEn
 
 
 def _alter_loggers(
-    resource: incremental.AlterConfigsResource, broker: Broker, *, validate_only: bool
+    resource: incremental.AlterConfigsResource, broker: NodeContext, *, validate_only: bool
 ) -> KafkaError | None:
     """Change the levels of this broker's loggers; return what is wrong if that cannot be."""
     try:
@@ -237,13 +238,13 @@ def _alter_loggers(
     return None
 
 
-def _is_this_broker(name: str, broker: Broker) -> bool:
+def _is_this_broker(name: str, broker: NodeContext) -> bool:
     if not (name.isascii() and name.lstrip("-").isdigit()):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"not a node id: `{name}`")
     return int(name) == broker.node_id
 
 
-def _check_is_this_broker(name: str, broker: Broker) -> None:
+def _check_is_this_broker(name: str, broker: NodeContext) -> None:
     if not _is_this_broker(name, broker):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"this is node {broker.node_id}, not {name}")
 
@@ -276,7 +277,7 @@ def _key(resource: AlterResource) -> tuple[int, str]:
 
 
 def _accept(
-    resources: Sequence[R], broker: Broker
+    resources: Sequence[R], broker: NodeContext
 ) -> tuple[dict[tuple[int, str], KafkaError | None], list[R]]:
     """Return the errors of what is malformed or not for this broker, and the rest."""
     errors: dict[tuple[int, str], KafkaError | None] = {}
@@ -296,7 +297,7 @@ def _accept(
     return errors, accepted
 
 
-def _check_broker(resource: AlterResource, broker: Broker) -> None:
+def _check_broker(resource: AlterResource, broker: NodeContext) -> None:
     """Check a change of this node's values or of all nodes' default; the controller takes any node's."""
     name = resource.resource_name
     if not name or _is_this_broker(name, broker):
@@ -305,7 +306,7 @@ def _check_broker(resource: AlterResource, broker: Broker) -> None:
         _check_is_this_broker(name, broker)
 
 
-def _values_after(resource: AlterResource, broker: Broker) -> Mapping[str, str]:
+def _values_after(resource: AlterResource, broker: NodeContext) -> Mapping[str, str]:
     """Return all values that a resource would have."""
     if isinstance(resource, legacy.AlterConfigsResource):
         return {each.name: each.value or "" for each in resource.configs}

@@ -16,13 +16,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kcli.broker.coordinator.group_service import group_metadata_topic
+from kcli.broker.config.group_definitions import group_topic_configs
+from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.find_coordinator import Coordinator, FindCoordinatorResponse
-from kcli.protocol.topics import partition_for
+from kcli.protocol.topics import GROUP_METADATA_TOPIC, partition_for
 
 if TYPE_CHECKING:
+    from kcli.broker.metadata.metadata_image import TopicImage
     from kcli.broker.network.request_context import RequestContext
+    from kcli.broker.node_context import NodeContext
     from kcli.protocol.messages.find_coordinator import FindCoordinatorRequest
 
 NO_TRANSACTIONS = "kcli has no transactions yet"
@@ -70,15 +73,39 @@ def _coordinator(key: str, key_type: int, context: RequestContext) -> Coordinato
 
 
 def _group_coordinator(group_id: str, context: RequestContext) -> Coordinator:
-    broker = context.broker
-    topic = group_metadata_topic(broker)
+    node = context.node
+    topic = group_metadata_topic(node)
     leader = topic.partitions[partition_for(group_id, len(topic.partitions))].leader
-    for registration, endpoint in broker.image.brokers_with_listener(context.listener_name, [leader]):
+    for registration, endpoint in node.image.brokers_with_listener(context.listener_name, [leader]):
         if not registration.fenced:
             return Coordinator(
                 key=group_id, node_id=leader, host=endpoint.host, port=endpoint.port, error_message=None
             )
     raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator cannot be reached at present")
+
+
+def group_metadata_topic(node: NodeContext) -> TopicImage:
+    """Return the topic of groups and offsets, and create it if it is missing.
+
+    It gets as many replicas as configured, or as there are active brokers: Kafka waits for more brokers, and
+    a cluster of one node would wait forever. Raises `KafkaError` COORDINATOR_NOT_AVAILABLE.
+    """
+    topic = node.image.topics.get(GROUP_METADATA_TOPIC)
+    if topic is not None:
+        return topic
+    config, controller = node.config, node.controller
+    replicas = sum(each.is_active for each in node.image.brokers.values())
+    wanted = NewTopic(
+        GROUP_METADATA_TOPIC,
+        config.offsets_topic_num_partitions,
+        max(min(config.offsets_topic_replication_factor, replicas), 1),
+        configs=group_topic_configs(config),
+    )
+    (outcome,) = controller.create_topics([wanted], defaults=TopicDefaults(configs=config.topic_defaults))
+    if isinstance(outcome, KafkaError):
+        _log.error("cannot create `%s`: %s", GROUP_METADATA_TOPIC, outcome.message)
+        raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, outcome.message)
+    return node.image.topics.get(GROUP_METADATA_TOPIC, outcome)
 
 
 def _no_such_coordinator(key_type: int, context: RequestContext) -> KafkaError:

@@ -76,7 +76,7 @@ def describe_each(
     with_operations: bool,
 ) -> list[D]:
     """Return each group as its shard describes it, or as `refused` says that it was not."""
-    runtime = context.broker.groups
+    runtime = context.node.groups
     groups: list[D] = []
     for group_id in group_ids:
         try:
@@ -101,7 +101,7 @@ def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupR
     """Let a client join; the answer waits for the other members."""
     _check_group_id(request.group_id)
     version, client = context.api_version, client_info(context)
-    response: JoinGroupResponse | Answer = context.broker.groups.ask_for(
+    response: JoinGroupResponse | Answer = context.node.groups.ask_for(
         request.group_id,
         lambda shard, now, token: shard.join_group(now, token, request, version, client),
     )
@@ -119,7 +119,7 @@ def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupR
     """Give a member its assignment; the answer waits for the leader's."""
     _check_group_id(request.group_id)
     version = context.api_version
-    response: SyncGroupResponse | Answer = context.broker.groups.ask_for(
+    response: SyncGroupResponse | Answer = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.sync_group(now, token, request, version)
     )
     return response
@@ -133,7 +133,7 @@ def failed_sync_group(request: SyncGroupRequest, error: KafkaError) -> SyncGroup
 def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | Answer:
     """Note that a member lives, and tell it of a rebalance."""
     _check_group_id(request.group_id)
-    response: HeartbeatResponse | Answer = context.broker.groups.ask_for(
+    response: HeartbeatResponse | Answer = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.heartbeat(now, token, request)
     )
     return response
@@ -149,7 +149,7 @@ def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGro
     """Let members go, by member id or by instance id."""
     _check_group_id(request.group_id)
     version = context.api_version
-    response: LeaveGroupResponse | Answer = context.broker.groups.ask_for(
+    response: LeaveGroupResponse | Answer = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.leave_group(now, token, request, version)
     )
     return response
@@ -175,7 +175,7 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
     return ListGroupsResponse(
         groups=[
             group
-            for shard in list(context.broker.groups.shards())
+            for shard in list(context.node.groups.shards())
             for group in shard.list_groups()
             if _is_wanted(group, states, types)
         ]
@@ -225,7 +225,7 @@ def delete_groups(
     request: DeleteGroupsRequest, context: RequestContext
 ) -> DeleteGroupsResponse | Coroutine[Any, Any, DeleteGroupsResponse]:
     """Delete groups that have no members, and their offsets."""
-    runtime = context.broker.groups
+    runtime = context.node.groups
     by_partition: dict[int, list[str]] = {}
     for group_id in dict.fromkeys(request.groups_names):
         by_partition.setdefault(runtime.partition_for(group_id), []).append(group_id)
@@ -266,7 +266,7 @@ def consumer_group_heartbeat(
 ) -> ConsumerGroupHeartbeatResponse | Answer:
     """Let a member join, stay, reconcile or leave."""
     version, client = context.api_version, client_info(context)
-    response: ConsumerGroupHeartbeatResponse | Answer = context.broker.groups.ask_for(
+    response: ConsumerGroupHeartbeatResponse | Answer = context.node.groups.ask_for(
         request.group_id,
         lambda shard, now, token: shard.consumer_group_heartbeat(now, token, request, version, client),
     )

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 def describe_log_dirs(request: DescribeLogDirsRequest, context: RequestContext) -> DescribeLogDirsResponse:
     """Answer with every directory."""
-    manager = context.broker.log_manager
+    manager = context.node.log_manager
     wanted = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
@@ -61,7 +61,7 @@ def alter_replica_log_dirs(
     request: AlterReplicaLogDirsRequest, context: RequestContext
 ) -> AlterReplicaLogDirsResponse:
     """Begin to move replicas; of one that is named twice the last directory counts."""
-    moves = context.broker.replica_manager.log_dir_moves
+    moves = context.node.replica_manager.log_dir_moves
     directories = {
         (topic.name, index): each.path
         for each in request.dirs

@@ -155,12 +155,12 @@ def _answer(
     try:
         if twice:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "the partition is asked for twice")
-        partition = context.broker.replica_manager.leader(
+        partition = context.node.replica_manager.leader(
             topic, wanted.partition_index, wanted.current_leader_epoch
         )
         if context.api_version == 0:
             response.old_style_offsets = _segment_offsets(
-                partition, wanted.timestamp, wanted.max_num_offsets, isolation, context.broker.wall_ms()
+                partition, wanted.timestamp, wanted.max_num_offsets, isolation, context.node.wall_ms()
             )
             return response
         if wanted.timestamp < 0 and FIRST_VERSIONS.get(wanted.timestamp, 1000) > context.api_version:
@@ -258,9 +258,7 @@ def _answer_of_offset_for_leader_epoch(
 ) -> EpochEndOffset:
     response = EpochEndOffset(partition=wanted.partition)
     try:
-        partition = context.broker.replica_manager.leader(
-            topic, wanted.partition, wanted.current_leader_epoch
-        )
+        partition = context.node.replica_manager.leader(topic, wanted.partition, wanted.current_leader_epoch)
         response.leader_epoch, response.end_offset = partition.end_offset_for_epoch(wanted.leader_epoch)
     except KafkaError as error:
         response.error_code = error.code
@@ -310,7 +308,7 @@ def delete_records(
         ]
     )
     return once_settled(
-        context.broker.replica_manager, response, pending=pending, timeout_ms=request.timeout_ms
+        context.node.replica_manager, response, pending=pending, timeout_ms=request.timeout_ms
     )
 
 
@@ -342,7 +340,7 @@ def _delete(
     try:
         if topic in INTERNAL_TOPICS:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"`{topic}` is the broker's own")
-        partition = context.broker.replica_manager.leader(topic, wanted.partition_index)
+        partition = context.node.replica_manager.leader(topic, wanted.partition_index)
         log_start = partition.delete_records(wanted.offset)
     except KafkaError as error:
         return _failed(wanted, error)

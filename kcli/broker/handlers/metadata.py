@@ -167,7 +167,7 @@ def metadata(request: MetadataRequest, context: RequestContext) -> bytes | Corou
         return _metadata_in_turns(request, context)
     if request.topics is None or (version == 0 and not request.topics):
         encoder = _encoder(context)
-        topics = [_known(context, topic, request, encoder) for topic in context.broker.image.topics.values()]
+        topics = [_known(context, topic, request, encoder) for topic in context.node.image.topics.values()]
     else:
         _check_ids(request.topics, version)
         ids = dict.fromkeys(topic.topic_id for topic in request.topics if topic.topic_id != ZERO_UUID)
@@ -222,7 +222,7 @@ def failed_metadata(request: MetadataRequest, error: KafkaError) -> MetadataResp
 
 
 def _encoder(context: RequestContext) -> EncodedTopics:
-    return EncodedTopics(context.broker.image, context.listener_name, context.api_version)
+    return EncodedTopics(context.node.image, context.listener_name, context.api_version)
 
 
 def _check_ids(topics: Sequence[MetadataRequestTopic], version: int) -> None:
@@ -237,7 +237,7 @@ def _create_missing(
     names: list[str], request: MetadataRequest, context: RequestContext
 ) -> dict[str, KafkaError]:
     """Create topics that are missing, if that is allowed; return why some were not."""
-    broker = context.broker
+    broker = context.node
     config = broker.config
     if not request.allow_auto_topic_creation or not config.auto_create_topics_enable:
         return {}
@@ -268,7 +268,7 @@ def _is_legal(name: str) -> bool:
 def _by_id(
     context: RequestContext, topic_id: bytes, request: MetadataRequest, encoder: EncodedTopics
 ) -> bytes:
-    topic = context.broker.image.topics_by_id.get(topic_id)
+    topic = context.node.image.topics_by_id.get(topic_id)
     if topic is not None:
         return _known(context, topic, request, encoder)
     return encode_topic(
@@ -286,7 +286,7 @@ def _by_name(
     refused: dict[str, KafkaError],
     encoder: EncodedTopics,
 ) -> bytes:
-    topic = context.broker.image.topics.get(name)
+    topic = context.node.image.topics.get(name)
     if topic is not None:
         return _known(context, topic, request, encoder)
     error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -306,7 +306,7 @@ def _known(
     context: RequestContext, topic: TopicImage, request: MetadataRequest, encoder: EncodedTopics
 ) -> bytes:
     """Return a topic that exists, encoded now or before."""
-    cache = context.broker.replica_manager.encoded_metadata
+    cache = context.node.replica_manager.encoded_metadata
     with_operations = request.include_topic_authorized_operations
     key = ("metadata", topic.topic_id, context.api_version, context.listener_name, with_operations)
     encoded = cache.get(key, topic)
@@ -322,21 +322,21 @@ def _known(
 
 def known_controller(context: RequestContext, reachable: Collection[int]) -> int:
     """Return the controller as this node knows it, else the first node: every one takes what is for it."""
-    controller_id = context.broker.known_controller_id
+    controller_id = context.node.known_controller_id
     return controller_id if controller_id in reachable else next(iter(reachable), -1)
 
 
 def _body(topics: list[bytes], request: MetadataRequest, context: RequestContext) -> bytes:
     """Return the response body: everything else encoded as usual, the topics put in their place."""
     version = context.api_version
-    image = context.broker.image
+    image = context.node.image
     reachable = image.reachable_brokers(context.listener_name)
     response = MetadataResponse(
         brokers=[
             MetadataResponseBroker(node_id=node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for node_id, (broker, endpoint) in reachable.items()
         ],
-        cluster_id=context.broker.cluster_id,
+        cluster_id=context.node.cluster_id,
         controller_id=known_controller(context, reachable),
         topics=[],
         cluster_authorized_operations=(

@@ -45,7 +45,7 @@ def alter_partition_reassignments(
     request: AlterPartitionReassignmentsRequest, context: RequestContext
 ) -> AlterPartitionReassignmentsResponse:
     """Begin, replace and stop moves."""
-    outcomes = context.broker.controller.alter_reassignments(
+    outcomes = context.node.controller.alter_reassignments(
         [
             Reassignment(
                 topic.name, each.partition_index, None if each.replicas is None else tuple(each.replicas)
@@ -72,7 +72,7 @@ def list_partition_reassignments(
     request: ListPartitionReassignmentsRequest, context: RequestContext
 ) -> ListPartitionReassignmentsResponse:
     """Answer with the moves of the partitions that are asked about, or with all."""
-    image = context.broker.image
+    image = context.node.image
     if request.topics is None:
         return _listed((topic, range(len(topic.partitions))) for topic in image.topics.values())
     asked: dict[str, dict[int, None]] = {}
@@ -135,7 +135,7 @@ def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -> Elec
     """Elect leaders, each partition by itself."""
     if request.election_type not in set(ElectionType):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no election type {request.election_type}")
-    broker = context.broker
+    broker = context.node
     wanted: list[tuple[str, Sequence[int]]]
     if request.topic_partitions is None:
         wanted = [(topic.name, range(len(topic.partitions))) for topic in broker.image.topics.values()]

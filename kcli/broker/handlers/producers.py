@@ -38,7 +38,7 @@ def init_producer_id(request: InitProducerIdRequest, context: RequestContext) ->
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id goes with an epoch")
     if request.transactional_id is not None:
         raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE, "there is no transaction coordinator")
-    return InitProducerIdResponse(producer_id=context.broker.producer_ids.take(), producer_epoch=0)
+    return InitProducerIdResponse(producer_id=context.node.producer_ids.take(), producer_epoch=0)
 
 
 def failed_init_producer_id(request: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
@@ -95,7 +95,7 @@ def _failed(index: int, error: KafkaError) -> PartitionResponse:
 
 def _describe(topic: str, index: int, context: RequestContext) -> PartitionResponse:
     try:
-        partition = context.broker.replica_manager.leader(topic, index)
+        partition = context.node.replica_manager.leader(topic, index)
     except KafkaError as error:
         return _failed(index, error)
     return PartitionResponse(

@@ -68,7 +68,7 @@ def topic_defaults(config: BrokerConfig) -> TopicDefaults:
 
 def create_topics(request: CreateTopicsRequest, context: RequestContext) -> CreateTopicsResponse:
     """Create topics, or with `validate_only` say whether they could be created."""
-    config = context.broker.config
+    config = context.node.config
     repeated = _repeated(topic.name for topic in request.topics)
     accepted: list[CreatableTopic] = []
     refused = {name: KafkaError(ErrorCode.INVALID_REQUEST, "named twice") for name in sorted(repeated)}
@@ -78,7 +78,7 @@ def create_topics(request: CreateTopicsRequest, context: RequestContext) -> Crea
         elif topic.name not in refused:
             accepted.append(topic)
     results = [_not_created(name, error) for name, error in refused.items()]
-    outcomes = context.broker.controller.create_topics(
+    outcomes = context.node.controller.create_topics(
         [_new_topic(topic) for topic in accepted],
         defaults=topic_defaults(config),
         validate_only=request.validate_only,
@@ -98,7 +98,7 @@ def failed_create_topics(request: CreateTopicsRequest, error: KafkaError) -> Cre
 
 def delete_topics(request: DeleteTopicsRequest, context: RequestContext) -> DeleteTopicsResponse:
     """Delete topics by name or by id."""
-    broker = context.broker
+    broker = context.node
     if not broker.config.delete_topic_enable:
         if context.api_version < 3:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "topic deletion is disabled")
@@ -133,7 +133,7 @@ def create_partitions(request: CreatePartitionsRequest, context: RequestContext)
         for name in sorted(repeated)
     ]
     accepted = [topic for topic in request.topics if topic.name not in repeated]
-    outcomes = context.broker.controller.create_partitions(
+    outcomes = context.node.controller.create_partitions(
         [_new_partitions(topic) for topic in accepted], validate_only=request.validate_only
     )
     for topic, outcome in zip(accepted, outcomes, strict=True):
@@ -254,10 +254,10 @@ def describe_topic_partitions(
     request: DescribeTopicPartitionsRequest, context: RequestContext
 ) -> DescribeTopicPartitionsResponse:
     """Answer with one page."""
-    image = context.broker.image
+    image = context.node.image
     cursor = request.cursor
     names = _names(request, image)
-    limit = context.broker.config.max_request_partition_size_limit
+    limit = context.node.config.max_request_partition_size_limit
     reachable = image.reachable_brokers(context.listener_name).keys()
     remaining = max(min(limit, request.response_partition_limit), 1)
     response = DescribeTopicPartitionsResponse(topics=[])

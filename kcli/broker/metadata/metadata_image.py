@@ -43,6 +43,12 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 """Whom a quota is for: types and names, by type; the name of a type's default is None."""
 
 
+USER, CLIENT_ID, IP = "user", "client-id", "ip"
+"""The types of entities that a quota can be for."""
+PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE = "producer_byte_rate", "consumer_byte_rate"
+BYTE_RATES = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
+"""The quotas that brokers enforce, in bytes a second."""
+
 NOTHING: Mapping[Any, Any] = MappingProxyType({})
 """An empty mapping that stays so."""
 

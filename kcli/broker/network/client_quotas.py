@@ -11,14 +11,18 @@ from __future__ import annotations
 from math import floor
 from typing import TYPE_CHECKING
 
+from kcli.broker.metadata.metadata_image import (
+    BYTE_RATES,
+    CLIENT_ID,
+    CONSUMER_BYTE_RATE,
+    PRODUCER_BYTE_RATE,
+    USER,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kcli.broker.metadata.metadata_image import QuotaEntity
-
-USER, CLIENT_ID, IP = "user", "client-id", "ip"
-PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE = "producer_byte_rate", "consumer_byte_rate"
-BYTE_RATES = (PRODUCER_BYTE_RATE, CONSUMER_BYTE_RATE)
 
 ANONYMOUS = "ANONYMOUS"
 """The user of everybody: nobody has to prove who he is."""

@@ -52,7 +52,7 @@ class HeldRequest(DelayedOperation):
 
     async def _handle(self) -> Answer:
         """Handle it, unless the node has been paused meanwhile: then later."""
-        await self._context.broker.until_awake()
+        await self._context.node.until_awake()
         return self._engine.feed(self._context, memoryview(self._frame), 0, len(self._frame))
 
 
@@ -68,7 +68,7 @@ class QuotaEngine:
         now_ms = monotonic_ms()
         if context.mute_until_ms > now_ms:
             held = HeldRequest(context, bytearray(buffer[start:end]), engine=self)
-            context.broker.purgatory.park(held, (), context.mute_until_ms - now_ms)
+            context.node.purgatory.park(held, (), context.mute_until_ms - now_ms)
             return held
         if end - start >= _HEADER.size:
             key, _, _, size = _HEADER.unpack_from(buffer, start)

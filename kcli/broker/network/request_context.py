@@ -13,7 +13,7 @@ from kcli.errors import KcliError
 if TYPE_CHECKING:
     from kcli.broker.network.apis import Api
     from kcli.broker.network.client_quotas import Allowance
-    from kcli.broker.node.broker import Broker
+    from kcli.broker.node_context import NodeContext
 
 
 SHOWN_CHARACTERS = 300
@@ -41,19 +41,19 @@ class RequestContext:
         "api_key",
         "api_version",
         "apis",
-        "broker",
         "client_id",
         "correlation_id",
         "listener_name",
         "mute_until_ms",
+        "node",
         "peer_address",
         "told_no_coordinator",
     )
 
     def __init__(
-        self, broker: Broker, listener_name: str, peer_address: str, apis: tuple[Api, ...] = ()
+        self, node: NodeContext, listener_name: str, peer_address: str, apis: tuple[Api, ...] = ()
     ) -> None:
-        self.broker = broker
+        self.node = node
         self.apis = apis
         self.listener_name = listener_name
         self.peer_address = peer_address

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kcli.broker.network.inbox import ReceiveBuffers
     from kcli.broker.network.reactor import Reactor
     from kcli.broker.network.request_engine import Engine
-    from kcli.broker.node.broker import Broker
+    from kcli.broker.node_context import NodeContext
 
 
 BACKLOG = 4096
@@ -140,7 +140,7 @@ class SocketServer:
 
     def __init__(
         self,
-        broker: Broker,
+        node: NodeContext,
         *,
         apis: tuple[Api, ...],
         engine: Engine,
@@ -152,7 +152,7 @@ class SocketServer:
         gate: PauseGate | None = None,
     ) -> None:
         self._gate = gate or PauseGate()
-        self._broker = broker
+        self._node = node
         self._apis = apis
         self._engine = engine
         self._buffers = buffers
@@ -243,8 +243,8 @@ class SocketServer:
         connection = Connection(
             sock,
             engine=self._engine,
-            context=RequestContext(self._broker, listener_name, address, self._apis),
-            purgatory=self._broker.purgatory,
+            context=RequestContext(self._node, listener_name, address, self._apis),
+            purgatory=self._node.purgatory,
             buffers=self._buffers,
             max_request_bytes=self._max_request_bytes,
             reactor=reactor,

@@ -16,9 +16,7 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.broker.config.listener_config import SECURITY_PROTOCOLS
-from kcli.broker.controller.producer_ids import ProducerIds
-from kcli.broker.coordinator.group_service import group_runtime
-from kcli.broker.metadata.metadata_image import EMPTY_IMAGE, Endpoint, MetadataDelta
+from kcli.broker.metadata.metadata_image import Endpoint, MetadataDelta
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_engine import EngineLayers
 from kcli.broker.network.socket_server import (
@@ -27,33 +25,26 @@ from kcli.broker.network.socket_server import (
     open_listening_sockets,
     parse_overrides,
 )
-from kcli.broker.node.broker_lifecycle import Heartbeats, NodeState
+from kcli.broker.node.broker_lifecycle import BrokerLifecycleManager
 from kcli.broker.node.housekeeping import Housekeeping
-from kcli.broker.replication.fetch_session import FetchSessionCache
-from kcli.broker.replication.replica_manager import ReplicaManager
-from kcli.broker.waiting.pause_gate import PauseGate
-from kcli.broker.waiting.purgatory import Purgatory
-from kcli.broker.waiting.timer import Timer
+from kcli.broker.node_context import NodeContext, NodeState
 from kcli.errors import KcliError
 from kcli.protocol.configs import ConfigResourceType
 from kcli.protocol.uuids import random_uuid
 from kcli.storage.dirs.log_manager import LogManager
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from kcli.broker.config.broker_config import BrokerConfig
     from kcli.broker.config.listener_config import ListenerConfig
-    from kcli.broker.controller.controller import Controller
     from kcli.broker.controller.controller_election import ControllerLink
-    from kcli.broker.controller.directory_control import DirectoryAssignment
     from kcli.broker.metadata.metadata_image import MetadataImage
     from kcli.broker.metadata.metadata_publisher import MetadataFeeds
     from kcli.broker.network.inbox import ReceiveBuffers
     from kcli.broker.network.quota_engine import QuotaLayer
     from kcli.broker.network.request_engine import RequestEngine
-    from kcli.broker.replication.leader_endpoint import PeerLink, PeerLinks
-    from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from kcli.broker.replication.leader_endpoint import PeerLinks
     from kcli.protocol.topics import TopicPartition
     from kcli.storage.dirs.log_directory import LogDirectory
     from kcli.storage.log.log_config import LogConfig
@@ -61,8 +52,8 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-class Broker:
-    """One node. `epoch` is set by `register`; `image` is what the node acts on."""
+class Broker(NodeContext):
+    """One node with its life; `metadata_directory` is the log directory of its copy of the metadata log."""
 
     def __init__(
         self,
@@ -76,36 +67,18 @@ class Broker:
         peers: PeerLinks,
         controller_link: ControllerLink,
     ) -> None:
-        self.node_id = config.node_id
-        self.state = NodeState.STARTING
-        self.gate = PauseGate()
+        super().__init__(
+            config,
+            cluster_id=cluster_id,
+            log_manager=self._new_log_manager(config, log_dirs, cluster_id),
+            peers=peers,
+            controller_link=controller_link,
+            wall_ms=wall_ms,
+        )
         self.is_working = False
         """True once `run` has started its tasks."""
-        self.cluster_id = cluster_id
         self.engine = engine
-        self.config = config
-        self.image: MetadataImage = EMPTY_IMAGE
-        self.epoch = -1
-        self.known_controller_id = -1
-        """The node that was the controller when this one last heard of the metadata."""
-        self.wall_ms = wall_ms
-        self.peers = peers
-        self.controller_link = controller_link
-        self.heartbeats = Heartbeats(self)
-        self.timer = Timer(self.gate)
-        self.purgatory = Purgatory(self.timer)
-        self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
-        self.producer_ids = ProducerIds(self._allocate_producer_ids)
-        self.log_manager = self._new_log_manager(log_dirs)
-        self.replica_manager = ReplicaManager(
-            self.node_id,
-            log_manager=self.log_manager,
-            purgatory=self.purgatory,
-            log_config=self._log_config,
-            wall_ms=wall_ms,
-            node=self,
-        )
-        self.groups = group_runtime(self)
+        self.lifecycle = BrokerLifecycleManager(self)
         self.endpoints: tuple[Endpoint, ...] = ()
         self._quotas = ConnectionQuotas()
         self._set_connection_limits()
@@ -114,20 +87,21 @@ class Broker:
         self._quota_layer: QuotaLayer | None = None
         self._sockets: list[tuple[str, socket.socket]] = []
         self.metadata_directory = log_dirs[0]
-        """The log directory that this node's copy of the metadata log lies in."""
         self._may_accept, self._accepts = trio.Event(), trio.Event()
         self._failed = trio.Event()
         self._failure: Exception | None = None
 
-    def _new_log_manager(self, log_dirs: tuple[str, ...]) -> LogManager:
+    def _new_log_manager(
+        self, config: BrokerConfig, log_dirs: tuple[str, ...], cluster_id: str
+    ) -> LogManager:
         return LogManager(
             log_dirs,
-            node_id=self.node_id,
-            cluster_id=self.cluster_id,
-            default_config=self.config.log_config({}),
+            node_id=config.node_id,
+            cluster_id=cluster_id,
+            default_config=config.log_config({}),
             config_for=self._topic_log_config,
-            producer_id_expiration_ms=self.config.producer_id_expiration_ms,
-            recovery_threads=self.config.num_recovery_threads_per_data_dir,
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+            recovery_threads=config.num_recovery_threads_per_data_dir,
             report=_log.warning,
             on_directory_failure=self._directory_failed,
         )
@@ -242,7 +216,7 @@ class Broker:
                 )
                 await nursery.start(housekeeping.run)
                 await nursery.start(self.replica_manager.run)
-                await nursery.start(self.heartbeats.run)
+                await nursery.start(self.lifecycle.run)
                 self.is_working = True
                 task_status.started()
                 await self._may_accept.wait()
@@ -288,36 +262,6 @@ class Broker:
             listening.close()
         self.log_manager.close(clean=clean, broker_epoch=self.epoch, now_ms=self.wall_ms())
 
-    # --- other nodes -----------------------------------------------------------------------------
-
-    @property
-    def controller(self) -> Controller:
-        """The controller. Raises `KafkaError` NOT_CONTROLLER while this node cannot reach one."""
-        return self.controller_link.current()
-
-    @property
-    def is_paused(self) -> bool:
-        """True while the node is alive but does nothing."""
-        return self.gate.is_closed
-
-    async def until_awake(self) -> None:
-        """Return once the node is not paused."""
-        await self.gate.passed()
-
-    def link_to(self, node_id: int) -> PeerLink:
-        """Return the way to another node."""
-        link = self.peers.between(self.node_id, node_id)
-        link.timeout_ms = self.config.replica_socket_timeout_ms
-        return link
-
-    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Have the controller change in-sync replicas. Raises `KafkaError`."""
-        return self.controller_link.alter_partition(request)
-
-    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
-        """Tell the controller which log directories replicas lie in. Raises `KafkaError`."""
-        self.controller.assign_directories(node_id=self.node_id, epoch=self.epoch, assignments=assignments)
-
     # --- the metadata ----------------------------------------------------------------------------
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -356,15 +300,8 @@ class Broker:
         self._quotas.max_connections_per_ip = self.config.max_connections_per_ip
         self._quotas.overrides = parse_overrides(self.config.max_connections_per_ip_overrides)
 
-    def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        return self.config.log_config(overrides)
-
     def _topic_log_config(self, topic: str) -> LogConfig:
         return self.config.log_config(self.image.topic_config(topic))
-
-    def _allocate_producer_ids(self) -> tuple[int, int]:
-        block = self.controller.allocate_producer_ids(node_id=self.node_id, broker_epoch=self.epoch)
-        return block.first, block.size
 
     def _directory_failed(self, directory: LogDirectory) -> None:
         self.replica_manager.directory_failed(directory.path)
@@ -378,7 +315,7 @@ class Broker:
             self.timer.call_soon(self._tell_of_directories)
 
     async def _tell_of_directories(self) -> None:
-        self.heartbeats.beat()
+        self.lifecycle.beat()
         await trio.lowlevel.checkpoint()
 
 

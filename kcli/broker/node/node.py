@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.broker.node.broker_lifecycle import NodeState
+from kcli.broker.node_context import NodeState
 from kcli.errors import KcliError
 
 if TYPE_CHECKING:

@@ -32,9 +32,10 @@ from kcli.stop_signals import STOP_SIGNALS, heard_signals, obey
 from kcli.storage.disk import make_directory, remove_empty
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterator, Mapping
 
     from kcli.broker.faults.scenario import Scenario
+    from kcli.broker.process.node_operations import Operation
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ async def serve(
             async with stopping_on_signal(cluster), trio.open_nursery() as nursery:
                 await nursery.start(cluster.run)
                 pid_file.lock()  # Before the control socket, which might be that of another process.
-                server = ControlServer(cluster, data_dir)
+                server = ControlServer(cluster, data_dir, operations=_operations)
                 await nursery.start(server.run)
                 announce(cluster, pid_file, as_json=as_json)
                 if scenario is not None:
@@ -73,6 +74,13 @@ async def serve(
                 nursery.cancel_scope.cancel()
         finally:
             pid_file.remove()
+
+
+def _operations() -> Mapping[str, Operation]:
+    """Return the operations of the control socket; most processes never import them."""
+    from kcli.broker.process.control_operations import OPERATIONS
+
+    return OPERATIONS
 
 
 def prepare_interpreter() -> None:

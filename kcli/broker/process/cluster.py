@@ -39,8 +39,8 @@ from kcli.broker.network.apis import APIS
 from kcli.broker.network.inbox import ReceiveBuffers
 from kcli.broker.network.request_engine import RequestEngine
 from kcli.broker.node.broker import Broker
-from kcli.broker.node.broker_lifecycle import NodeState
 from kcli.broker.node.node import Node, failure_reason, is_expected
+from kcli.broker.node_context import NodeState
 from kcli.broker.process.adopted_topics import adopt, skip_adopted_producers
 from kcli.broker.process.cluster_events import ClusterEvents, ConfigWarnings
 from kcli.broker.process.node_layout import (
@@ -237,7 +237,7 @@ class NodeWatch:
         cluster = self._cluster
         if now_ms - self._last_ms > LATE_MS:
             for node_id in cluster.present():
-                cluster.nodes[node_id].broker.heartbeats.beat()
+                cluster.nodes[node_id].broker.lifecycle.beat()
         self._last_ms = now_ms
         try:
             cluster.office.tick(now_ms)
@@ -468,7 +468,7 @@ class Cluster:
             with trio.CancelScope(shield=True):
                 await self._end(node)
             raise
-        node.broker.heartbeats.beat()
+        node.broker.lifecycle.beat()
         await node.broker.accept()
         if node.failure is not None:
             raise KcliError(f"node {node.node_id} has failed: {failure_reason(node.failure)}")

@@ -1,11 +1,9 @@
 """ControlServer: the socket through which commands act on this process; what is said on it is described in
 `kcli.control_socket`.
 
-`control_operations` lists what there is: a function of the cluster and the arguments, whose result is
-JSON's. It is imported with the first request, for few brokers get one and every start would pay for it.
-Operations of different clients run at the same time; each looks whether what it was asked for still can be.
-One that lasts, and is worth something before its time is over, returns `Lasting`. It is over, too, when the
-process ends: `finish` lets its answer leave.
+An operation is a function of the cluster and the arguments; its result is encoded as JSON. Operations of
+different clients run at the same time, so each checks whether it still can do what it was asked for. One that
+takes long returns a `LongOperation`; `finish` ends these when the process ends, and lets their answers leave.
 """
 
 from __future__ import annotations
@@ -38,7 +36,7 @@ _RECEIVE_BYTES = 65536
 _log = logging.getLogger(__name__)
 
 
-class Lasting(NamedTuple):
+class LongOperation(NamedTuple):
     """What an operation does as long as its client stays: `until` returns the result.
 
     The event tells it when the client sends nothing more, or has gone, and when the process ends.
@@ -57,23 +55,23 @@ class _Waiting:
 
 
 class ControlServer:
-    """The control socket of one process."""
+    """The control socket of one process; `operations` returns them by name."""
 
     def __init__(
-        self, cluster: Cluster, data_dir: Path, *, operations: Mapping[str, Operation] | None = None
+        self, cluster: Cluster, data_dir: Path, *, operations: Callable[[], Mapping[str, Operation]]
     ) -> None:
         self._cluster = cluster
         self._data_dir = data_dir
         self._operations = operations
-        self._lasting: set[_Waiting] = set()
-        """Who waits for an operation that lasts."""
+        self._waiting: set[_Waiting] = set()
+        """The clients that wait for a long operation."""
 
     async def finish(self) -> None:
         """Have all that lasts be over, and let the answers leave."""
-        for client in self._lasting:
+        for client in self._waiting:
             client.left.set()
         with trio.move_on_after(FAREWELL_SECONDS):
-            for client in tuple(self._lasting):
+            for client in tuple(self._waiting):
                 await client.answered.wait()
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -120,7 +118,7 @@ class ControlServer:
                     answer = await self._answer(line, client, partial(_has_left, stream, received))
                     await stream.send_all(json.dumps(answer).encode() + b"\n")
                 finally:
-                    self._lasting.discard(client)
+                    self._waiting.discard(client)
                     client.answered.set()
         except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
             _log.debug("a control connection ended: %s", error)
@@ -130,16 +128,12 @@ class ControlServer:
     ) -> dict[str, Any]:
         try:
             request = _parse(line)
-            if self._operations is None:
-                from kcli.broker.process.control_operations import OPERATIONS
-
-                self._operations = OPERATIONS
-            operation = self._operations.get(request["operation"])
+            operation = self._operations().get(request["operation"])
             if operation is None:
                 raise UsageError(f"there is no operation `{request['operation']}`")
             result = await operation(self._cluster, request["arguments"])
-            if isinstance(result, Lasting):
-                self._lasting.add(client)
+            if isinstance(result, LongOperation):
+                self._waiting.add(client)
                 result = await _last(result, client.left, has_left)
             return {"result": result}
         except KcliError as error:
@@ -150,7 +144,7 @@ class ControlServer:
 
 
 async def _last(
-    operation: Lasting, left: trio.Event, has_left: Callable[[trio.Event], Awaitable[None]]
+    operation: LongOperation, left: trio.Event, has_left: Callable[[trio.Event], Awaitable[None]]
 ) -> object:
     """Return the result of an operation that ends with its client at the latest."""
     refusal, result = None, None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kcli.broker.config.option_values import whole
-from kcli.broker.process.control_server import Lasting
+from kcli.broker.process.control_server import LongOperation
 from kcli.errors import KcliError, UsageError
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 MOST_SECONDS = 3600
 
 
-async def measure_requests(cluster: Cluster, arguments: Mapping[str, Any]) -> Lasting:
+async def measure_requests(cluster: Cluster, arguments: Mapping[str, Any]) -> LongOperation:
     """Measure for so many `seconds`, or until the client has left, the requests to one `node` or to all."""
     seconds = whole({"seconds": 0, **arguments}, "seconds", least=1)
     if seconds > MOST_SECONDS:
         raise UsageError(f"`seconds` is at most {MOST_SECONDS}, not {seconds}")
-    return Lasting(partial(_measure, cluster, node_id=_node(cluster, arguments), seconds=seconds))
+    return LongOperation(partial(_measure, cluster, node_id=_node(cluster, arguments), seconds=seconds))
 
 
 def _node(cluster: Cluster, arguments: Mapping[str, Any]) -> int | None:

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from kcli.broker.node.broker_lifecycle import NodeState
 from kcli.broker.node.node import failure_reason
+from kcli.broker.node_context import NodeState
 from kcli.broker.process.node_layout import check_ports, make_directories
 from kcli.errors import KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -92,7 +92,7 @@ async def stop_in_order(cluster: Cluster, node: Node) -> None:
     with trio.move_on_after(HANDOVER_SECONDS):
         async with trio.open_nursery() as nursery:
             nursery.start_soon(_beat_with_others, cluster, node)
-            is_relieved = await node.broker.heartbeats.until_relieved()
+            is_relieved = await node.broker.lifecycle.until_relieved()
             nursery.cancel_scope.cancel()
     if not node.is_alive:
         raise KcliError(f"node {node.node_id} was {node.ended_by or 'killed'} while it stopped")
@@ -111,7 +111,7 @@ async def _beat_with_others(cluster: Cluster, node: Node) -> None:
         await trio.sleep(0.01)
         for node_id in cluster.present():
             if node_id != node.node_id:
-                cluster.nodes[node_id].broker.heartbeats.beat()
+                cluster.nodes[node_id].broker.lifecycle.beat()
         await trio.sleep(0.1)
 
 
@@ -151,7 +151,7 @@ async def resume_node(cluster: Cluster, arguments: Mapping[str, Any]) -> dict[st
     _refuse(node, NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING, NodeState.DEAD)
     node.broker.resume()
     cluster.feeds.catch_up()
-    node.broker.heartbeats.beat()
+    node.broker.lifecycle.beat()
     return {"node": node.node_id}
 
 

@@ -9,8 +9,8 @@ import pytest
 
 from kcli.broker.config.broker_definitions import SETTINGS
 from kcli.broker.config.config_definition import UpdateMode
+from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.config.topic_definitions import TOPIC_CONFIGS
-from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.protocol.configs import ConfigOperation, ConfigResourceType, ConfigType
 from kcli.storage.log.log_config import LogConfig

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from kcli.broker.config.broker_config import BrokerConfig
+from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.controller.configuration_control import (
-    ConfigChange,
     alter_configs,
     incremental_alter_configs,
 )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.reassignment_control import Reassignment
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults

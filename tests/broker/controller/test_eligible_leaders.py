@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
 from kcli.broker.controller.partition_change import Election, EligibleLeaders, next_state

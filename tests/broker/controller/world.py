@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from kcli.broker.config.broker_definitions import ControllerSettings
-from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.election_control import ElectionType
 from kcli.broker.controller.feature_control import FeatureUpdate, UpgradeType
 from kcli.broker.controller.reassignment_control import Reassignment

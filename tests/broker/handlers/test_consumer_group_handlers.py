@@ -182,7 +182,7 @@ async def test_only_the_coordinator_answers(tmp_path: Path, monkeypatch: pytest.
 
 
 async def test_a_group_may_be_given_its_own_pace(tmp_path: Path) -> None:
-    from kcli.broker.controller.configuration_control import ConfigChange
+    from kcli.broker.config.config_entries import ConfigChange
     from kcli.broker.handlers.topics import topic_defaults
     from kcli.protocol.configs import ConfigOperation
 

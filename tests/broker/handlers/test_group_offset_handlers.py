@@ -8,7 +8,7 @@ import pytest
 import trio
 import trio.testing
 
-from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.replication.group_commit import GroupCommit
 from kcli.protocol.configs import ConfigOperation

@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
+from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.client_quota_control import QuotaAlteration
-from kcli.broker.controller.configuration_control import ConfigChange
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.metadata import metadata_log

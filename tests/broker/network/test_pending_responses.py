@@ -11,10 +11,11 @@ import trio
 
 from kcli.broker.faults.fault import ActiveFault, RequestFault
 from kcli.broker.faults.fault_engine import FaultyEngine
+from kcli.broker.metadata.metadata_image import PRODUCER_BYTE_RATE
 from kcli.broker.metering.meters import TimingEngine
 from kcli.broker.metering.request_times import RequestTimes
 from kcli.broker.network.apis import APIS
-from kcli.broker.network.client_quotas import PRODUCER_BYTE_RATE, ClientQuotas
+from kcli.broker.network.client_quotas import ClientQuotas
 from kcli.broker.network.quota_engine import QuotaEngine
 from kcli.broker.network.request_context import RequestContext
 from kcli.broker.network.request_engine import RequestEngine

@@ -6,7 +6,7 @@ import logging
 import random
 from typing import TYPE_CHECKING
 
-from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.controller import Controller
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.process.cluster_events import ConfigWarnings

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kcli.broker.process.control_server import FAREWELL_SECONDS, ControlServer, Lasting
+from kcli.broker.process.control_server import FAREWELL_SECONDS, ControlServer, LongOperation
 from kcli.control_socket import MAX_LINE_BYTES, SOCKET_NAME, ask, asking, socket_name
 from kcli.errors import KcliError, UsageError
 from tests.support import waiting
@@ -50,7 +50,7 @@ async def last(cluster: object, arguments: Mapping[str, Any]) -> object:
         LEFT.append(arguments.get("name"))
         return "left"
 
-    return Lasting(until)
+    return LongOperation(until)
 
 
 LEFT: list[object] = []
@@ -60,7 +60,7 @@ async def end_by_itself(cluster: object, arguments: Mapping[str, Any]) -> object
     async def until(left: trio.Event) -> object:
         return "over"
 
-    return Lasting(until)
+    return LongOperation(until)
 
 
 def server(data_dir: Path) -> ControlServer:
@@ -72,7 +72,7 @@ def server(data_dir: Path) -> ControlServer:
         "last": last,
         "end-by-itself": end_by_itself,
     }
-    return ControlServer(None, data_dir, operations=operations)  # type: ignore[arg-type]
+    return ControlServer(None, data_dir, operations=lambda: operations)  # type: ignore[arg-type]
 
 
 @asynccontextmanager
@@ -205,9 +205,9 @@ async def test_what_is_never_over_delays_the_end_for_some_seconds_only(
             begun.set()
             await trio.sleep_forever()
 
-        return Lasting(until)
+        return LongOperation(until)
 
-    serving = ControlServer(None, tmp_path, operations={"never-over": never_over})  # type: ignore[arg-type]
+    serving = ControlServer(None, tmp_path, operations=lambda: {"never-over": never_over})  # type: ignore[arg-type]
     async with trio.open_nursery() as nursery:
         await nursery.start(serving.run)
         async with await trio.open_unix_socket(str(tmp_path / SOCKET_NAME)) as stream:

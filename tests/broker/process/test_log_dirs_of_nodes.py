@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from kcli.broker.node.broker_lifecycle import NodeState
+from kcli.broker.node_context import NodeState
 from kcli.broker.process.node_operations import NODE_OPERATIONS
 from tests.broker.replication.clusters import append, create, leader_of, replicas_of
 from tests.support.running_cluster import running_cluster

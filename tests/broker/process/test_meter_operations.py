@@ -10,7 +10,8 @@ import pytest
 import trio
 
 from kcli.broker.metering.meters import TimingEngine
-from kcli.broker.process.control_server import ControlServer, Lasting
+from kcli.broker.process.control_operations import OPERATIONS
+from kcli.broker.process.control_server import ControlServer, LongOperation
 from kcli.broker.process.meter_operations import MOST_SECONDS, measure_requests
 from kcli.control_socket import SOCKET_NAME
 from kcli.errors import KcliError, UsageError
@@ -59,7 +60,7 @@ def layers(cluster: Cluster) -> list[int]:
 async def process(directory: Path, nodes: int = 1) -> AsyncIterator[Cluster]:
     """A cluster with its control socket."""
     async with running_cluster(directory, nodes=nodes) as cluster, trio.open_nursery() as nursery:
-        await nursery.start(ControlServer(cluster, directory).run)
+        await nursery.start(ControlServer(cluster, directory, operations=lambda: OPERATIONS).run)
         yield cluster
         nursery.cancel_scope.cancel()
 
@@ -215,7 +216,7 @@ async def test_a_node_that_starts_meanwhile_is_measured_too(tmp_path: Path) -> N
 async def test_it_ends_when_its_time_is_over(tmp_path: Path) -> None:
     async with running_cluster(tmp_path) as cluster:
         lasting = await measure_requests(cluster, {"seconds": 1})
-        assert isinstance(lasting, Lasting)
+        assert isinstance(lasting, LongOperation)
         result: Any = await lasting.until(trio.Event())
         assert cluster.meters.running == 0
     assert (result["apis"], result["nodes"]) == ([], [1])

@@ -9,7 +9,7 @@ import pytest
 import trio
 
 from kcli.broker.controller.heartbeat_control import HeartbeatAnswer
-from kcli.broker.node.broker_lifecycle import NodeState
+from kcli.broker.node_context import NodeState
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import KafkaError
@@ -55,9 +55,9 @@ async def test_a_node_that_was_let_go_is_not_brought_back_by_its_last_beats(tmp_
     async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
         broker = cluster.nodes[2].broker
         broker.state = NodeState.STOPPING
-        assert await broker.heartbeats.until_relieved()
+        assert await broker.lifecycle.until_relieved()
         assert fenced(cluster.feeds.latest) == [2]
-        answer = broker.heartbeats.beat()  # as its own task does until it ends
+        answer = broker.lifecycle.beat()  # as its own task does until it ends
         assert answer is not None
         assert answer.should_shut_down
         assert fenced(cluster.feeds.latest) == [2]
@@ -82,7 +82,7 @@ async def test_a_killed_node_is_missed_when_its_session_ends(tmp_path: Path) -> 
         fenced_ms: list[int] = []
         cluster.office.observe(lambda image, _: fenced_ms.extend([monotonic_ms()] * len(fenced(image))))
         last_beat_ms = monotonic_ms()
-        cluster.nodes[3].broker.heartbeats.beat()
+        cluster.nodes[3].broker.lifecycle.beat()
         await do(cluster, "kill", 3)
         assert (await states(cluster))[3] == "dead"
         await until(cluster, lambda image: fenced(image) == [3])
@@ -160,7 +160,7 @@ async def test_the_only_node_can_be_stopped_and_started(tmp_path: Path) -> None:
 
 async def test_a_node_that_is_killed_while_it_stops_was_killed(tmp_path: Path) -> None:
     async with running_cluster(tmp_path, nodes=2, **QUICK) as cluster:
-        cluster.nodes[2].broker.heartbeats.beat = lambda **_: HeartbeatAnswer(True, False)  # type: ignore[method-assign]
+        cluster.nodes[2].broker.lifecycle.beat = lambda **_: HeartbeatAnswer(True, False)  # type: ignore[method-assign]
         refusals = []
 
         async def stop() -> None:

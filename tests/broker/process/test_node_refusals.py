@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 import trio
 
-from kcli.broker.node.broker_lifecycle import NodeState
+from kcli.broker.node_context import NodeState
 from kcli.errors import KcliError
 from tests.broker.process.operated_nodes import QUICK, do, states
 from tests.support.running_cluster import running_cluster

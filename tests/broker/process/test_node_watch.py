@@ -55,6 +55,6 @@ async def test_a_node_that_is_silent_while_the_others_work_is_fenced(
         watch.look(clock.now_ms)
         for _ in range(40):
             clock.now_ms += 250
-            cluster.nodes[1].broker.heartbeats.beat()
+            cluster.nodes[1].broker.lifecycle.beat()
             watch.look(clock.now_ms)
         assert [broker.fenced for broker in cluster.feeds.latest.brokers.values()] == [False, True]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.replication.fetch_data import FetchedPartition
 from kcli.broker.replication.replica_fetcher import fetcher_number

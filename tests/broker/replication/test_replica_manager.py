@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.metadata.metadata_image import PartitionRegistration
 from kcli.broker.replication.fetch_data import FetchPartition

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.broker.controller.configuration_control import ConfigChange
+from kcli.broker.config.config_entries import ConfigChange
 from kcli.broker.controller.replication_control import TopicDefaults
 from kcli.broker.replication.replication_throttle import (
     EVERY_PARTITION,

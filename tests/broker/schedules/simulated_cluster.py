@@ -14,7 +14,7 @@ import trio
 
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_context import CloseConnection, RequestContext
-from kcli.broker.node.broker_lifecycle import NodeState
+from kcli.broker.node_context import NodeState
 from kcli.broker.process.cluster import Cluster, ClusterOptions
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.protocol.frames import RequestHeader, decode_response, encode_request

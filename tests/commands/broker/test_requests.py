@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import trio
 
-from kcli.broker.process.control_server import ControlServer, Lasting
+from kcli.broker.process.control_server import ControlServer, LongOperation
 from kcli.broker.process.meter_operations import MOST_SECONDS
 from kcli.commands.broker import requests as broker_requests
 from kcli.control_socket import ask, asking
@@ -66,7 +66,7 @@ ROWS = [
 ]
 
 
-async def measure(cluster: object, arguments: Mapping[str, Any]) -> Lasting:
+async def measure(cluster: object, arguments: Mapping[str, Any]) -> LongOperation:
     """Nodes 1 and 2 have been asked something, node 3 nothing."""
     node = arguments.get("node")
     if node == 9:
@@ -77,7 +77,7 @@ async def measure(cluster: object, arguments: Mapping[str, Any]) -> Lasting:
     async def until(left: trio.Event) -> dict[str, Any]:
         return {"seconds": float(arguments["seconds"]), "nodes": nodes, "apis": rows}
 
-    return Lasting(until)
+    return LongOperation(until)
 
 
 @pytest.fixture
@@ -93,7 +93,7 @@ def answering(data_dir: Path) -> Iterator[None]:
     started, token, scope = threading.Event(), [], trio.CancelScope()
 
     async def serve() -> None:
-        server = ControlServer(None, data_dir, operations={"requests.measure": measure})  # type: ignore[arg-type]
+        server = ControlServer(None, data_dir, operations=lambda: {"requests.measure": measure})  # type: ignore[arg-type]
         token.append(trio.lowlevel.current_trio_token())
         with scope:
             async with trio.open_nursery() as nursery:
@@ -170,8 +170,8 @@ class Process:
     def __init__(self) -> None:
         self.asked, self.left = trio.Event(), trio.Event()
 
-    async def measure(self, cluster: object, arguments: Mapping[str, Any]) -> Lasting:
-        return Lasting(self._until)
+    async def measure(self, cluster: object, arguments: Mapping[str, Any]) -> LongOperation:
+        return LongOperation(self._until)
 
     async def _until(self, left: trio.Event) -> dict[str, Any]:
         self.asked.set()
@@ -189,7 +189,7 @@ def bounded() -> Iterator[None]:
 async def served(process: Process, data_dir: Path, nursery: trio.Nursery) -> list[str]:
     """Serve a control socket; return the command line that measures for an hour."""
     operations = {"requests.measure": process.measure}
-    process.server = ControlServer(None, data_dir, operations=operations)  # type: ignore[arg-type]
+    process.server = ControlServer(None, data_dir, operations=lambda: operations)  # type: ignore[arg-type]
     await nursery.start(process.server.run)
     words = ["broker", "requests", "--seconds", str(MOST_SECONDS), "--data-dir", str(data_dir)]
     return [sys.executable, "-m", "kcli", *words]

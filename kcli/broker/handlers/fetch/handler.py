@@ -97,7 +97,7 @@ class _Fetch:
     """One request: what it reads, for whom, and how the answer is made."""
 
     def __init__(self, request: FetchRequest, context: RequestContext) -> None:
-        broker = context.broker
+        broker = context.node
         self._broker = broker
         self._replica_manager = broker.replica_manager
         self._version = context.api_version

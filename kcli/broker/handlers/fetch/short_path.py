@@ -79,7 +79,7 @@ def fetch_directly(
     if wanted is None:
         return None
     topic, index, epoch, offset, isolation, wait_ms, min_bytes, max_bytes = wanted
-    broker = context.broker
+    broker = context.node
     partition = form.find(broker.replica_manager, topic, index)
     if partition is None or (epoch != -1 and epoch != partition.leader_epoch):
         return None

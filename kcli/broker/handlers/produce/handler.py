@@ -194,8 +194,8 @@ class _Append:
         self._request = request
         self._context = context
         self._version = context.api_version
-        self._replica_manager = context.broker.replica_manager
-        self._now_ms = context.broker.wall_ms()
+        self._replica_manager = context.node.replica_manager
+        self._now_ms = context.node.wall_ms()
         self._rows: list[tuple[str, bytes, list[Row]]] = []
         self._errors: dict[tuple[int, int], KafkaError] = {}
         self._pending: list[tuple[int, int, Partition, int]] = []
@@ -367,7 +367,7 @@ class _Append:
         return None if name is None else manager.current_leader(name, index)
 
     def _endpoints(self, node_ids: set[int]) -> list[NodeEndpoint]:
-        image, listener_name = self._context.broker.image, self._context.listener_name
+        image, listener_name = self._context.node.image, self._context.listener_name
         return [
             NodeEndpoint(node_id=broker.node_id, host=endpoint.host, port=endpoint.port, rack=broker.rack)
             for broker, endpoint in image.brokers_with_listener(listener_name, node_ids)

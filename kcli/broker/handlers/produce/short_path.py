@@ -65,7 +65,7 @@ def produce_directly(
     if request is None:
         return None
     acks, name, index, records = request
-    broker = context.broker
+    broker = context.node
     partition = broker.replica_manager.direct.get((name, index))
     if partition is None or not partition.is_alone or (acks != 1 and acks != -1):
         return None

@@ -1,0 +1,128 @@
+"""NodeContext: the state of one node that its handlers, sockets and background tasks work with.
+
+`Broker` adds the life of the node. Nothing below `kcli.broker.node` imports it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from kcli.broker.controller.producer_ids import ProducerIds
+from kcli.broker.coordinator.group_service import group_runtime
+from kcli.broker.metadata.metadata_image import EMPTY_IMAGE
+from kcli.broker.replication.fetch_session import FetchSessionCache
+from kcli.broker.replication.replica_manager import ReplicaManager
+from kcli.broker.waiting.pause_gate import PauseGate
+from kcli.broker.waiting.purgatory import Purgatory
+from kcli.broker.waiting.timer import Timer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from kcli.broker.config.broker_config import BrokerConfig
+    from kcli.broker.controller.controller import Controller
+    from kcli.broker.controller.controller_election import ControllerLink
+    from kcli.broker.controller.directory_control import DirectoryAssignment
+    from kcli.broker.metadata.metadata_image import MetadataImage
+    from kcli.broker.replication.leader_endpoint import PeerLink, PeerLinks
+    from kcli.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+    from kcli.storage.dirs.log_manager import LogManager
+    from kcli.storage.log.log_config import LogConfig
+
+
+class NodeState(Enum):
+    """The life of a node; its value is what people are shown.
+
+    | state | what the node does | next |
+    |---|---|---|
+    | STARTING | loads its logs; it is fenced, and its listeners accept nothing | RUNNING, DEAD |
+    | RUNNING | serves | PAUSED, STOPPING, DEAD |
+    | PAUSED | nothing, as after SIGSTOP: its sockets stay open and send no answers | RUNNING, DEAD |
+    | STOPPING | hands over its partitions, then closes | DEAD |
+    | DEAD | does not exist; another broker may start in its place | STARTING |
+    """
+
+    STARTING = "starting"
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    DEAD = "dead"
+
+
+class NodeContext:
+    """One node. `epoch` is its broker epoch, -1 before it registers; `image` is the metadata it acts on."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        cluster_id: str,
+        log_manager: LogManager,
+        peers: PeerLinks,
+        controller_link: ControllerLink,
+        wall_ms: Callable[[], int],
+    ) -> None:
+        self.node_id = config.node_id
+        self.cluster_id = cluster_id
+        self.config = config
+        self.state = NodeState.STARTING
+        self.image: MetadataImage = EMPTY_IMAGE
+        self.epoch = -1
+        self.known_controller_id = -1
+        """The controller's node when this node last applied metadata."""
+        self.gate = PauseGate()
+        self.wall_ms = wall_ms
+        self.peers = peers
+        self.controller_link = controller_link
+        self.timer = Timer(self.gate)
+        self.purgatory = Purgatory(self.timer)
+        self.fetch_sessions = FetchSessionCache(config.max_incremental_fetch_session_cache_slots)
+        self.producer_ids = ProducerIds(self._allocate_producer_ids)
+        self.log_manager = log_manager
+        self.replica_manager = ReplicaManager(
+            self.node_id,
+            log_manager=log_manager,
+            purgatory=self.purgatory,
+            log_config=self._log_config,
+            wall_ms=wall_ms,
+            node=self,
+        )
+        self.groups = group_runtime(
+            config, image=lambda: self.image, replica_manager=self.replica_manager, wall_ms=wall_ms
+        )
+
+    @property
+    def controller(self) -> Controller:
+        """The controller. Raises `KafkaError` NOT_CONTROLLER while this node cannot reach one."""
+        return self.controller_link.current()
+
+    @property
+    def is_paused(self) -> bool:
+        """True while the node is alive but does nothing."""
+        return self.gate.is_closed
+
+    async def until_awake(self) -> None:
+        """Return once the node is not paused."""
+        await self.gate.passed()
+
+    def link_to(self, node_id: int) -> PeerLink:
+        """Return the way to another node."""
+        link = self.peers.between(self.node_id, node_id)
+        link.timeout_ms = self.config.replica_socket_timeout_ms
+        return link
+
+    async def alter_partition(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
+        """Ask the controller to change in-sync replicas. Raises `KafkaError`."""
+        return self.controller_link.alter_partition(request)
+
+    def assign_directories(self, assignments: Sequence[DirectoryAssignment]) -> None:
+        """Tell the controller which log directories replicas lie in. Raises `KafkaError`."""
+        self.controller.assign_directories(node_id=self.node_id, epoch=self.epoch, assignments=assignments)
+
+    def _log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        return self.config.log_config(overrides)
+
+    def _allocate_producer_ids(self) -> tuple[int, int]:
+        block = self.controller.allocate_producer_ids(node_id=self.node_id, broker_epoch=self.epoch)
+        return block.first, block.size
