@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.broker.metadata.metadata_replay import InvalidMetadata
 from kcli.broker.metadata.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot
-from kcli.protocol.records.batch import HEADER_SIZE, CorruptRecord, RecordBatch
-from kcli.protocol.records.batch_header import LOG_OVERHEAD
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD
 from kcli.protocol.topics import METADATA_TOPIC
 from kcli.storage.dirs.log_directory import META_PROPERTIES
 from kcli.storage.log_paths import LOG_SUFFIX, base_offset_of, parse_replica_directory

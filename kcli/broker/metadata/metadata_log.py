@@ -41,7 +41,8 @@ from kcli.protocol.internal.metadata_records import (
     decode_metadata_record,
     encode_metadata_record,
 )
-from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.control_records import ControlRecordType, control_batch
 from kcli.protocol.topics import METADATA_TOPIC
 from kcli.storage import disk

@@ -28,7 +28,9 @@ from kcli.protocol.internal.metadata_records import (
     decode_metadata_record,
     encode_metadata_record,
 )
-from kcli.protocol.records.batch import CorruptRecord, RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.record import CorruptRecord
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.control_records import ControlRecordType, control_batch, parse_control_key
 
 if TYPE_CHECKING:

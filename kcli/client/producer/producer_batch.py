@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 import trio
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, set_producer_state
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch_header import set_producer_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

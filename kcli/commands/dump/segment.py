@@ -12,8 +12,7 @@ from kcli.forensics.entries.damage import Damage, DamageKind
 from kcli.forensics.entries.record_checks import check_records
 from kcli.forensics.entries.segment_scan import BatchRun, scan_runs
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, SIZE_POSITION
-from kcli.protocol.records.message_set import MIN_SIZES
+from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, MIN_LENGTHS, SIZE_POSITION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -112,7 +111,7 @@ class SegmentDump:
             self._view.trailing(end - position)
         elif len(head) == LOG_OVERHEAD:
             (length,) = _LENGTH.unpack_from(head, SIZE_POSITION)
-            if length >= MIN_SIZES[0] and position + LOG_OVERHEAD + length > end:
+            if length >= MIN_LENGTHS[0] and position + LOG_OVERHEAD + length > end:
                 self._view.trailing(end - position)
 
     def _show(self, entry: ScannedEntry) -> None:

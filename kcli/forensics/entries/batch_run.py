@@ -21,7 +21,10 @@ from kcli.protocol.records.batch_header import (
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    MAGIC,
+    MAX_OFFSET,
     MIN_BATCH_LENGTH,
+    MIN_RECORD_BYTES,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     crc32c,
@@ -33,16 +36,13 @@ if TYPE_CHECKING:
     from kcli.forensics.entries.scanned_entry import ScannedEntry
     from kcli.forensics.entries.segment_file import SegmentFile
 
-MAX_OFFSET = 2**63 - 1
 MAX_RELATIVE_OFFSET = 2**31 - 1
 MAX_ENTRY_BYTES = 8 * 1024 * 1024
 """The largest entry that is held in memory."""
 
-MIN_RECORD_SIZE = 7
 BATCH_BITS = CODEC_MASK | TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT | DELETE_HORIZON_BIT
 LAST_CODEC = 4
 
-_MAGIC = 2
 _OFFSET = Struct(">q")
 SOUND_ATTRIBUTES = frozenset(bits for bits in range(BATCH_BITS + 1) if bits & CODEC_MASK <= LAST_CODEC)
 
@@ -228,15 +228,15 @@ class BatchReader:
         if all(bits & CODEC_MASK for bits in attributes):
             return True
         lengths = run.lengths[which]
-        if max(counts) * MIN_RECORD_SIZE <= min(lengths) - MIN_BATCH_LENGTH:
+        if max(counts) * MIN_RECORD_BYTES <= min(lengths) - MIN_BATCH_LENGTH:
             return True
-        most = max(map(sub, map(mul, counts, repeat(MIN_RECORD_SIZE)), lengths))
+        most = max(map(sub, map(mul, counts, repeat(MIN_RECORD_BYTES)), lengths))
         # Of compressed batches among the others each is looked at by itself.
         return most <= -MIN_BATCH_LENGTH or (len(attributes) > 1 and self._each_fits(run, which))
 
     def _each_fits(self, run: BatchRun, which: slice) -> bool:
         return all(
-            bits & CODEC_MASK or count * MIN_RECORD_SIZE <= length - MIN_BATCH_LENGTH
+            bits & CODEC_MASK or count * MIN_RECORD_BYTES <= length - MIN_BATCH_LENGTH
             for bits, count, length in zip(
                 run.attributes[which], run.counts[which], run.lengths[which], strict=True
             )
@@ -256,7 +256,7 @@ def _matching_rows(window: SegmentWindow, at: int, stop: int) -> tuple[list[Row]
         row = unpack(buffer, at)
         length = row[1]
         behind = at + LOG_OVERHEAD + length
-        if row[3] != _MAGIC or length < MIN_BATCH_LENGTH:
+        if row[3] != MAGIC or length < MIN_BATCH_LENGTH:
             return rows, starts, 0
         if behind > limit:
             return rows, starts, behind - at

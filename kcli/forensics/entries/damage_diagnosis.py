@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from kcli.forensics.entries.damage import Damage, DamageKind, FieldBytes
 from kcli.forensics.entries.entry_head import (
     HEADER_SIZES,
-    MIN_ENTRY_LENGTHS,
     TORN_BYTES,
     EntryHead,
     HeadProblem,
@@ -22,7 +21,7 @@ from kcli.forensics.entries.entry_head import (
     header_problem,
 )
 from kcli.forensics.entries.entry_search import EntrySearch
-from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION
+from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, MIN_LENGTHS
 
 if TYPE_CHECKING:
     from kcli.forensics.entries.segment_file import SegmentFile
@@ -154,7 +153,7 @@ class DamageInquiry:
         sizes = {end - position for end in ends} | {LOG_OVERHEAD + length}
         for size in sorted(size for size in sizes if HEADER_SIZES[1] <= size <= file.end - position):
             for magic in (2, 1, 0):
-                if size < LOG_OVERHEAD + MIN_ENTRY_LENGTHS[magic]:
+                if size < LOG_OVERHEAD + MIN_LENGTHS[magic]:
                     continue
                 if size == LOG_OVERHEAD + length and magic == found:
                     continue
@@ -171,7 +170,7 @@ class DamageInquiry:
 
     def _other_magic(self, head: bytes, position: int, size: int) -> Damage | None:
         for magic in (2, 1, 0):
-            if magic == head[MAGIC_POSITION] or size < LOG_OVERHEAD + MIN_ENTRY_LENGTHS[magic]:
+            if magic == head[MAGIC_POSITION] or size < LOG_OVERHEAD + MIN_LENGTHS[magic]:
                 continue
             if crc_of(self._file, position, size, magic) == crc_of_head(head, magic):
                 return _mended_damage(head, position, size, magic, None)._replace(skipped_bytes=0)

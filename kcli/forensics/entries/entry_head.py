@@ -18,7 +18,7 @@ import zlib
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.forensics.entries.batch_run import BATCH_BITS, LAST_CODEC, MAX_OFFSET, MIN_RECORD_SIZE
+from kcli.forensics.entries.batch_run import BATCH_BITS, LAST_CODEC
 from kcli.forensics.entries.damage import DamageKind
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.records.batch_header import (
@@ -28,10 +28,12 @@ from kcli.protocol.records.batch_header import (
     HEADER_SIZE,
     LOG_OVERHEAD,
     MAGIC_POSITION,
+    MAX_OFFSET,
     MIN_BATCH_LENGTH,
+    MIN_LENGTHS,
+    MIN_RECORD_BYTES,
     TIMESTAMP_TYPE_BIT,
 )
-from kcli.protocol.records.message_set import MIN_SIZES
 
 if TYPE_CHECKING:
     from kcli.forensics.entries.segment_file import SegmentFile
@@ -42,9 +44,6 @@ HEADER_SIZES = (18, 26, HEADER_SIZE)
 
 TORN_BYTES = MAGIC_POSITION + 1
 """So few bytes at the end of a file are the beginning of an entry, zeros too: offsets begin with zeros."""
-
-MIN_ENTRY_LENGTHS = (*MIN_SIZES, MIN_BATCH_LENGTH)
-"""The smallest legal size field, by magic."""
 
 LEGACY_BITS = (CODEC_MASK, CODEC_MASK | TIMESTAMP_TYPE_BIT)
 
@@ -109,8 +108,8 @@ def structural_problem(head: Buffer, available: int) -> HeadProblem | None:
     magic = head[MAGIC_POSITION]
     if magic > 2:
         return HeadProblem(DamageKind.BAD_MAGIC, "magic", "0, 1 or 2", magic, f"magic {magic} is none")
-    if length < MIN_ENTRY_LENGTHS[magic]:
-        least = MIN_ENTRY_LENGTHS[magic]
+    if length < MIN_LENGTHS[magic]:
+        least = MIN_LENGTHS[magic]
         return HeadProblem(
             DamageKind.BAD_SIZE,
             "size",
@@ -161,7 +160,7 @@ def header_problem(head: Buffer) -> HeadProblem | None:
         )
     most = delta + 1
     if attributes & CODEC_MASK == 0:
-        most = min(most, (length - MIN_BATCH_LENGTH) // MIN_RECORD_SIZE)
+        most = min(most, (length - MIN_BATCH_LENGTH) // MIN_RECORD_BYTES)
     if not 0 <= count <= most:
         return HeadProblem(
             DamageKind.BAD_COUNT, "record count", f"0 to {most}", count, f"{count} records cannot be in there"

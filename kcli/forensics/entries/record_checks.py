@@ -27,9 +27,15 @@ from kcli.protocol.compression.codecs import Codec, decompress
 from kcli.protocol.compression.pieces import decompressed_pieces
 from kcli.protocol.record import CorruptRecord, TimestampType, TooMuchData
 from kcli.protocol.records.batch import RecordBatch
-from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, SIZE_POSITION, TIMESTAMP_TYPE_BIT
+from kcli.protocol.records.batch_header import (
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MIN_LENGTHS,
+    SIZE_POSITION,
+    TIMESTAMP_TYPE_BIT,
+)
 from kcli.protocol.records.control_records import parse_control_key
-from kcli.protocol.records.message_set import MIN_SIZES, LegacyEntry
+from kcli.protocol.records.message_set import LegacyEntry
 from kcli.protocol.records.record_walk import walk_records
 from kcli.protocol.records.varints import read_varint, read_varlong, wrap_int64
 
@@ -177,7 +183,7 @@ class LegacyRecords:
         if start > len(data):
             return None
         (size,) = _LENGTH.unpack_from(data, at + SIZE_POSITION)
-        if size < MIN_SIZES[0]:
+        if size < MIN_LENGTHS[0]:
             raise CorruptRecord(f"a size of {size} is too small")
         return Extent(start, start + size)
 

@@ -24,13 +24,7 @@ import time
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.forensics.entries.batch_run import (
-    MAX_ENTRY_BYTES,
-    MAX_OFFSET,
-    MAX_RELATIVE_OFFSET,
-    BatchReader,
-    BatchRun,
-)
+from kcli.forensics.entries.batch_run import MAX_ENTRY_BYTES, MAX_RELATIVE_OFFSET, BatchReader, BatchRun
 from kcli.forensics.entries.damage import Damage, DamageKind
 from kcli.forensics.entries.damage_diagnosis import DamageInquiry
 from kcli.forensics.entries.entry_head import (
@@ -45,7 +39,7 @@ from kcli.forensics.entries.scanned_entry import ScannedEntry, view_of
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
-from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
+from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION, MAX_OFFSET
 from kcli.protocol.records.message_set import LegacyEntry
 
 if TYPE_CHECKING:

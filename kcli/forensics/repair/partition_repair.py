@@ -18,8 +18,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError, UsageError
-from kcli.forensics.entries.batch_run import MAX_OFFSET
 from kcli.forensics.repair.segment_repair import RepairMode, SegmentCopy, SegmentRepair, SegmentRepairer
+from kcli.protocol.records.batch_header import MAX_OFFSET
 from kcli.protocol.topics import TopicPartition
 from kcli.storage import disk
 from kcli.storage.checkpoints import (

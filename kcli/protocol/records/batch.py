@@ -1,6 +1,6 @@
 """Record batches (magic 2): a view of the header, the records behind it, and walking a buffer of them.
 
-`record_batch_header` has the byte table of the header, `record_parser` that of the records.
+`batch_header` has the byte table of the header.
 
 A batch whose timestamp type is append time dates every record with its max timestamp. Compaction leaves
 holes between offsets and batches of no records at all: readers advance by `next_offset`.
@@ -24,23 +24,21 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from kcli.protocol.compression.codecs import Codec, decompress, too_large
-from kcli.protocol.record import MAX_DECOMPRESSED_BYTES, NO_SEQUENCE, CorruptRecord, Record, TimestampType
-from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.record import MAX_DECOMPRESSED_BYTES, NO_SEQUENCE, CorruptRecord, Record
 from kcli.protocol.records.batch_header import (
-    CONTROL_BIT,
-    DELETE_HORIZON_BIT,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    MAGIC,
     MAGIC_POSITION,
     MIN_BATCH_LENGTH,
+    MIN_LENGTHS,
     SEQUENCE_MASK,
     SIZE_POSITION,
     TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
+    BatchHead,
+    BatchProperties,
     batch_crc,
-    next_sequence,
-    set_producer_state,
 )
 from kcli.protocol.records.varints import read_varint, read_varlong, wrap_int64
 
@@ -199,27 +197,14 @@ def _parse_headers(
     return tuple(headers), position
 
 
-__all__ = [
-    "HEADER_SIZE",
-    "CorruptRecord",
-    "RecordBatch",
-    "RecordBatchBuilder",
-    "iter_batches",
-    "set_producer_state",
-]
-
-MAGIC = 2
-
-# The smallest size field of the older formats: CRC, magic, attributes, two lengths.
-_MIN_LEGACY_SIZE = 14
 _SIZE = Struct(">i")
 
 
-class RecordBatch:
+class RecordBatch(BatchProperties):
     """The batch at `position` of `buffer`: its header, decoded; its records, on demand.
 
     The header alone may be there (a file is scanned by headers): only `records`, `is_valid_crc` and
-    `to_bytes` need the rest. Raises `CorruptRecord` when the header is cut short or is none.
+    `to_bytes` need the rest. Raises `CorruptRecord` for a header that is cut short or invalid.
     """
 
     __slots__ = (
@@ -240,18 +225,11 @@ class RecordBatch:
         "size_in_bytes",
     )
 
-    base_offset: int
     size_in_bytes: int
     partition_leader_epoch: int
-    magic: int
     crc: int
-    attributes: int
-    last_offset_delta: int
-    base_timestamp: int
     max_timestamp: int
-    producer_id: int
     producer_epoch: int
-    base_sequence: int
     count: int
 
     def __init__(self, buffer: Buffer, position: int = 0) -> None:
@@ -286,57 +264,9 @@ class RecordBatch:
             f"count={self.count}, size_in_bytes={self.size_in_bytes}, attributes={self.attributes:#x})"
         )
 
-    @property
-    def last_offset(self) -> int:
-        """The offset of the last record the batch was built with, even if compaction removed it."""
-        return self.base_offset + self.last_offset_delta
-
-    @property
-    def next_offset(self) -> int:
-        """Where a reader goes on."""
-        return self.base_offset + self.last_offset_delta + 1
-
-    @property
-    def last_sequence(self) -> int:
-        """The sequence of the last record the batch was built with, -1 without an idempotent producer."""
-        return next_sequence(self.base_sequence, self.last_offset_delta)
-
-    @property
-    def codec(self) -> Codec:
-        """Raises `CorruptRecord` for a number that names none."""
-        return Codec.of_attributes(self.attributes)
-
-    @property
-    def is_compressed(self) -> bool:
-        """Whether the records are one compressed blob."""
-        return self.codec is not Codec.NONE
-
-    @property
-    def timestamp_type(self) -> TimestampType:
-        """Who set the timestamps."""
-        if self.attributes & TIMESTAMP_TYPE_BIT:
-            return TimestampType.LOG_APPEND_TIME
-        return TimestampType.CREATE_TIME
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction."""
-        return bool(self.attributes & TRANSACTIONAL_BIT)
-
-    @property
-    def is_control(self) -> bool:
-        """Whether its one record is for the log itself and never handed to applications."""
-        return bool(self.attributes & CONTROL_BIT)
-
-    @property
-    def has_producer_id(self) -> bool:
-        """Whether an idempotent producer wrote it."""
-        return self.producer_id >= 0
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """From when on compaction may drop the tombstones in here, None before the first cleaning."""
-        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+    def head(self, position: int | None = None) -> BatchHead:
+        """Return the header by itself, of a batch that stands at `position` of a file."""
+        return BatchHead.at(self.buffer, self.position, position)
 
     def is_valid_crc(self) -> bool:
         """Whether all bytes are there and the checksum is theirs."""
@@ -389,14 +319,14 @@ def iter_batches(
 ) -> Iterator[RecordBatch | LegacyEntry]:
     """Walk the entries of any format in `buffer` from `start`, which is where one begins, to `end`.
 
-    An incomplete entry at the end is passed over in silence: fetches and torn files end like that. A size
-    that cannot be, or a magic that is none, raises `CorruptRecord`.
+    An incomplete entry at the end is passed over in silence: fetches and torn files end like that. Raises
+    `CorruptRecord` for a size that cannot be and an unknown magic.
     """
     limit = len(buffer) if end is None else end
     position = start
     while limit - position > MAGIC_POSITION:
         (size,) = _SIZE.unpack_from(buffer, position + SIZE_POSITION)
-        if size < _MIN_LEGACY_SIZE:
+        if size < MIN_LENGTHS[0]:
             raise CorruptRecord(f"an entry cannot be as short as {LOG_OVERHEAD + size} bytes")
         magic = buffer[position + MAGIC_POSITION]
         if magic > MAGIC:

@@ -19,6 +19,7 @@ from kcli.protocol.records.batch_header import (
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    MIN_RECORD_BYTES,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     crc32c,
@@ -27,8 +28,6 @@ from kcli.protocol.records.varints import SMALL_VARINT_LIMIT, SMALL_VARINTS, enc
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-
-MIN_RECORD_BYTES = 7
 
 
 class RecordBatchBuilder:

@@ -1,4 +1,4 @@
-"""The header of a record batch (magic 2), and what may be changed in it once a batch is built.
+"""The header of a record batch (magic 2), what it says, and what may be changed in it once a batch is built.
 
 | offset | size | field                                                                       |
 |--------|------|-----------------------------------------------------------------------------|
@@ -19,13 +19,7 @@
 | 61     | …    | records; one compressed blob when the codec is not 0                        |
 
 Base offset and leader epoch lie outside the CRC, so a leader patches them freely; every other change
-takes a new CRC. The functions here change a batch in place, at `position` of a writable buffer.
-
-CRC-32C (Castagnoli), the checksum of a record batch and of a producer snapshot.
-
-The `crc32c` package asks the installed distribution for its version when imported, which costs ten times
-what its extension module does, so the extension is loaded by itself; a layout it cannot be found in falls
-back to the plain import. The checksum of the older formats is `zlib.crc32`.
+needs a new CRC. The functions here change a batch in place, at `position` of a writable buffer.
 """
 
 from __future__ import annotations
@@ -34,9 +28,18 @@ import sys
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from struct import Struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from kcli.protocol.record import TimestampType
+from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.record import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    CorruptRecord,
+    TimestampType,
+)
 
 if TYPE_CHECKING:
     from kcli.protocol.record import Buffer
@@ -49,6 +52,11 @@ class Checksum(Protocol):
 
 
 def _load_crc32c() -> Checksum:
+    """Load CRC-32C (Castagnoli); the checksum of the older formats is `zlib.crc32`.
+
+    `import crc32c` asks the installed distribution for its version, which costs ten times what its extension
+    module does, so the extension is loaded by itself, or the package where that is laid out otherwise.
+    """
     name = "crc32c._crc32c"
     loaded = sys.modules.get(name)
     if loaded is None:
@@ -73,12 +81,21 @@ crc32c: Checksum = _load_crc32c()
 HEADER = Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
 
-# Of all formats: the size is the number of bytes after offset and size, the magic stands where it always did.
+# In all formats the size counts the bytes after offset and size, and the magic stands at the same place.
 LOG_OVERHEAD = 12
 SIZE_POSITION = 8
+EPOCH_POSITION = 12
 MAGIC_POSITION = 16
-# The smallest value of the batch length field.
+CRC_START = 21
+LAST_OFFSET_DELTA_POSITION = 23
+MAX_TIMESTAMP_POSITION = 35
+
+MAGIC = 2
 MIN_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
+MIN_LENGTHS = (14, 22, MIN_BATCH_LENGTH)
+"""The smallest value of the size field, by magic."""
+MIN_RECORD_BYTES = 7
+MAX_OFFSET = 2**63 - 1
 
 CODEC_MASK = 0x07
 TIMESTAMP_TYPE_BIT = 0x08
@@ -90,17 +107,176 @@ DELETE_HORIZON_BIT = 0x40
 SEQUENCE_MASK = 0x7FFFFFFF
 
 _LENGTH = Struct(">i")
-EPOCH_POSITION = 12
 _BASE_OFFSET = Struct(">q")
 _CRC = Struct(">I")
 _CRC_POSITION = 17
-CRC_START = 21
 _ATTRIBUTES = Struct(">h")
 _ATTRIBUTES_POSITION = 21
-_MAX_TIMESTAMP = Struct(">q")
-_MAX_TIMESTAMP_POSITION = 35
+_TIMESTAMP = Struct(">q")
 _PRODUCER_STATE = Struct(">qhi")
 _PRODUCER_STATE_POSITION = 43
+# Offset, size, CRC, magic, attributes of an older entry; magic 1 has a timestamp behind them.
+_LEGACY_HEADER = Struct(">qiIbB")
+
+
+class BatchProperties:
+    """What follows from the fields of a batch's header, whichever object holds them."""
+
+    __slots__ = ()
+
+    magic: int
+    base_offset: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    producer_id: int
+    base_sequence: int
+
+    @property
+    def last_offset(self) -> int:
+        """The offset of the last record the batch was built with, even if compaction removed it."""
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self) -> int:
+        """Where a reader goes on."""
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self) -> int:
+        """The sequence of the last record the batch was built with, -1 without an idempotent producer."""
+        return next_sequence(self.base_sequence, self.last_offset_delta)
+
+    @property
+    def codec(self) -> Codec:
+        """Raises `CorruptRecord` for an unknown codec."""
+        return Codec.of_attributes(self.attributes)
+
+    @property
+    def is_compressed(self) -> bool:
+        """Whether the records are one compressed blob. Raises `CorruptRecord` for an unknown codec."""
+        return self.codec is not Codec.NONE
+
+    @property
+    def timestamp_type(self) -> TimestampType:
+        """Who set the timestamps."""
+        if self.magic == 0:
+            return TimestampType.NO_TIMESTAMP_TYPE
+        if self.attributes & TIMESTAMP_TYPE_BIT:
+            return TimestampType.LOG_APPEND_TIME
+        return TimestampType.CREATE_TIME
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether the batch belongs to a transaction."""
+        return self.attributes & TRANSACTIONAL_BIT != 0 and self.magic == MAGIC
+
+    @property
+    def is_control(self) -> bool:
+        """Whether its one record is for the log itself and never handed to applications."""
+        return self.attributes & CONTROL_BIT != 0 and self.magic == MAGIC
+
+    @property
+    def has_producer_id(self) -> bool:
+        """Whether an idempotent producer wrote it."""
+        return self.producer_id >= 0
+
+    @property
+    def delete_horizon_ms(self) -> int | None:
+        """From when on compaction may drop the tombstones in here, None before the first cleaning."""
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
+
+
+class _HeaderFields(NamedTuple):
+    position: int
+    base_offset: int
+    length: int
+    partition_leader_epoch: int
+    magic: int
+    crc: int
+    attributes: int
+    last_offset_delta: int
+    base_timestamp: int
+    max_timestamp: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    count: int  # type: ignore[assignment]  # the record count hides the method of tuples
+
+
+class BatchHead(BatchProperties, _HeaderFields):
+    """The header of the batch at `position`, without its records; an older entry has one too.
+
+    The fields stand in the order of `HEADER`: hot loops build a head of a batch by
+    `tuple.__new__(BatchHead, (position, *HEADER.unpack_from(buffer, position)))`.
+
+    An older entry has no leader epoch, producer and sequence. Its base offset is the offset it carries, that
+    of its last record; its last offset delta is 0; both timestamps are the one it carries (-1 in magic 0);
+    its count is 1, and -1 for a compressed one, which holds any number of records.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def at(cls, buffer: Buffer, at: int = 0, position: int | None = None) -> BatchHead:
+        """Return the head at `at` of `buffer`, which is `position` of the file (`at` if not given).
+
+        Raises `CorruptRecord` for an unknown magic, a size below the least, or too few bytes for the header.
+        The batch itself may be longer than the buffer.
+        """
+        if position is None:
+            position = at
+        available = len(buffer) - at
+        if available <= MAGIC_POSITION:
+            raise CorruptRecord("a record batch ends inside its header")
+        magic = buffer[at + MAGIC_POSITION]
+        if magic > MAGIC:
+            raise CorruptRecord(f"unknown magic: {magic}")
+        (length,) = _LENGTH.unpack_from(buffer, at + SIZE_POSITION)
+        if length < MIN_LENGTHS[magic]:
+            raise CorruptRecord(f"a record batch cannot be as short as {LOG_OVERHEAD + length} bytes")
+        if magic == MAGIC:
+            if available < HEADER_SIZE:
+                raise CorruptRecord("a record batch ends inside its header")
+            return tuple.__new__(cls, (position, *HEADER.unpack_from(buffer, at)))
+        timestamp_at = _LEGACY_HEADER.size
+        if available < timestamp_at + magic * _TIMESTAMP.size:
+            raise CorruptRecord("a record batch ends inside its header")
+        offset, length, crc, magic, attributes = _LEGACY_HEADER.unpack_from(buffer, at)
+        timestamp = _TIMESTAMP.unpack_from(buffer, at + timestamp_at)[0] if magic else NO_TIMESTAMP
+        return cls.of_legacy(position, offset, length, magic, crc, attributes, timestamp)
+
+    @classmethod
+    def of_legacy(
+        cls, position: int, offset: int, length: int, magic: int, crc: int, attributes: int, timestamp: int
+    ) -> BatchHead:
+        """Return the head of an older entry, `length` being its size field."""
+        return cls(
+            position,
+            offset,
+            length,
+            NO_LEADER_EPOCH,
+            magic,
+            crc,
+            attributes,
+            0,
+            timestamp,
+            timestamp,
+            NO_PRODUCER_ID,
+            NO_PRODUCER_EPOCH,
+            NO_SEQUENCE,
+            -1 if attributes & CODEC_MASK else 1,
+        )
+
+    @property
+    def size_in_bytes(self) -> int:
+        """How many bytes the batch takes, header included."""
+        return LOG_OVERHEAD + self.length
+
+    @property
+    def end(self) -> int:
+        """Where the next batch begins."""
+        return self.position + LOG_OVERHEAD + self.length
 
 
 def batch_crc(buffer: Buffer, position: int, size_in_bytes: int) -> int:
@@ -131,7 +307,7 @@ def set_max_timestamp(
     else:
         attributes &= ~TIMESTAMP_TYPE_BIT
     _ATTRIBUTES.pack_into(buffer, position + _ATTRIBUTES_POSITION, attributes)
-    _MAX_TIMESTAMP.pack_into(buffer, position + _MAX_TIMESTAMP_POSITION, timestamp)
+    _TIMESTAMP.pack_into(buffer, position + MAX_TIMESTAMP_POSITION, timestamp)
     update_crc(buffer, position)
 
 

@@ -40,7 +40,13 @@ from kcli.protocol.record import (
     TimestampType,
     TooMuchData,
 )
-from kcli.protocol.records.batch_header import CODEC_MASK, LOG_OVERHEAD, TIMESTAMP_TYPE_BIT
+from kcli.protocol.records.batch_header import (
+    CODEC_MASK,
+    LOG_OVERHEAD,
+    MIN_LENGTHS,
+    TIMESTAMP_TYPE_BIT,
+    BatchHead,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,8 +59,6 @@ _LENGTH = Struct(">i")
 _CRC = Struct(">I")
 _OFFSET_AND_SIZE = Struct(">qi")
 _CRC_START = 16
-# The smallest value of the size field, by magic.
-MIN_SIZES = (14, 22)
 
 
 class LegacyEntry:
@@ -91,7 +95,7 @@ class LegacyEntry:
         self.offset, size, self.crc, self.magic, self.attributes = _HEADER.unpack_from(buffer, position)
         if not 0 <= self.magic <= 1:
             raise CorruptRecord(f"not an entry of a message set: magic {self.magic}")
-        if size < MIN_SIZES[self.magic]:
+        if size < MIN_LENGTHS[self.magic]:
             raise CorruptRecord(f"an entry cannot be as short as {LOG_OVERHEAD + size} bytes")
         self.size_in_bytes = LOG_OVERHEAD + size
         self.timestamp = NO_TIMESTAMP
@@ -106,9 +110,13 @@ class LegacyEntry:
             f"attributes={self.attributes:#x})"
         )
 
+    def head(self, position: int | None = None) -> BatchHead:
+        """Return the header by itself, of an entry that stands at `position` of a file."""
+        return BatchHead.at(self.buffer, self.position, position)
+
     @property
     def codec(self) -> Codec:
-        """Raises `CorruptRecord` for a number that names none."""
+        """Raises `CorruptRecord` for an unknown codec."""
         return Codec.of_attributes(self.attributes)
 
     @property

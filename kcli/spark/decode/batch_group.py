@@ -28,6 +28,7 @@ from kcli.protocol.records.batch_header import (
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    MAGIC,
     MIN_BATCH_LENGTH,
     TRANSACTIONAL_BIT,
     crc32c,
@@ -45,7 +46,7 @@ from kcli.spark.decode.chunk import (
     Chunk,
     Fields,
 )
-from kcli.spark.decode.entry import MAGIC, Entry
+from kcli.spark.decode.entry import Entry
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -26,23 +26,19 @@ from kcli.protocol.records.batch_header import (
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
+    MAGIC,
     MAGIC_POSITION,
-    MIN_BATCH_LENGTH,
+    MAX_OFFSET,
+    MIN_LENGTHS,
     SIZE_POSITION,
     TRANSACTIONAL_BIT,
     crc32c,
 )
-from kcli.protocol.records.message_set import MIN_SIZES, LegacyEntry
+from kcli.protocol.records.message_set import LegacyEntry
 
 if TYPE_CHECKING:
     from kcli.protocol.record import Buffer
 
-
-MAGIC = 2
-MIN_LENGTHS = (*MIN_SIZES, MIN_BATCH_LENGTH)
-"""The smallest value of the size field, by magic."""
-
-MAX_OFFSET = 2**63 - 1
 _LENGTH = Struct(">i")
 _OFFSET = Struct(">q")
 

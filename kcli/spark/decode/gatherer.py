@@ -26,14 +26,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.records.batch_header import HEADER_SIZE
+from kcli.protocol.records.batch_header import HEADER_SIZE, MAX_OFFSET
 from kcli.spark.decode.arrow_columns import assemble
 from kcli.spark.decode.batch_group import Group, SoundRun, sound_run
 from kcli.spark.decode.chunk import CorruptRecords
 from kcli.spark.decode.decoders import decode
 from kcli.spark.decode.decompression import Unpacked
 from kcli.spark.decode.entry import (
-    MAX_OFFSET,
     CorruptBatch,
     Entry,
     claimed_offsets,

@@ -21,7 +21,8 @@ from kcli.protocol.internal.metadata_records import (
     MetadataRecord,
     TopicRecord,
 )
-from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.schema.declaration import DecodeError
 from kcli.storage.checkpoints import read_epochs, read_partition_metadata
 from tests.support.metadata import broker, topic_id

@@ -14,7 +14,7 @@ from kcli.client.fetch.completed_fetch import BadFetch
 from kcli.client.producer.producer import Producer
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.messages.fetch import AbortedTransaction, FetchRequest
-from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.protocol.topics import TopicPartition

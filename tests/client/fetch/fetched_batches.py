@@ -10,7 +10,7 @@ import trio
 from kcli.client.config import ConsumerConfig
 from kcli.client.consumer.consumer import Consumer
 from kcli.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import FakeBrokers
 

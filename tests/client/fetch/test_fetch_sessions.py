@@ -8,7 +8,7 @@ from kcli.client.consumer.consumer import Consumer
 from kcli.client.fetch.completed_fetch import end_of
 from kcli.client.fetch.fetcher import FetchSession, FetchTarget
 from kcli.protocol.messages.fetch import FetchRequest
-from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import fake_cluster
 from tests.client.fetch.fetched_batches import EARLIEST, ORDERS_0, batch, fetched, read_until

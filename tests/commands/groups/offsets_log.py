@@ -14,7 +14,7 @@ from kcli.protocol.internal.coordinator_records import (
     encode_key,
     encode_value,
 )
-from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.uuids import uuid_to_text
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.record import Record
-from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.message_set import MessageSetBuilder
 
 LEGACY_CODECS = [codec for codec in Codec if codec is not Codec.ZSTD]

@@ -10,18 +10,15 @@ from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.record import CorruptRecord, Record, TimestampType
-from kcli.protocol.records.batch import (
-    HEADER_SIZE,
-    RecordBatch,
-    RecordBatchBuilder,
-    iter_batches,
-    set_producer_state,
-)
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import (
     HEADER,
+    HEADER_SIZE,
     set_append_time,
     set_base_offset_and_epoch,
     set_max_timestamp,
+    set_producer_state,
     update_crc,
 )
 from kcli.protocol.records.message_set import LegacyEntry

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from kcli.protocol.compression.codecs import Codec, compress
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.record import CorruptRecord, Record, TimestampType
-from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import set_append_time
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.records.conversion import down_convert, up_convert

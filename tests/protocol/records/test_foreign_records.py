@@ -19,7 +19,8 @@ import pytest
 
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.record import Record, TimestampType
-from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import set_append_time
 from kcli.protocol.records.control_records import (
     ControlRecordType,

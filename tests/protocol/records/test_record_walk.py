@@ -7,7 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.records.batch import HEADER_SIZE, RecordBatch, RecordBatchBuilder
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.batch_header import HEADER_SIZE
 from kcli.protocol.records.record_walk import is_one_record, walk_records
 
 OPTIONAL_BYTES = st.none() | st.binary(max_size=300)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kcli.protocol.compression.codecs import Codec, compress
-from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import HEADER_SIZE, update_crc
 from kcli.protocol.records.message_set import MessageSetBuilder, encode_entry
 from kcli.spark.decode.entry import CorruptBatch

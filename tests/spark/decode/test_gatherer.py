@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.record import CorruptRecord
-from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder, iter_batches
+from kcli.protocol.records.batch import RecordBatch, iter_batches
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import set_base_offset_and_epoch
 from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.spark.decode.arrow_columns import arrow_schema

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.records.batch import RecordBatch, RecordBatchBuilder
+from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import HEADER, HEADER_SIZE, TRANSACTIONAL_BIT, update_crc
 from kcli.storage import disk
 from kcli.storage.log.log_appender import MAX_RECORDS, NOT_PLAIN, LogAppendInfo, append_plain

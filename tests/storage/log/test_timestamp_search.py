@@ -96,7 +96,7 @@ def test_version_0_of_list_offsets_knows_segments_by_the_time_of_their_files(tim
 def test_searching_agrees_with_looking_at_every_record(
     tmp_path_factory: pytest.TempPathFactory, deltas: list[list[int]], targets: list[int], reopen: bool
 ) -> None:
-    from kcli.protocol.records.batch import RecordBatchBuilder
+    from kcli.protocol.records.batch_builder import RecordBatchBuilder
 
     log = LogHarness(tmp_path_factory.mktemp("log"), LogConfig(segment_bytes=1500, index_interval_bytes=150))
     made: list[int] = []

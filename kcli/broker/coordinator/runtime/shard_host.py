@@ -20,7 +20,7 @@ from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.broker.waiting.timer import TimerTask
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import encode_key, encode_value
-from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.schema.declaration import EncodeError
 from kcli.storage.producers.producer_state import Origin
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
 from kcli.forensics.entries.segment_file import SegmentFile
-from kcli.spark.decode.entry import MAGIC, MAX_OFFSET, CorruptBatch
+from kcli.protocol.records.batch_header import MAGIC, MAX_OFFSET
+from kcli.spark.decode.entry import CorruptBatch
 from kcli.spark.decode.gatherer import Gatherer
 from kcli.spark.source.data_loss import DataLoss
 from kcli.spark.source.log_dirs.segment import (

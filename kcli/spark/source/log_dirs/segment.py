@@ -28,11 +28,17 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError, reason_of
-from kcli.forensics.entries.entry_head import MIN_ENTRY_LENGTHS, crc_of, plausible_head
+from kcli.forensics.entries.entry_head import crc_of, plausible_head
 from kcli.forensics.entries.scanned_entry import ScannedEntry
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.forensics.entries.segment_scan import scan
-from kcli.protocol.records.batch_header import CONTROL_BIT, HEADER_SIZE, LOG_OVERHEAD, TRANSACTIONAL_BIT
+from kcli.protocol.records.batch_header import (
+    CONTROL_BIT,
+    HEADER_SIZE,
+    LOG_OVERHEAD,
+    MIN_LENGTHS,
+    TRANSACTIONAL_BIT,
+)
 from kcli.storage.index.index_file import CorruptIndex
 from kcli.storage.index.offset_index import OffsetIndex
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, base_offset_of, segment_path
@@ -104,7 +110,7 @@ class HeadWalk:
             run += _PADDING
             while at <= last:
                 offset, length, magic, attributes, delta, timestamp, producer_id = unpack(run, at)
-                if not 0 <= magic <= 2 or length < MIN_ENTRY_LENGTHS[magic]:
+                if not 0 <= magic <= 2 or length < MIN_LENGTHS[magic]:
                     return
                 size = LOG_OVERHEAD + length
                 if position + size > limit:

@@ -17,7 +17,7 @@ from kcli.broker.coordinator.runtime.loader import RECORDS_PER_STEP, REPORTED, L
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import decode_record, encode_key, encode_value
-from kcli.protocol.records.batch import RecordBatchBuilder
+from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from tests.broker.coordinator.runtime.notebook import Notebook, NotebookNode, notebook_node, record
 
