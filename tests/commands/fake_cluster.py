@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from kcli.client import admin
 from kcli.client.admin import ConfigOperation, ConfigResourceType, ConfigSource, QuotaMatch
 from kcli.client.network.metadata import Node
-from kcli.client.network.retry_warnings import HeldUp
+from kcli.client.network.retry_warnings import RetryWarnings
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
@@ -273,7 +273,11 @@ class FakeCluster:
         return None
 
     async def list_offsets(
-        self, client: object, timestamps: Mapping[admin.TopicPartition, int], *, held_up: HeldUp | None = None
+        self,
+        client: object,
+        timestamps: Mapping[admin.TopicPartition, int],
+        *,
+        warnings: RetryWarnings | None = None,
     ) -> dict[admin.TopicPartition, admin.OffsetAndTimestamp | KafkaError]:
         results: dict[admin.TopicPartition, admin.OffsetAndTimestamp | KafkaError] = {}
         for partition, timestamp in timestamps.items():

@@ -21,7 +21,7 @@ from kcli.client.network.backoff import Backoff
 from kcli.client.network.bootstrap import Unreachable
 from kcli.client.network.connection import Disconnected, UnsupportedVersion
 from kcli.client.network.metadata import STALE_METADATA, Node
-from kcli.client.network.retry_warnings import broker, lost
+from kcli.client.network.retry_warnings import broker_subject, request_error
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.schema.declaration import EncodeError
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from kcli.client.client import Client
     from kcli.client.network.metadata import ClusterMetadata
-    from kcli.client.network.retry_warnings import HeldUp
+    from kcli.client.network.retry_warnings import RetryWarnings
     from kcli.protocol.topics import TopicPartition
 
 
@@ -63,11 +63,11 @@ async def retry_items(
     *,
     timeout_ms: int | None,
     attempt: Callable[[list[Item], int], Awaitable[dict[Item, Value | KafkaError]]],
-    held_up: HeldUp | None = None,
+    warnings: RetryWarnings | None = None,
 ) -> dict[Item, Value | KafkaError]:
     """Call `attempt(items, remaining_ms)` until every item has a value or an error that will not pass.
 
-    When the time is up an item keeps the last error it was answered with. `held_up` is told of those before.
+    When the time is up an item keeps the last error it was answered with. `warnings` is told of those before.
     """
     wanted = list(dict.fromkeys(items))
     pending = wanted
@@ -92,9 +92,9 @@ async def retry_items(
         if trio.current_time() + delay >= deadline:
             break
         if pending:
-            if held_up is not None:
+            if warnings is not None:
                 for item in pending:
-                    held_up.met(str(item), passing[item], since=start)
+                    warnings.note(str(item), passing[item], since=start)
             if STALE_METADATA.intersection(error.code for error in passing.values()):
                 client.request_metadata_update()
             await trio.sleep(delay)
@@ -134,7 +134,7 @@ async def ask_leaders(
     read: Callable[[Any], dict[TopicPartition, Value | KafkaError]],
     timeout_ms: int | None,
     min_version: int = 0,
-    held_up: HeldUp | None = None,
+    warnings: RetryWarnings | None = None,
 ) -> dict[TopicPartition, Value | KafkaError]:
     """Send `build(partitions, remaining_ms)` to each leader, and merge what is `read` of the answers.
 
@@ -156,18 +156,18 @@ async def ask_leaders(
             results.update(await _answered(client, node_id, group, ask(node_id, group, remaining_ms)))
 
         async with trio.open_nursery() as watches:
-            if held_up is not None:
-                watches.start_soon(_watch, client, groups, held_up)
+            if warnings is not None:
+                watches.start_soon(_watch, client, groups, warnings)
             async with trio.open_nursery() as nursery:
                 for node_id, group in groups.items():
                     nursery.start_soon(ask_one, node_id, group)
             watches.cancel_scope.cancel()
         return results
 
-    return await retry_items(client, partitions, timeout_ms=timeout_ms, attempt=attempt, held_up=held_up)
+    return await retry_items(client, partitions, timeout_ms=timeout_ms, attempt=attempt, warnings=warnings)
 
 
-async def _watch(client: Client, nodes: Iterable[int], held_up: HeldUp) -> None:
+async def _watch(client: Client, nodes: Iterable[int], warnings: RetryWarnings) -> None:
     """Tell of the brokers that cannot be reached while they are asked, until cancelled."""
     start = trio.current_time()
     while True:
@@ -175,7 +175,7 @@ async def _watch(client: Client, nodes: Iterable[int], held_up: HeldUp) -> None:
         known = client.cluster.nodes
         for link in (client.links.get(node_id) for node_id in nodes if node_id in known):
             if link.last_error is not None:
-                held_up.met(broker(link.node.node_id), lost(link.last_error), since=start)
+                warnings.note(broker_subject(link.node.node_id), request_error(link.last_error), since=start)
 
 
 def _by_leader(

@@ -23,8 +23,7 @@ from kcli.client.admin.driver import (
     request_once,
     retry_items,
 )
-from kcli.client.admin.types import CommittedOffset
-from kcli.client.groups.classic_membership import Generation
+from kcli.client.admin.types import CommittedOffset, Generation
 from kcli.client.network.connection import UnsupportedVersion
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.offset_commit import (

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kcli.client.client import Client
-    from kcli.client.network.retry_warnings import HeldUp
+    from kcli.client.network.retry_warnings import RetryWarnings
     from kcli.protocol.error_codes import KafkaError
 
 
@@ -44,12 +44,12 @@ async def list_offsets(
     *,
     read_committed: bool = False,
     timeout_ms: int | None = None,
-    held_up: HeldUp | None = None,
+    warnings: RetryWarnings | None = None,
 ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
     """Return, per partition, the first offset at or after a timestamp in ms, or that of a special one.
 
-    `LATEST` gives the high watermark, or the last stable offset when `read_committed`. `held_up` is told what
-    partitions wait for, as one without a leader does.
+    `LATEST` gives the high watermark, or the last stable offset when `read_committed`. `warnings` gets the
+    errors that are retried, for example a missing leader.
     """
     minimum = max((FIRST_VERSIONS.get(timestamp, 0) for timestamp in timestamps.values()), default=0)
 
@@ -76,7 +76,7 @@ async def list_offsets(
         read=read,
         timeout_ms=timeout_ms,
         min_version=max(1, minimum),
-        held_up=held_up,
+        warnings=warnings,
     )
 
 

@@ -226,6 +226,8 @@ class NodeApiVersions:
     finalized_features_epoch: int = -1
 
 
+NO_GENERATION = -1
+
 CLASSIC = "Classic"
 CONSUMER = "Consumer"
 
@@ -306,3 +308,17 @@ class CommittedOffset:
     offset: int
     leader_epoch: int | None = None
     metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """The generation of the group that a member takes part in, and as whom."""
+
+    generation_id: int = NO_GENERATION
+    member_id: str = ""
+    protocol: str | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether the coordinator may know this member in this generation."""
+        return self.generation_id != NO_GENERATION and self.member_id != ""

@@ -348,9 +348,9 @@ class Consumer(Background):
                 await news.wait()
 
     @property
-    def held_up_by(self) -> str:
+    def last_retry_error(self) -> str:
         """Return what a search for offsets waited for last, "" for nothing."""
-        return self._fetcher.held_up.last
+        return self._fetcher.warnings.last
 
     def high_watermark(self, partition: TopicPartition) -> int | None:
         """Return the high watermark that the last fetch told, None before the first."""
@@ -386,7 +386,7 @@ class Consumer(Background):
             self._client,
             timestamps,
             read_committed=self.config.is_read_committed,
-            held_up=self._fetcher.held_up,
+            warnings=self._fetcher.warnings,
         )
         offsets: dict[TopicPartition, OffsetAndTimestamp] = {}
         for partition, found in results.items():

@@ -44,9 +44,9 @@ def new_member(
 
         kind = GroupMember
     member = kind(client, config, subscription, tell=tell, note=note, warn=warn)
-    fetcher.committed = CommittedPositions(
+    fetcher.start_committed = CommittedPositions(
         client, subscription, commits=member.commits, ended=fetcher.position_ended
-    )
+    ).start
     return member
 
 

@@ -34,7 +34,7 @@ from kcli.client.fetch.completed_fetch import BadFetch, CompletedFetch
 from kcli.client.fetch.position_resets import PositionResets
 from kcli.client.network.connection import UnsupportedVersion
 from kcli.client.network.metadata import STALE_METADATA, NewLeader, Node
-from kcli.client.network.retry_warnings import HeldUp
+from kcli.client.network.retry_warnings import RetryWarnings
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.fetch import (
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
     from kcli.client.fetch.subscription_state import AssignedPartition, Subscription
-    from kcli.client.groups.group_commits import CommittedPositions
     from kcli.client.network.connection import NodeVersions
     from kcli.client.network.metadata import ClusterMetadata
 
@@ -166,8 +165,8 @@ class Fetcher:
         warn: Callable[[str], None],
     ) -> None:
         self.error: KcliError | None = None
-        self.committed: CommittedPositions | None = None
-        """What gives partitions a position before any reset, if the consumer has a group."""
+        self.start_committed: Callable[[trio.Nursery], float] | None = None
+        """In a group: starts the look-up of committed offsets if it is due; returns when the next one is."""
         self._client = client
         self._config = config
         self._subscription = subscription
@@ -177,7 +176,7 @@ class Fetcher:
         self._outstanding: set[int] = set()
         self._held_since: dict[int, float] = {}
         self._sessions: dict[int, FetchSession] = {}
-        self.held_up = HeldUp(warn)
+        self.warnings = RetryWarnings(warn)
         self._resets = PositionResets(
             client,
             config,
@@ -185,7 +184,7 @@ class Fetcher:
             wall_ms=wall_ms,
             ended=self.position_ended,
             warn=warn,
-            held_up=self.held_up,
+            warnings=self.warnings,
         )
         client.cache.listeners.append(self._metadata_changed)
 
@@ -208,8 +207,8 @@ class Fetcher:
             while True:
                 self._wakeup = trio.Event()
                 next_look = min(self._resets.start(nursery), self._start_fetches(nursery))
-                if self.committed is not None:
-                    next_look = min(next_look, self.committed.start(nursery))
+                if self.start_committed is not None:
+                    next_look = min(next_look, self.start_committed(nursery))
                 with trio.move_on_at(next_look):
                     await self._wakeup.wait()
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kcli.client.client import Client
     from kcli.client.config import ConsumerConfig
     from kcli.client.fetch.subscription_state import AssignedPartition, Subscription
-    from kcli.client.network.retry_warnings import HeldUp
+    from kcli.client.network.retry_warnings import RetryWarnings
     from kcli.protocol.topics import TopicPartition
 
     Offsets = dict[TopicPartition, OffsetAndTimestamp | KafkaError]
@@ -36,7 +36,7 @@ class PositionResets:
     """The resets of one consumer.
 
     `ended` is called after each, with what went wrong if anything did; `warn` gets a line for each position
-    that was out of range, `held_up` what a search for positions waits for.
+    that was out of range, `warnings` what a search for positions waits for.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class PositionResets:
         wall_ms: Callable[[], int],
         ended: Callable[[KcliError | None], None],
         warn: Callable[[str], None],
-        held_up: HeldUp,
+        warnings: RetryWarnings,
     ) -> None:
         self._client = client
         self._config = config
@@ -56,7 +56,7 @@ class PositionResets:
         self._wall_ms = wall_ms
         self._ended = ended
         self._warn = warn
-        self._held_up = held_up
+        self._warnings = warnings
         self._in_flight: set[object] = set()
 
     def start(self, nursery: trio.Nursery) -> float:
@@ -103,7 +103,7 @@ class PositionResets:
                 self._client,
                 timestamps,
                 read_committed=self._config.is_read_committed,
-                held_up=self._held_up,
+                warnings=self._warnings,
             )
         except KcliError as error:
             failure = error

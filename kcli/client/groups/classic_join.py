@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from kcli.assignors import members as assignors
+from kcli.client.admin.types import Generation
 from kcli.client.fetch.subscription_state import partition_counts
-from kcli.client.groups.classic_membership import Generation, Verdict
+from kcli.client.groups.classic_membership import Verdict
 from kcli.client.groups.coordinator_link import is_passing
 from kcli.client.network.backoff import Backoff
 from kcli.client.network.connection import Disconnected

@@ -13,14 +13,12 @@ was sent in. Kafka classes `AbstractCoordinator` and `ConsumerCoordinator`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from kcli.client.admin.types import Generation
 from kcli.client.client import COORDINATOR_MOVED
 from kcli.protocol.error_codes import ErrorCode
-
-NO_GENERATION = -1
 
 
 class MemberState(Enum):
@@ -49,20 +47,6 @@ class GroupMetadata(NamedTuple):
     generation_id: int
     member_id: str
     instance_id: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Generation:
-    """The generation of the group that a member takes part in, and as whom."""
-
-    generation_id: int = NO_GENERATION
-    member_id: str = ""
-    protocol: str | None = None
-
-    @property
-    def is_known(self) -> bool:
-        """Return whether the coordinator may know this member in this generation."""
-        return self.generation_id != NO_GENERATION and self.member_id != ""
 
 
 class Membership:

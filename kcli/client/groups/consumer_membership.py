@@ -23,8 +23,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from kcli.client.admin.types import Generation
 from kcli.client.client import COORDINATOR_MOVED
-from kcli.client.groups.classic_membership import Generation, Verdict
+from kcli.client.groups.classic_membership import Verdict
 from kcli.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -31,10 +31,10 @@ from kcli.client.admin.group_offsets import (
     offset_commit,
     offset_fetch,
 )
-from kcli.client.admin.types import CommittedOffset
+from kcli.client.admin.types import CommittedOffset, Generation
 from kcli.client.client import COORDINATOR_MOVED
 from kcli.client.fetch.subscription_state import FetchState
-from kcli.client.groups.classic_membership import Generation, Verdict
+from kcli.client.groups.classic_membership import Verdict
 from kcli.client.groups.coordinator_link import CoordinatorLink, is_passing
 from kcli.client.network.backoff import Backoff
 from kcli.client.network.connection import Disconnected, RequestTimedOut

@@ -168,10 +168,30 @@ class ProducerBatch:
     """See the module. Times are `trio.current_time()` seconds, `reserved` its share of the memory budget."""
 
     __slots__ = (
-        "_callbacks", "_done", "attempts", "base_offset", "base_sequence", "builder", "count", "created_at",
-        "data", "drain_number", "error",
-        "first_index", "held_up_at", "is_settled", "leader_epoch", "limit", "log_append_time",
-        "partition", "parts", "producer_epoch", "producer_id", "record_errors", "reserved", "retry_at",
+        "_callbacks",
+        "_done",
+        "attempts",
+        "base_offset",
+        "base_sequence",
+        "builder",
+        "count",
+        "created_at",
+        "data",
+        "delayed_since",
+        "drain_number",
+        "error",
+        "first_index",
+        "is_settled",
+        "leader_epoch",
+        "limit",
+        "log_append_time",
+        "partition",
+        "parts",
+        "producer_epoch",
+        "producer_id",
+        "record_errors",
+        "reserved",
+        "retry_at",
     )  # fmt: skip
 
     def __init__(
@@ -187,7 +207,7 @@ class ProducerBatch:
         self.data: bytearray | None = None
         self.attempts = 0
         self.retry_at = 0.0
-        self.held_up_at: float | None = None
+        self.delayed_since: float | None = None
         """When something first kept it from being delivered."""
         self.leader_epoch = -1
         self.drain_number = -1

@@ -28,7 +28,13 @@ from kcli.client.network.backoff import Backoff
 from kcli.client.network.bootstrap import Unreachable
 from kcli.client.network.connection import Disconnected
 from kcli.client.network.metadata import ANY, STALE_METADATA, NewLeader, Node
-from kcli.client.network.retry_warnings import Setbacks, broker, lost, named
+from kcli.client.network.retry_warnings import (
+    PATIENCE_SECONDS,
+    RetryWarnings,
+    broker_subject,
+    error_text,
+    request_error,
+)
 from kcli.client.producer.producer_batch import GivenUp
 from kcli.errors import KcliError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -130,6 +136,41 @@ RETRIED = STALE_METADATA | {ErrorCode.of(code) for code in (2, 7, 14, 15, 16, 19
 OUT_OF_ORDER = frozenset({ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID})
 
 
+class DeliveryWarnings:
+    """Warns of the errors that keep a producer's batches waiting, and keeps the last of each partition."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warnings = RetryWarnings(warn)
+        self._last: dict[TopicPartition, tuple[KafkaError, float]] = {}
+
+    def note(self, batch: ProducerBatch, error: KafkaError, *, subject: str | None = None) -> None:
+        """Note why a batch waits; the subject of the warning is its partition unless another is given."""
+        now = trio.current_time()
+        self._last[batch.partition] = error, now
+        if batch.delayed_since is None:
+            batch.delayed_since = now
+        if now >= batch.delayed_since + PATIENCE_SECONDS:
+            self._warnings.warn(subject or str(batch.partition), error)
+
+    def note_no_leader(self, batch: ProducerBatch, cluster: ClusterMetadata) -> float:
+        """Note that the partition of a batch has no known leader; return when to note it again."""
+        if not cluster.nodes:
+            error = KafkaError(ErrorCode.NETWORK_EXCEPTION, "no broker can be reached")
+            self.note(batch, error, subject="cluster")
+        else:
+            code = cluster.errors.get(batch.partition.topic, ErrorCode.LEADER_NOT_AVAILABLE)
+            self.note(batch, KafkaError(code))
+        assert batch.delayed_since is not None
+        due = batch.delayed_since + PATIENCE_SECONDS
+        return due if due > trio.current_time() else math.inf
+
+    def expired(self, batch: ProducerBatch, timeout_ms: int) -> KafkaError:
+        """Return the error of a batch that ran out of time; it names the partition's last error since."""
+        error, when = self._last.get(batch.partition, (None, 0.0))
+        last = f": {error_text(error)}" if error is not None and when >= batch.created_at else ""
+        return KafkaError(ErrorCode.REQUEST_TIMED_OUT, f"not delivered within {timeout_ms} ms{last}")
+
+
 class Sender:
     """The task behind a producer."""
 
@@ -149,7 +190,7 @@ class Sender:
         self._accumulator = accumulator
         self._sequences = sequences
         self._partitioner = partitioner
-        self._setbacks = Setbacks(warn)
+        self._warnings = DeliveryWarnings(warn)
         self._wakeup = trio.Event()
         self._in_flight: dict[int, int] = {}
         self._building: set[int] = set()
@@ -207,7 +248,7 @@ class Sender:
         check = accumulator.ready(cluster, now)
         for batch in check.leaderless:
             self._client.want_topic(batch.partition.topic, auto_create=True)
-            check.next_check = min(check.next_check, self._setbacks.met_no_leader(batch, cluster))
+            check.next_check = min(check.next_check, self._warnings.note_no_leader(batch, cluster))
         if check.leaderless:
             self._client.request_metadata_update()
         for node_id in check.nodes:
@@ -240,7 +281,7 @@ class Sender:
             # The batches wait; delivery.timeout.ms bounds that. The leader may be another one by now.
             self._client.request_metadata_update()
             for batch in self._accumulator.heads(node_id, self._client.cluster):
-                self._setbacks.met(batch, lost(error), subject=broker(node_id))
+                self._warnings.note(batch, request_error(error), subject=broker_subject(node_id))
         finally:
             self._connecting.discard(node_id)
         self.wake()
@@ -252,7 +293,7 @@ class Sender:
             if due > now:
                 return due
             self._accumulator.remove(batch)
-            self._fail(batch, self._setbacks.expired(batch, self._config.delivery_timeout_ms))
+            self._fail(batch, self._warnings.expired(batch, self._config.delivery_timeout_ms))
         return math.inf
 
     # --- producer id -----------------------------------------------------------------------------------
@@ -269,7 +310,7 @@ class Sender:
                 response: InitProducerIdResponse = await self._client.request(ANY, request)
                 error = KafkaError(ErrorCode.of(response.error_code))
             except (Disconnected, Unreachable) as away:
-                error = lost(away)
+                error = request_error(away)
             except KcliError as refused:
                 self._abort(KafkaError(ErrorCode.UNSUPPORTED_VERSION, refused.message, hint=refused.hint))
                 return
@@ -279,7 +320,7 @@ class Sender:
                 self._abort(error)
                 return
             for batch in self._accumulator.incomplete:
-                self._setbacks.met(batch, error, subject="producer id")
+                self._warnings.note(batch, error, subject="producer id")
             await trio.sleep(backoff.next_delay())
         assert self._sequences is not None
         self._sequences.adopt(response.producer_id, response.producer_epoch)
@@ -317,7 +358,7 @@ class Sender:
             self.wake()
             response = await call.wait()
         except Disconnected as error:
-            self._lost(batches, lost(error), node_id=node_id)
+            self._lost(batches, request_error(error), node_id=node_id)
         except KcliError as error:
             # No common version, or a record set that its version cannot carry: trying again will not help.
             refused = error if isinstance(error, KafkaError) else None
@@ -347,7 +388,7 @@ class Sender:
     def _lost(self, batches: list[ProducerBatch], error: KafkaError, *, node_id: int) -> None:
         self._client.request_metadata_update()
         for batch in batches:
-            self._retry_or_fail(batch, error, subject=broker(node_id))
+            self._retry_or_fail(batch, error, subject=broker_subject(node_id))
 
     def _answered(
         self, batches: list[ProducerBatch], request: ProduceRequest, response: ProduceResponse | None
@@ -398,7 +439,7 @@ class Sender:
         may_pass = error.code in RETRIED or (sequences is not None and error.code in OUT_OF_ORDER)
         in_time = now < batch.created_at + self._delivery_timeout
         if may_pass and in_time and not batch.is_settled and batch.attempts < self._config.retries:
-            self._setbacks.met(batch, error, subject=subject)
+            self._warnings.note(batch, error, subject=subject)
             backoff = Backoff(self._config.retry_backoff_ms, self._config.retry_backoff_max_ms)
             backoff.failures = batch.attempts
             batch.retry_at = now + backoff.next_delay()
@@ -407,7 +448,7 @@ class Sender:
             self._came_back(batch)
             return
         if may_pass:
-            error = KafkaError(error.code, named(error), hint=error.hint)
+            error = KafkaError(error.code, error_text(error), hint=error.hint)
         if error.code is ErrorCode.PRODUCER_FENCED:
             self._came_back(batch)
             self._abort(error)

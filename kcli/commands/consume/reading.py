@@ -182,7 +182,9 @@ def warn_of_beginning(consumer: Consumer) -> None:
     """Warn that nothing is read, and why."""
     from kcli.commands.shared.output import warn
 
-    warn(f"nothing is read, where to begin or to end is not known: {consumer.held_up_by or 'no answer'}")
+    warn(
+        f"nothing is read, where to begin or to end is not known: {consumer.last_retry_error or 'no answer'}"
+    )
 
 
 async def begin_reading(

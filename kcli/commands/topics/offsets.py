@@ -96,7 +96,7 @@ async def get_offsets(
     Without TOPIC and --topic-partitions it prints those of all topics.
     """
     from kcli.client import admin
-    from kcli.client.network.retry_warnings import HeldUp
+    from kcli.client.network.retry_warnings import RetryWarnings
     from kcli.commands.shared.output import warn
     from kcli.commands.shared.session import failure, open_client
 
@@ -111,7 +111,9 @@ async def get_offsets(
             raise no_match(absent)
         if absent:
             warn(not_there(absent))
-        results = await admin.list_offsets(client, dict.fromkeys(wanted, timestamp), held_up=HeldUp(warn))
+        results = await admin.list_offsets(
+            client, dict.fromkeys(wanted, timestamp), warnings=RetryWarnings(warn)
+        )
     rows, failures = [], []
     for partition in sorted(wanted, key=str):
         result = results[partition]

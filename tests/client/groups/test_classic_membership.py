@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.client.groups.classic_membership import Generation, Membership, MemberState, Verdict
+from kcli.client.admin.types import Generation
+from kcli.client.groups.classic_membership import Membership, MemberState, Verdict
 from kcli.protocol.error_codes import ErrorCode
 
 CURRENT = Generation(5, "me", "range")

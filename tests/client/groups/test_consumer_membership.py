@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.client.groups.classic_membership import Generation, Verdict
+from kcli.client.admin.types import Generation
+from kcli.client.groups.classic_membership import Verdict
 from kcli.client.groups.consumer_membership import ConsumerMembership, ConsumerState
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.consumer_group_heartbeat import (
