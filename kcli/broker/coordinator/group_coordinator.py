@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kcli.broker.coordinator.classic.group_manager import (
-    ClassicGroups,
+    ClassicGroupManager,
     describe_group,
     heartbeat,
     leave_group,
     sync_group,
 )
-from kcli.broker.coordinator.classic.join_group import JoinAttempt
+from kcli.broker.coordinator.classic.join_group import JoinContext
 from kcli.broker.coordinator.classic.rebalance import refuse_sync
-from kcli.broker.coordinator.consumer.classic_protocol import ClassicMembers
+from kcli.broker.coordinator.consumer.classic_protocol import ConsumerGroupClassicProtocol
 from kcli.broker.coordinator.consumer.group import ConsumerGroup
-from kcli.broker.coordinator.consumer.group_manager import ConsumerGroups
-from kcli.broker.coordinator.consumer.group_registry import GroupKeeper, Wait
+from kcli.broker.coordinator.consumer.group_manager import ConsumerGroupManager
+from kcli.broker.coordinator.consumer.group_registry import ConsumerGroupRegistry, Wait
 from kcli.broker.coordinator.effects import Append, Effect, Reply
 from kcli.broker.coordinator.offsets.committed_offsets import GroupOffsets, commit_refused
 from kcli.broker.coordinator.offsets.offset_cleanup import (
@@ -71,14 +71,14 @@ class GroupCoordinator:
         self.groups: dict[str, Group] = {}
         self._config = config
         self._image = image
-        self._classic = ClassicGroups(self.groups, config)
+        self._classic = ClassicGroupManager(self.groups, config)
         self._offsets = GroupOffsets(self.groups, config)
         self._sweep = OffsetSweep(self.groups, self._offsets)
         self._deleted_topics = DeletedTopics(self._offsets.store)
         self._deletions = GroupDeletions(self.groups, self._offsets.store)
-        keeper = self._keeper = GroupKeeper(self.groups, config, image=image, new_id=new_id)
-        self._consumer = ConsumerGroups(keeper)
-        self._classic_members = ClassicMembers(keeper)
+        registry = self._registry = ConsumerGroupRegistry(self.groups, config, image=image, new_id=new_id)
+        self._consumer = ConsumerGroupManager(registry)
+        self._classic_protocol = ConsumerGroupClassicProtocol(registry)
 
     # --- members -----------------------------------------------------------------------------------
 
@@ -86,20 +86,20 @@ class GroupCoordinator:
         self, now: Now, token: Token, request: JoinGroupRequest, version: int, client: ClientInfo
     ) -> list[Effect]:
         """Let a client join a group; the answer waits for the other members, if the group is classic."""
-        attempt = JoinAttempt(now, token, request, version, client, self._config, self._keeper.new_id)
-        if not attempt.has_valid_session:
-            return attempt.refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
+        join = JoinContext(now, token, request, version, client, self._config, self._registry.new_id)
+        if not join.has_valid_session:
+            return join.refuse(ErrorCode.INVALID_SESSION_TIMEOUT)
         group = self.groups.get(request.group_id)
         if not isinstance(group, ConsumerGroup):
-            return self._classic.join_group(attempt)
+            return self._classic.join_group(join)
         if group.members:
-            return self._classic_members.join_group(attempt, group)
+            return self._classic_protocol.join_group(join, group)
         if request.member_id:
-            return attempt.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+            return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
 
         def deleted(now: Now, error: KafkaError | None) -> list[Effect]:
             if error is not None:
-                return attempt.refuse(error.code)
+                return join.refuse(error.code)
             return self.join_group(now, token, request, version, client)
 
         # An empty group of the other kind makes room.
@@ -113,14 +113,14 @@ class GroupCoordinator:
         if isinstance(group, ClassicGroup):
             return sync_group(now, token, request, group=group, config=self._config)
         if isinstance(group, ConsumerGroup):
-            return self._classic_members.sync_group(now, token, request, group)
+            return self._classic_protocol.sync_group(now, token, request, group)
         return refuse_sync(token, ErrorCode.UNKNOWN_MEMBER_ID)
 
     def heartbeat(self, now: Now, token: Token, request: HeartbeatRequest) -> list[Effect]:
         """Note that a member lives."""
         group = self.groups.get(request.group_id)
         if isinstance(group, ConsumerGroup):
-            return self._classic_members.heartbeat(now, token, request, group)
+            return self._classic_protocol.heartbeat(now, token, request, group)
         effects: list[Effect] = []
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ClassicGroup):
@@ -141,7 +141,7 @@ class GroupCoordinator:
             return [Reply(token, LeaveGroupResponse(members=answers))]
 
         if isinstance(group, ConsumerGroup):
-            return self._classic_members.leave_group(now, identities, group, left)
+            return self._classic_protocol.leave_group(now, identities, group, left)
         if not isinstance(group, ClassicGroup):
             return left([_unknown_member(each) for each in identities], None)
         if group.state is ClassicGroupState.DEAD:
@@ -224,7 +224,7 @@ class GroupCoordinator:
             case OffsetCommitKey():
                 self._offsets.replay(key, value)
             case GroupMetadataKey():
-                if value is None or not self._keeper.adopt_classic(key.group):
+                if value is None or not self._registry.adopt_classic(key.group):
                     self._classic.replay(key, value)
             case _:
                 self._consumer.replay(key, value)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from kcli.broker.coordinator.group_coordinator import GroupCoordinator
-    from kcli.broker.coordinator.runtime.shard_host import Answer
+    from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
     from kcli.broker.metadata.metadata_image import MetadataImage, TopicImage
     from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
@@ -64,7 +64,9 @@ Refused = list[tuple[Any, list[int], ErrorCode]]
 # --- commit ------------------------------------------------------------------------------------------
 
 
-def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> OffsetCommitResponse | Answer:
+def offset_commit(
+    request: OffsetCommitRequest, context: RequestContext
+) -> OffsetCommitResponse | CoordinatorResponse:
     """Store offsets; the answer waits until they are stored."""
     version = context.api_version
     image = context.node.image
@@ -83,7 +85,7 @@ def offset_commit(request: OffsetCommitRequest, context: RequestContext) -> Offs
     if refused:
         request = copy(request)
         request.topics = known
-    response: OffsetCommitResponse | Answer = context.node.groups.ask_for(
+    response: OffsetCommitResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id,
         lambda shard, now, token: shard.offset_commit(now, token, request, version),
         (lambda response: _with_refused_commits(response, refused)) if refused else None,
@@ -116,7 +118,9 @@ def _with_refused_commits(response: OffsetCommitResponse, refused: Refused) -> O
 # --- delete ------------------------------------------------------------------------------------------
 
 
-def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> OffsetDeleteResponse | Answer:
+def offset_delete(
+    request: OffsetDeleteRequest, context: RequestContext
+) -> OffsetDeleteResponse | CoordinatorResponse:
     """Forget offsets of partitions that nobody in the group reads (KIP-496)."""
     if not request.group_id:
         raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -125,7 +129,7 @@ def offset_delete(request: OffsetDeleteRequest, context: RequestContext) -> Offs
     if refused:
         request = copy(request)
         request.topics = known
-    response: OffsetDeleteResponse | Answer = context.node.groups.ask_for(
+    response: OffsetDeleteResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id,
         lambda shard, now, token: shard.offset_delete(now, token, request),
         (lambda response: _with_refused_deletions(response, refused)) if refused else None,
@@ -195,7 +199,7 @@ def offset_fetch(
 async def _fetch_settled(
     request: OffsetFetchRequest,
     groups: list[OffsetFetchResponseGroup],
-    waits: list[Answer | None],
+    waits: list[CoordinatorResponse | None],
     context: RequestContext,
 ) -> OffsetFetchResponse:
     for position, wait in enumerate(waits):

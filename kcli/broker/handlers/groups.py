@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from kcli.broker.coordinator.consumer.group_manager import not_described
 from kcli.broker.coordinator.group import ClientInfo
-from kcli.broker.coordinator.runtime.shard_host import Answer
+from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from kcli.protocol.messages.consumer_group_describe import DescribedGroup as DescribedConsumerGroup
@@ -97,11 +97,11 @@ def client_info(context: RequestContext) -> ClientInfo:
 # --- members -----------------------------------------------------------------------------------------
 
 
-def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | Answer:
+def join_group(request: JoinGroupRequest, context: RequestContext) -> JoinGroupResponse | CoordinatorResponse:
     """Let a client join; the answer waits for the other members."""
     _check_group_id(request.group_id)
     version, client = context.api_version, client_info(context)
-    response: JoinGroupResponse | Answer = context.node.groups.ask_for(
+    response: JoinGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id,
         lambda shard, now, token: shard.join_group(now, token, request, version, client),
     )
@@ -115,11 +115,11 @@ def failed_join_group(request: JoinGroupRequest, error: KafkaError) -> JoinGroup
     )
 
 
-def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | Answer:
+def sync_group(request: SyncGroupRequest, context: RequestContext) -> SyncGroupResponse | CoordinatorResponse:
     """Give a member its assignment; the answer waits for the leader's."""
     _check_group_id(request.group_id)
     version = context.api_version
-    response: SyncGroupResponse | Answer = context.node.groups.ask_for(
+    response: SyncGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.sync_group(now, token, request, version)
     )
     return response
@@ -130,10 +130,10 @@ def failed_sync_group(request: SyncGroupRequest, error: KafkaError) -> SyncGroup
     return SyncGroupResponse(error_code=error.code, assignment=b"")
 
 
-def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | Answer:
+def heartbeat(request: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse | CoordinatorResponse:
     """Note that a member lives, and tell it of a rebalance."""
     _check_group_id(request.group_id)
-    response: HeartbeatResponse | Answer = context.node.groups.ask_for(
+    response: HeartbeatResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.heartbeat(now, token, request)
     )
     return response
@@ -145,11 +145,13 @@ def failed_heartbeat(request: HeartbeatRequest, error: KafkaError) -> HeartbeatR
     return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
 
 
-def leave_group(request: LeaveGroupRequest, context: RequestContext) -> LeaveGroupResponse | Answer:
+def leave_group(
+    request: LeaveGroupRequest, context: RequestContext
+) -> LeaveGroupResponse | CoordinatorResponse:
     """Let members go, by member id or by instance id."""
     _check_group_id(request.group_id)
     version = context.api_version
-    response: LeaveGroupResponse | Answer = context.node.groups.ask_for(
+    response: LeaveGroupResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id, lambda shard, now, token: shard.leave_group(now, token, request, version)
     )
     return response
@@ -230,7 +232,7 @@ def delete_groups(
     for group_id in dict.fromkeys(request.groups_names):
         by_partition.setdefault(runtime.partition_for(group_id), []).append(group_id)
     answers = [_delete(runtime, index, group_ids) for index, group_ids in by_partition.items()]
-    if any(isinstance(answer, Answer) for answer in answers):
+    if any(isinstance(answer, CoordinatorResponse) for answer in answers):
         return _gather_deleted(runtime, answers)
     return DeleteGroupsResponse(results=[result for results in answers for result in results])
 
@@ -245,7 +247,7 @@ def _delete(runtime: GroupRuntime, index: int, group_ids: list[str]) -> Any:  # 
 async def _gather_deleted(runtime: GroupRuntime, answers: list[Any]) -> DeleteGroupsResponse:
     results: list[DeletableGroupResult] = []
     for answer in answers:
-        results += await runtime.wait(answer) if isinstance(answer, Answer) else answer
+        results += await runtime.wait(answer) if isinstance(answer, CoordinatorResponse) else answer
     return DeleteGroupsResponse(results=results)
 
 
@@ -263,10 +265,10 @@ def _not_deleted(group_ids: list[str], error: KafkaError) -> list[DeletableGroup
 
 def consumer_group_heartbeat(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext
-) -> ConsumerGroupHeartbeatResponse | Answer:
+) -> ConsumerGroupHeartbeatResponse | CoordinatorResponse:
     """Let a member join, stay, reconcile or leave."""
     version, client = context.api_version, client_info(context)
-    response: ConsumerGroupHeartbeatResponse | Answer = context.node.groups.ask_for(
+    response: ConsumerGroupHeartbeatResponse | CoordinatorResponse = context.node.groups.ask_for(
         request.group_id,
         lambda shard, now, token: shard.consumer_group_heartbeat(now, token, request, version, client),
     )

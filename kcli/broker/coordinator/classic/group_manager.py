@@ -1,4 +1,4 @@
-"""ClassicGroups: the part of a shard that keeps the groups whose leaders assign.
+"""ClassicGroupManager: the part of a shard that keeps the groups whose leaders assign.
 
 See Kafka class `GroupMetadataManager`. What is decided about one group stands in `classic_join`,
 `classic_sync`, `classic_leave` and `classic_rebalance`; here it is found, loaded, unloaded and described.
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.coordinator.classic.group import ClassicMember
-    from kcli.broker.coordinator.classic.join_group import JoinAttempt
+    from kcli.broker.coordinator.classic.join_group import JoinContext
     from kcli.broker.coordinator.effects import Now, Token
     from kcli.broker.coordinator.group import Group
     from kcli.protocol.error_codes import KafkaError
@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.sync_group import SyncGroupRequest
 
 
-class ClassicGroups:
+class ClassicGroupManager:
     """The classic groups among a shard's groups. `groups` is shared with whoever keeps the others."""
 
     def __init__(self, groups: dict[str, Group], config: GroupConfig) -> None:
@@ -66,14 +66,14 @@ class ClassicGroups:
         self._config = config
         self._is_live = False
 
-    def join_group(self, attempt: JoinAttempt) -> list[Effect]:
+    def join_group(self, join: JoinContext) -> list[Effect]:
         """Let a client join a group that is classic, or does not exist: a client without an id creates it."""
-        group_id = attempt.request.group_id
+        group_id = join.request.group_id
         found = self._groups.get(group_id)
-        if found is None and attempt.request.member_id:
-            return attempt.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
+        if found is None and join.request.member_id:
+            return join.refuse(ErrorCode.UNKNOWN_MEMBER_ID)
         group = found if isinstance(found, ClassicGroup) else ClassicGroup(group_id)
-        effects = join_group(attempt, group)
+        effects = join_group(join, group)
         if found is not group and (group.members or group.pending):
             self._groups[group.group_id] = group
         return effects

@@ -4,7 +4,7 @@ A member without an id is new. A dynamic one is told its id first and joins with
 KIP-394, from version 4), so that a client which never sees the answer leaves nothing behind. A static one
 (KIP-345) that comes back takes the place of its former self.
 
-JoinAttempt: one JoinGroup on its way into a group, whichever protocol the group uses.
+JoinContext: one JoinGroup on its way into a group, whichever protocol the group uses.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ if TYPE_CHECKING:
 SKIP_ASSIGNMENT_FROM = 9
 
 
-def join_group(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
+def join_group(join: JoinContext, group: ClassicGroup) -> list[Effect]:
     """Let a client join a group, which may be one that it is about to found."""
-    request = attempt.request
+    request = join.request
     if group.state is ClassicGroupState.DEAD:
-        return attempt.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if not _has_room(group, request.member_id, attempt.config.max_size):
-        return _turn_away(attempt, group)
+        return join.refuse(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if not _has_room(group, request.member_id, join.config.max_size):
+        return _turn_away(join, group)
     if not group.supports(request.protocol_type, {each.name for each in request.protocols}):
-        return attempt.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        return join.refuse(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if request.member_id:
-        return _join_with_id(attempt, group)
-    return _join_without_id(attempt, group)
+        return _join_with_id(join, group)
+    return _join_without_id(join, group)
 
 
 def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
@@ -80,9 +80,9 @@ def _has_room(group: ClassicGroup, member_id: str, max_size: int) -> bool:
             return True
 
 
-def _turn_away(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
-    effects = refuse_join(attempt.token, ErrorCode.GROUP_MAX_SIZE_REACHED)
-    member_id = attempt.request.member_id
+def _turn_away(join: JoinContext, group: ClassicGroup) -> list[Effect]:
+    effects = refuse_join(join.token, ErrorCode.GROUP_MAX_SIZE_REACHED)
+    member_id = join.request.member_id
     if (member := group.members.get(member_id)) is not None:
         effects += drop_member(group, member)
     elif member_id in group.pending:
@@ -90,73 +90,73 @@ def _turn_away(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
         effects += end_session(group, member_id)
     else:
         return effects
-    return effects + complete_if_joined(attempt.now, group)
+    return effects + complete_if_joined(join.now, group)
 
 
 # --- new members -----------------------------------------------------------------------------------
 
 
-def _join_without_id(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
-    instance_id = attempt.request.group_instance_id
+def _join_without_id(join: JoinContext, group: ClassicGroup) -> list[Effect]:
+    instance_id = join.request.group_instance_id
     if instance_id is not None:
-        member_id = f"{instance_id}-{attempt.new_id()}"
+        member_id = f"{instance_id}-{join.new_id()}"
         former_id = group.static_members.get(instance_id)
         if former_id is not None:
-            return _return_as(attempt, group, former_id=former_id, new_id=member_id)
-        return _add(attempt, group, member_id)
-    member_id = f"{attempt.client.client_id}-{attempt.new_id()}"
-    if not attempt.lacks_id:
-        return _add(attempt, group, member_id)
-    timeout_ms = attempt.request.session_timeout_ms
-    group.pending[member_id] = attempt.now.ms + timeout_ms
+            return _return_as(join, group, former_id=former_id, new_id=member_id)
+        return _add(join, group, member_id)
+    member_id = f"{join.client.client_id}-{join.new_id()}"
+    if not join.lacks_id:
+        return _add(join, group, member_id)
+    timeout_ms = join.request.session_timeout_ms
+    group.pending[member_id] = join.now.ms + timeout_ms
     return [
         Schedule(session_key(group.group_id, member_id), timeout_ms),
-        *refuse_join(attempt.token, ErrorCode.MEMBER_ID_REQUIRED, member_id),
+        *refuse_join(join.token, ErrorCode.MEMBER_ID_REQUIRED, member_id),
     ]
 
 
-def _member(attempt: JoinAttempt, member_id: str) -> ClassicMember:
+def _member(join: JoinContext, member_id: str) -> ClassicMember:
     """Return the member that a request describes."""
-    request = attempt.request
+    request = join.request
     return ClassicMember(
         member_id=member_id,
         group_instance_id=request.group_instance_id,
-        client_id=attempt.client.client_id,
-        client_host=attempt.client.host,
-        rebalance_timeout_ms=attempt.rebalance_timeout_ms,
+        client_id=join.client.client_id,
+        client_host=join.client.host,
+        rebalance_timeout_ms=join.rebalance_timeout_ms,
         session_timeout_ms=request.session_timeout_ms,
         protocols=tuple(MemberProtocol(each.name, each.metadata) for each in request.protocols),
     )
 
 
-def _add(attempt: JoinAttempt, group: ClassicGroup, member_id: str) -> list[Effect]:
-    member = _member(attempt, member_id)
+def _add(join: JoinContext, group: ClassicGroup, member_id: str) -> list[Effect]:
+    member = _member(join, member_id)
     member.is_new = True
     if not group.members:
-        group.protocol_type = attempt.request.protocol_type
+        group.protocol_type = join.request.protocol_type
     if group.initial_delay_left_ms is not None:
         group.new_member_added = True
     group.add(member)
-    group.park_join(member, attempt.token)
-    effects = arm_session(attempt.now, group, member, timeout_ms=NEW_MEMBER_JOIN_TIMEOUT_MS)
-    return effects + rebalance(attempt.now, group, attempt.config)
+    group.park_join(member, join.token)
+    effects = arm_session(join.now, group, member, timeout_ms=NEW_MEMBER_JOIN_TIMEOUT_MS)
+    return effects + rebalance(join.now, group, join.config)
 
 
 # --- known members ---------------------------------------------------------------------------------
 
 
-def _join_with_id(attempt: JoinAttempt, group: ClassicGroup) -> list[Effect]:
-    request = attempt.request
+def _join_with_id(join: JoinContext, group: ClassicGroup) -> list[Effect]:
+    request = join.request
     if request.member_id in group.pending and request.group_instance_id is None:
-        return _add(attempt, group, request.member_id)
+        return _add(join, group, request.member_id)
     error = group.check_member(request.member_id, request.group_instance_id)
     if error:
-        return attempt.refuse(error)
+        return join.refuse(error)
     member = group.members[request.member_id]
-    if _needs_rebalance(group, member, _member(attempt, member.member_id)):
-        return _rejoin(attempt, group, member)
+    if _needs_rebalance(group, member, _member(join, member.member_id)):
+        return _rejoin(join, group, member)
     # It may have missed the first answer.
-    return accept_join(attempt.token, group, member)
+    return accept_join(join.token, group, member)
 
 
 def _needs_rebalance(group: ClassicGroup, member: ClassicMember, update: ClassicMember) -> bool:
@@ -173,14 +173,14 @@ def _needs_rebalance(group: ClassicGroup, member: ClassicMember, update: Classic
             return True
 
 
-def _rejoin(attempt: JoinAttempt, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
-    return _park(attempt, group, member) + rebalance(attempt.now, group, attempt.config)
+def _rejoin(join: JoinContext, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
+    return _park(join, group, member) + rebalance(join.now, group, join.config)
 
 
-def _park(attempt: JoinAttempt, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
+def _park(join: JoinContext, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
     """Update a member and let its join wait. A join that it sent before is answered: it gave that up."""
-    group.offer(member, _member(attempt, member.member_id))
-    superseded = group.park_join(member, attempt.token)
+    group.offer(member, _member(join, member.member_id))
+    superseded = group.park_join(member, join.token)
     if superseded is None:
         return []
     return refuse_join(superseded, ErrorCode.REBALANCE_IN_PROGRESS, member.member_id)
@@ -189,7 +189,7 @@ def _park(attempt: JoinAttempt, group: ClassicGroup, member: ClassicMember) -> l
 # --- static members that come back -------------------------------------------------------------------
 
 
-def _return_as(attempt: JoinAttempt, group: ClassicGroup, *, former_id: str, new_id: str) -> list[Effect]:
+def _return_as(join: JoinContext, group: ClassicGroup, *, former_id: str, new_id: str) -> list[Effect]:
     """Let a static member take the place of its former self, whose parked requests are fenced.
 
     A stable group goes on as it is if the protocol would be the same: the new id is stored, then answered.
@@ -197,24 +197,24 @@ def _return_as(attempt: JoinAttempt, group: ClassicGroup, *, former_id: str, new
     former = group.members[former_id]
     effects = refuse_parked(group, former, ErrorCode.FENCED_INSTANCE_ID) + end_session(group, former_id)
     member = group.rename(former, new_id)
-    effects += _park(attempt, group, member)
-    effects += arm_session(attempt.now, group, member)
+    effects += _park(join, group, member)
+    effects += arm_session(join.now, group, member)
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         # The leader may assign to the former id already.
-        return effects + prepare(attempt.now, group, attempt.config)
+        return effects + prepare(join.now, group, join.config)
     if group.state is ClassicGroupState.STABLE and group.select_protocol() == group.protocol_name:
         assignments = {each.member_id: each.assignment for each in group.members.values()}
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
-            return _returned(now, attempt, group, former=former, member=member, error=error)
+            return _returned(now, join, group, former=former, member=member, error=error)
 
         return [*effects, Append((group_record(group, assignments),), stored)]
-    return effects + rebalance(attempt.now, group, attempt.config)
+    return effects + rebalance(join.now, group, join.config)
 
 
 def _returned(
     now: Now,
-    attempt: JoinAttempt,
+    join: JoinContext,
     group: ClassicGroup,
     *,
     former: ClassicMember,
@@ -225,10 +225,10 @@ def _returned(
 
     If the group has gone on to a rebalance meanwhile, that answers, and stores the new id.
     """
-    waits = member.awaiting_join is attempt.token and group.members.get(member.member_id) is member
+    waits = member.awaiting_join is join.token and group.members.get(member.member_id) is member
     if not waits or group.state is not ClassicGroupState.STABLE:
         return []
-    token = attempt.token
+    token = join.token
     group.take_join(member)
     if error is not None:
         effects = end_session(group, member.member_id)
@@ -236,7 +236,7 @@ def _returned(
         effects += arm_session(now, group, group.rename(member, former.member_id))
         return effects + refuse_join(token, error.code)
     leads = member.member_id == group.leader_id
-    if attempt.version >= SKIP_ASSIGNMENT_FROM:
+    if join.version >= SKIP_ASSIGNMENT_FROM:
         effects = accept_join(token, group, member, skip_assignment=leads)
     else:
         # It must not assign anything: it is told that somebody else leads.
@@ -248,7 +248,7 @@ MEMBER_ID_REQUIRED_FROM = 4
 
 
 @dataclass(frozen=True, slots=True)
-class JoinAttempt:
+class JoinContext:
     """A request and what it is judged by; `new_id` makes a unique text."""
 
     now: Now

@@ -1,4 +1,4 @@
-"""ClassicMembers: members of a consumer group that still speak the classic protocol (KIP-848).
+"""ConsumerGroupClassicProtocol: members of a consumer group that still speak the classic protocol (KIP-848).
 
 They join, sync and send heartbeats as ever, but nobody waits for anybody: JoinGroup makes the member's next
 step and is answered as soon as that is stored, with its epoch as the generation and without a leader;
@@ -28,9 +28,9 @@ from kcli.protocol.schema.declaration import DecodeError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-    from kcli.broker.coordinator.classic.join_group import JoinAttempt
+    from kcli.broker.coordinator.classic.join_group import JoinContext
     from kcli.broker.coordinator.consumer.group import ConsumerGroup
-    from kcli.broker.coordinator.consumer.group_registry import GroupKeeper
+    from kcli.broker.coordinator.consumer.group_registry import ConsumerGroupRegistry
     from kcli.broker.coordinator.consumer.group_update import GroupUpdate
     from kcli.broker.coordinator.effects import Now, Token
     from kcli.protocol.consumer_protocol import Subscription
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.sync_group import SyncGroupRequest
 
 
-class ClassicMembers:
+class ConsumerGroupClassicProtocol:
     """What a shard does for classic members of consumer groups. The group is never empty."""
 
-    def __init__(self, keeper: GroupKeeper) -> None:
-        self._keeper = keeper
-        self._timers = keeper.timers
+    def __init__(self, registry: ConsumerGroupRegistry) -> None:
+        self._registry = registry
+        self._timers = registry.timers
 
     # --- join --------------------------------------------------------------------------------------
 
-    def join_group(self, attempt: JoinAttempt, group: ConsumerGroup) -> list[Effect]:
+    def join_group(self, join: JoinContext, group: ConsumerGroup) -> list[Effect]:
         """Let a member join, or make its next step."""
-        member_id = attempt.request.member_id or attempt.new_id()
+        member_id = join.request.member_id or join.new_id()
         try:
-            self._check_join(attempt.request, group)
-            if attempt.lacks_id:
-                return refuse_join(attempt.token, ErrorCode.MEMBER_ID_REQUIRED, member_id)
-            return self._join(attempt, group, member_id)
+            self._check_join(join.request, group)
+            if join.lacks_id:
+                return refuse_join(join.token, ErrorCode.MEMBER_ID_REQUIRED, member_id)
+            return self._join(join, group, member_id)
         except KafkaError as error:
-            return attempt.refuse(error.code)
+            return join.refuse(error.code)
 
     def _check_join(self, request: JoinGroupRequest, group: ConsumerGroup) -> None:
-        if self._keeper.config.migration_policy == DISABLED:
+        if self._registry.config.migration_policy == DISABLED:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "group migration is disabled")
-        self._keeper.check_room(group, request.member_id)
+        self._registry.check_room(group, request.member_id)
         offered = {protocol.name for protocol in request.protocols}
         for member in group.members.values():
             if member.classic is not None:
@@ -71,15 +71,15 @@ class ClassicMembers:
         if request.protocol_type != PROTOCOL_TYPE or not offered:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "the member's protocols do not fit")
 
-    def _join(self, attempt: JoinAttempt, group: ConsumerGroup, member_id: str) -> list[Effect]:
-        now = attempt.now
-        update = self._keeper.update(now, group)
-        replaced, old = self._admit(update, attempt.request, member_id)
-        subscription = _subscription(attempt.request)
-        new = _said_by(old, attempt, subscription)
+    def _join(self, join: JoinContext, group: ConsumerGroup, member_id: str) -> list[Effect]:
+        now = join.now
+        update = self._registry.update(now, group)
+        replaced, old = self._admit(update, join.request, member_id)
+        subscription = _subscription(join.request)
+        new = _said_by(old, join, subscription)
         comes_over = replaced is not None and replaced.classic is None
-        if replaced and comes_over and may_downgrade(group, [replaced], self._keeper.config, joining=1):
-            return self._join_as_classic(attempt, update, old=old, new=new)
+        if replaced and comes_over and may_downgrade(group, [replaced], self._registry.config, joining=1):
+            return self._join_as_classic(join, update, old=old, new=new)
         changed = update.resubscribe(old, new)
         owned = self._owned(subscription)
         member = update.reconcile(new.member_id, owned, subscription_changed=changed)
@@ -87,28 +87,28 @@ class ClassicMembers:
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
             effects: list[Effect] = []
             # What is in the log counts even if it was not committed in time.
-            if error is None or self._keeper.is_stored(group.group_id, member):
+            if error is None or self._registry.is_stored(group.group_id, member):
                 if replaced is not None:
                     effects += self._timers.forget(group.group_id, replaced.member_id)
                 effects += self._joined(now, group.group_id, member)
-            return effects + _answer_join(attempt, member, error)
+            return effects + _answer_join(join, member, error)
 
-        return self._keeper.write(now, update.records, stored)
+        return self._registry.write(now, update.records, stored)
 
     def _joined(self, now: Now, group_id: str, member: ConsumerMember) -> list[Effect]:
         """Time a member that has joined: it lives, and will ask for its partitions."""
-        if not self._keeper.has_member(group_id, member.member_id):
+        if not self._registry.has_member(group_id, member.member_id):
             return []
         member_id = member.member_id
         return [
             *self._timers.stop(Wait.REBALANCE, group_id, member_id),
             *self._timers.stop(Wait.JOIN, group_id, member_id),
-            *self._timers.hear(now, group_id, member_id, self._keeper.session_timeout_ms(group_id, member)),
+            *self._timers.hear(now, group_id, member_id, self._registry.session_timeout_ms(group_id, member)),
             *self._timers.start(Wait.SYNC, group_id, member_id, member.rebalance_timeout_ms),
         ]
 
     def _join_as_classic(
-        self, attempt: JoinAttempt, update: GroupUpdate, *, old: ConsumerMember, new: ConsumerMember
+        self, join: JoinContext, update: GroupUpdate, *, old: ConsumerMember, new: ConsumerMember
     ) -> list[Effect]:
         """Let the static member come back that was the last to speak the new protocol.
 
@@ -118,14 +118,14 @@ class ClassicMembers:
         rebalance = update.target_epoch < update.epoch
         member = update.members[new.member_id]
         if not rebalance:
-            owned = self._owned(_subscription(attempt.request))
+            owned = self._owned(_subscription(join.request))
             member = update.reconcile(new.member_id, owned, subscription_changed=changed)
 
         def answer(now: Now, error: KafkaError | None) -> list[Effect]:
-            return _answer_join(attempt, member, error)
+            return _answer_join(join, member, error)
 
         members = list(update.members.values())
-        return self._keeper.downgrade(attempt.now, update, members, rebalance=rebalance, answer=answer)
+        return self._registry.downgrade(join.now, update, members, rebalance=rebalance, answer=answer)
 
     def _admit(
         self, update: GroupUpdate, request: JoinGroupRequest, member_id: str
@@ -136,12 +136,12 @@ class ClassicMembers:
             return None, known_static_member(group, instance_id, member_id)
         existing = group.static_member(instance_id)
         if existing is not None:
-            return self._keeper.take_place(update, existing, member_id)
+            return self._registry.take_place(update, existing, member_id)
         return None, group.members.get(member_id) or ConsumerMember(member_id)
 
     def _owned(self, subscription: Subscription) -> Mapping[bytes, Collection[int]]:
         """Return what a member says it has; who says nothing has nothing."""
-        topics = self._keeper.image().topics
+        topics = self._registry.image().topics
         return {
             topics[name].topic_id: partitions
             for name, partitions in subscription.owned_partitions.items()
@@ -170,7 +170,7 @@ class ClassicMembers:
         response = SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
-            assignment=assignment_bytes(member.assigned, version, self._keeper.image()),
+            assignment=assignment_bytes(member.assigned, version, self._registry.image()),
         )
         return [
             *self._timers.stop(Wait.SYNC, group.group_id, member.member_id),
@@ -194,7 +194,7 @@ class ClassicMembers:
         except KafkaError as error:
             return [Reply(token, HeartbeatResponse(error_code=error.code))]
         effects = self._timers.hear(now, group.group_id, member.member_id, offer.session_timeout_ms)
-        update = self._keeper.update(now, group)
+        update = self._registry.update(now, group)
         update.resubscribe(member, member)
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
@@ -202,7 +202,7 @@ class ClassicMembers:
                 return [Reply(token, HeartbeatResponse(error_code=error.code))]
             return self._told(token, group, member)
 
-        return effects + self._keeper.write(now, update.records, stored)
+        return effects + self._registry.write(now, update.records, stored)
 
     def _told(self, token: Token, group: ConsumerGroup, member: ConsumerMember) -> list[Effect]:
         """Answer a heartbeat."""
@@ -210,7 +210,7 @@ class ClassicMembers:
         error_code = ErrorCode.NONE
         if _has_a_step_to_make(group, member):
             error_code = ErrorCode.REBALANCE_IN_PROGRESS
-            if self._keeper.has_member(group.group_id, member.member_id):
+            if self._registry.has_member(group.group_id, member.member_id):
                 effects += self._expect_join(group, member)
         return [*effects, Reply(token, HeartbeatResponse(error_code=error_code))]
 
@@ -252,7 +252,7 @@ class ClassicMembers:
         def left(now: Now, error: KafkaError | None) -> list[Effect]:
             return answer(answers, error)
 
-        return self._keeper.remove(now, group, list(leaving.values()), left)
+        return self._registry.remove(now, group, list(leaving.values()), left)
 
     # --- checks ------------------------------------------------------------------------------------
 
@@ -303,16 +303,16 @@ def _subscription(request: JoinGroupRequest) -> Subscription:
         ) from error
 
 
-def _said_by(member: ConsumerMember, attempt: JoinAttempt, subscription: Subscription) -> ConsumerMember:
+def _said_by(member: ConsumerMember, join: JoinContext, subscription: Subscription) -> ConsumerMember:
     """Return the member updated with what its request says; the same object if nothing changed."""
-    request, instance_id = attempt.request, attempt.request.group_instance_id
+    request, instance_id = join.request, join.request.group_instance_id
     said = replace(
         member,
         instance_id=member.instance_id if instance_id is None else instance_id,
         rack_id=subscription.rack_id or member.rack_id,
-        rebalance_timeout_ms=attempt.rebalance_timeout_ms,
-        client_id=attempt.client.client_id,
-        client_host=attempt.client.host,
+        rebalance_timeout_ms=join.rebalance_timeout_ms,
+        client_id=join.client.client_id,
+        client_host=join.client.host,
         topics=frozenset(subscription.topics),
         regex="",
         classic=ClassicOffer(
@@ -323,9 +323,9 @@ def _said_by(member: ConsumerMember, attempt: JoinAttempt, subscription: Subscri
     return member if said == member else said
 
 
-def _answer_join(attempt: JoinAttempt, member: ConsumerMember, error: KafkaError | None) -> list[Effect]:
+def _answer_join(join: JoinContext, member: ConsumerMember, error: KafkaError | None) -> list[Effect]:
     if error is not None:
-        return attempt.refuse(error.code)
+        return join.refuse(error.code)
     assert member.classic is not None
     response = JoinGroupResponse(
         generation_id=member.epoch,
@@ -335,4 +335,4 @@ def _answer_join(attempt: JoinAttempt, member: ConsumerMember, error: KafkaError
         member_id=member.member_id,
         members=[],
     )
-    return [Reply(attempt.token, response)]
+    return [Reply(join.token, response)]

@@ -1,11 +1,9 @@
-"""ConsumerGroups: the part of a shard that keeps the groups whose partitions the broker assigns (KIP-848).
+"""ConsumerGroupManager: the heartbeats and the life of a shard's consumer groups (KIP-848).
 
-A heartbeat says what a member wants and has; from it follow, in this order, the group's epoch, the target
-assignment and the member's next step, each as far as something changed, and all of it as one batch of
-records. The answer waits for these; a heartbeat that changes nothing is answered at once (Kafka class
+A heartbeat says what a member wants and owns. The group's epoch, the target assignment and the member's next
+step follow from it, in this order and only if something changed. All of it is written as one batch of
+records, and the response waits for them; a heartbeat that changes nothing is answered at once (Kafka class
 `GroupMetadataManager`).
-
-Consumer groups as ConsumerGroupDescribe shows them (KIP-848, member types KIP-1099).
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ from kcli.protocol.re2 import InvalidExpression
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 
-    from kcli.broker.coordinator.consumer.group_registry import GroupKeeper
+    from kcli.broker.coordinator.consumer.group_registry import ConsumerGroupRegistry
     from kcli.broker.coordinator.consumer.group_update import GroupUpdate
     from kcli.broker.coordinator.effects import Now, Token
     from kcli.broker.coordinator.group import ClientInfo
@@ -132,13 +130,13 @@ RETRY_MS = 500
 """How soon a timer fires again whose records could not be written."""
 
 
-class ConsumerGroups:
+class ConsumerGroupManager:
     """What a shard does for consumer groups, but for members that speak the classic protocol."""
 
-    def __init__(self, keeper: GroupKeeper) -> None:
-        self._keeper = keeper
-        self._groups = keeper.groups
-        self._timers = keeper.timers
+    def __init__(self, registry: ConsumerGroupRegistry) -> None:
+        self._registry = registry
+        self._groups = registry.groups
+        self._timers = registry.timers
 
     # --- heartbeats --------------------------------------------------------------------------------
 
@@ -153,7 +151,7 @@ class ConsumerGroups:
     ) -> list[Effect]:
         """Do what a member asks for with a heartbeat: join, stay or leave."""
         try:
-            check_heartbeat(request, version, self._keeper.config.consumer_assignors)
+            check_heartbeat(request, version, self._registry.config.consumer_assignors)
             if request.member_epoch in {LEAVE_EPOCH, STATIC_LEAVE_EPOCH}:
                 return self._leave(now, token, request)
             return self._stay(now, token, request, client)
@@ -163,10 +161,10 @@ class ConsumerGroups:
     def _stay(
         self, now: Now, token: Token, request: ConsumerGroupHeartbeatRequest, client: ClientInfo
     ) -> list[Effect]:
-        opened = self._keeper.open(now, request.group_id, joins=request.member_epoch == JOIN_EPOCH)
+        opened = self._registry.open(now, request.group_id, joins=request.member_epoch == JOIN_EPOCH)
         update = opened.update
-        self._keeper.check_room(update.group, request.member_id)
-        member_id = request.member_id or self._keeper.new_id()
+        self._registry.check_room(update.group, request.member_id)
+        member_id = request.member_id or self._registry.new_id()
         owned = owned_by(request)
         replaced, old = self._admit(update, request, member_id)
         changed = update.resubscribe(old, said_by(old, request, client))
@@ -175,30 +173,30 @@ class ConsumerGroups:
         response = ConsumerGroupHeartbeatResponse(
             member_id=member_id,
             member_epoch=member.epoch,
-            heartbeat_interval_ms=self._keeper.config_of(request.group_id).consumer_heartbeat_interval_ms,
+            heartbeat_interval_ms=self._registry.config_of(request.group_id).consumer_heartbeat_interval_ms,
         )
         is_full = _is_full(request)
         if request.member_epoch == JOIN_EPOCH or is_full or member.assigned != old.assigned:
             response.assignment = assignment_of(member)
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
-            effects = self._keeper.after_conversion(now, opened, error)
+            effects = self._registry.after_conversion(now, opened, error)
             # What is in the log counts even if it was not committed in time.
-            if error is None or self._keeper.is_stored(request.group_id, member):
+            if error is None or self._registry.is_stored(request.group_id, member):
                 if replaced is not None or old.classic is not None:
                     gone = old if replaced is None else replaced
                     effects += self._timers.forget(request.group_id, gone.member_id)
                 effects += self._alive(now, request.group_id, member, has_moved=member is not before)
             return [*effects, Reply(token, response if error is None else refused(error))]
 
-        return self._keeper.write(now, update.records, stored)
+        return self._registry.write(now, update.records, stored)
 
     def _alive(self, now: Now, group_id: str, member: ConsumerMember, *, has_moved: bool) -> list[Effect]:
         """Note that a member of the consumer protocol lives, and time what it must do."""
-        if not self._keeper.has_member(group_id, member.member_id):
+        if not self._registry.has_member(group_id, member.member_id):
             return []
         member_id = member.member_id
-        timeout_ms = self._keeper.session_timeout_ms(group_id, member)
+        timeout_ms = self._registry.session_timeout_ms(group_id, member)
         effects = self._timers.hear(now, group_id, member_id, timeout_ms)
         if not has_moved:
             return effects
@@ -223,7 +221,7 @@ class ConsumerGroups:
             if existing is not None:
                 if existing.classic is None:
                     check_released(existing)
-                return self._keeper.take_place(update, existing, member_id)
+                return self._registry.take_place(update, existing, member_id)
         member = group.members.get(member_id) or ConsumerMember(member_id)
         if not joins:
             member = group.member(member_id)
@@ -231,7 +229,7 @@ class ConsumerGroups:
         return None, member
 
     def _leave(self, now: Now, token: Token, request: ConsumerGroupHeartbeatRequest) -> list[Effect]:
-        group = self._keeper.existing(request.group_id)
+        group = self._registry.existing(request.group_id)
         if request.instance_id is None:
             member = group.member(request.member_id)
         else:
@@ -244,7 +242,7 @@ class ConsumerGroups:
             return [Reply(token, response if error is None else refused(error))]
 
         if request.instance_id is None or request.member_epoch == LEAVE_EPOCH:
-            return self._keeper.remove(now, group, [member], answer)
+            return self._registry.remove(now, group, [member], answer)
         records = [assignment_record(group.group_id, member.said_to_leave())]
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
@@ -253,7 +251,7 @@ class ConsumerGroups:
                 effects += self._timers.stop(Wait.REBALANCE, group.group_id, member.member_id)
             return effects
 
-        return self._keeper.write(now, records, stored)
+        return self._registry.write(now, records, stored)
 
     # --- life --------------------------------------------------------------------------------------
 
@@ -273,9 +271,9 @@ class ConsumerGroups:
     def loaded(self, now: Now) -> list[Effect]:
         """Begin with what was loaded: sessions start anew, and so does the time to give up partitions."""
         effects: list[Effect] = []
-        for group in self._keeper.consumer_groups():
+        for group in self._registry.consumer_groups():
             for member in group.members.values():
-                timeout_ms = self._keeper.session_timeout_ms(group.group_id, member)
+                timeout_ms = self._registry.session_timeout_ms(group.group_id, member)
                 effects += self._timers.hear(now, group.group_id, member.member_id, timeout_ms)
                 if member.revoking and member.classic is None:
                     effects += self._timers.start(
@@ -315,7 +313,7 @@ class ConsumerGroups:
         def removed(now: Now, error: KafkaError | None) -> list[Effect]:
             return [] if error is None else self._timers.again(now, (wait, group_id, member_id), RETRY_MS)
 
-        return self._keeper.remove(now, group, [member], removed)
+        return self._registry.remove(now, group, [member], removed)
 
     def image_changed(self, delta: MetadataDelta) -> None:
         """Note which groups are to look at their topics again, with the next heartbeat of a member."""
@@ -323,10 +321,10 @@ class ConsumerGroups:
         if not changed:
             return
         for topic in delta.deleted_topics:
-            self._keeper.hashes.forget(topic.name)
+            self._registry.hashes.forget(topic.name)
         created = [topic.name for topic in delta.created_topics]
         effort = Effort()
-        for group in self._keeper.consumer_groups():
+        for group in self._registry.consumer_groups():
             if any(
                 any(topic.name in resolved.topics for topic in delta.deleted_topics)
                 or _matches_any(regex, created, effort)
@@ -338,7 +336,7 @@ class ConsumerGroups:
 
     def describe(self, group_ids: Sequence[str]) -> list[DescribedGroup]:
         """Return groups as ConsumerGroupDescribe shows them."""
-        image, assignors = self._keeper.image(), self._keeper.config.consumer_assignors
+        image, assignors = self._registry.image(), self._registry.config.consumer_assignors
         return [
             describe_consumer_group(group, image=image, assignors=assignors)
             if isinstance(group := self._groups.get(group_id), ConsumerGroup)

@@ -1,17 +1,7 @@
-"""GroupKeeper: finds, opens, converts and shrinks a shard's consumer groups, for requests of either protocol.
+"""ConsumerGroupRegistry: finds, opens, converts and shrinks the consumer groups of a shard.
 
-What a request makes of one group is a `GroupUpdate`; the keeper begins it and sees that its records are
-written. What then becomes of timers and of a group that was converted happens once they are.
-
-MemberTimers: the timers of consumer groups' members, each set once and none left behind.
-
-    ("consumer-session", group id, member id)     ends a member that is silent for its session timeout
-    ("consumer-rebalance", group id, member id)   ends one that does not give up partitions in time
-    ("consumer-join", group id, member id)        ends one that was told to join again and does not (classic)
-    ("consumer-sync", group id, member id)        ends one that joined and does not ask for its partitions
-
-A heartbeat only notes when it came: the timer of a session is set again when it fires too early, or when the
-session becomes shorter.
+A `GroupUpdate` computes what one request changes in a group. The registry begins it and writes its records;
+timers and converted groups change after the records are written.
 """
 
 from __future__ import annotations
@@ -158,14 +148,14 @@ class MemberTimers:
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedGroup:
     """A group that a member may join, and the classic group that it was until now, if it was one."""
 
     update: GroupUpdate
     converted: ClassicGroup | None = None
 
 
-class GroupKeeper:
+class ConsumerGroupRegistry:
     """The consumer groups among a shard's groups. `groups` is shared with whoever keeps the others."""
 
     def __init__(
@@ -188,15 +178,15 @@ class GroupKeeper:
         """Yield every consumer group."""
         return (group for group in self.groups.values() if isinstance(group, ConsumerGroup))
 
-    def open(self, now: Now, group_id: str, *, joins: bool) -> Opened:
+    def open(self, now: Now, group_id: str, *, joins: bool) -> OpenedGroup:
         """Return a group for a member; one that joins makes it, or converts a classic one."""
         found = self.groups.get(group_id)
         if found is None and joins:
-            return Opened(self.update(now, ConsumerGroup(group_id)))
+            return OpenedGroup(self.update(now, ConsumerGroup(group_id)))
         if not joins or not isinstance(found, ClassicGroup):
-            return Opened(self.update(now, self.existing(group_id)))
+            return OpenedGroup(self.update(now, self.existing(group_id)))
         if found.state is ClassicGroupState.EMPTY:
-            return Opened(self.update(now, ConsumerGroup(group_id), found.tombstones()), found)
+            return OpenedGroup(self.update(now, ConsumerGroup(group_id), found.tombstones()), found)
         check_upgrade(found, self.config)
         records = upgrade_records(found, image=self.image(), hashes=self.hashes)
         draft = ConsumerGroup(group_id)
@@ -205,7 +195,7 @@ class GroupKeeper:
         update = self.update(now, draft, records)
         # The leader may have been about to assign anew; and what it assigned is no target of the broker's.
         update.must_assign = True
-        return Opened(update, found)
+        return OpenedGroup(update, found)
 
     def existing(self, group_id: str) -> ConsumerGroup:
         """Return a group; raise GROUP_ID_NOT_FOUND."""
@@ -228,7 +218,7 @@ class GroupKeeper:
             records=records,
         )
 
-    def after_conversion(self, now: Now, opened: Opened, error: KafkaError | None) -> list[Effect]:
+    def after_conversion(self, now: Now, opened: OpenedGroup, error: KafkaError | None) -> list[Effect]:
         """Dissolve the classic group that a group was, once its conversion is in the log.
 
         Requests parked there come again and are answered by the new group. If the conversion was never stored

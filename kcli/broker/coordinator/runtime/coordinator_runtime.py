@@ -20,7 +20,7 @@ import trio
 
 from kcli.broker.coordinator.effects import Now
 from kcli.broker.coordinator.runtime.loader import load
-from kcli.broker.coordinator.runtime.shard_host import Answer, PendingAppend, Shard, ShardHost
+from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse, PendingAppend, Shard, ShardHost
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -123,7 +123,7 @@ class CoordinatorRuntime(Generic[S]):
     def ask_for(
         self,
         name: str,
-        event: Callable[[S, Now, Answer], list[Effect]],
+        event: Callable[[S, Now, CoordinatorResponse], list[Effect]],
         shape: Callable[[Any], Any] | None = None,
     ) -> Any:  # noqa: ANN401 - as `ask`
         """Bring a request to the shard that keeps a group; otherwise as `ask`."""
@@ -132,21 +132,21 @@ class CoordinatorRuntime(Generic[S]):
     def ask(
         self,
         index: int,
-        event: Callable[[S, Now, Answer], list[Effect]],
+        event: Callable[[S, Now, CoordinatorResponse], list[Effect]],
         shape: Callable[[Any], Any] | None = None,
     ) -> Any:  # noqa: ANN401 - the shard's reply, shaped, or the operation that waits for it
         """Bring a request to the shard of a partition.
 
-        Return its reply, or else an `Answer` that the request engine parks on. `shape` makes of a reply
-        what the handler answers. Raises `KafkaError` as `shard` does.
+        Returns the response, or a `CoordinatorResponse` for the request engine to park on. `shape` turns the
+        shard's reply into the handler's response. Raises `KafkaError` as `shard` does.
         """
         host = self._host(index)
-        answer = Answer(shape)
+        response = CoordinatorResponse(shape)
         now = self.now()
-        host.perform(event(host.shard, now, answer), now)
-        return answer.finish() if answer.ended else answer
+        host.perform(event(host.shard, now, response), now)
+        return response.finish() if response.ended else response
 
-    def unsettled(self, name: str) -> Answer | None:
+    def unsettled(self, name: str) -> CoordinatorResponse | None:
         """Return an operation that ends when all that was read of a group is committed; None if it is.
 
         An answer before that could tell what a new leader does not know. The reply is None, or the
@@ -155,10 +155,10 @@ class CoordinatorRuntime(Generic[S]):
         host = self._hosts.get(self.partition_for(name))
         return None if host is None or not host.is_loaded else host.unsettled()
 
-    async def wait(self, answer: Answer) -> Any:  # noqa: ANN401 - as above
+    async def wait(self, response: CoordinatorResponse) -> Any:  # noqa: ANN401 - as above
         """Return a reply that was not there at once."""
-        await self._purgatory.wait(answer)
-        return answer.finish()
+        await self._purgatory.wait(response)
+        return response.finish()
 
     def _host(self, index: int) -> ShardHost[S]:
         if self._is_stopped:

@@ -61,11 +61,10 @@ class Shard(Protocol):
         ...
 
 
-class Answer(DelayedOperation, Token):
-    """Whoever waits for the answer to one request. It is there at once, or a connection parks on it.
+class CoordinatorResponse(DelayedOperation, Token):
+    """The response to one request: there at once, or a connection parks on it.
 
-    Nothing limits the wait: a shard answers every token. A client that goes away is forgotten, and its
-    answer with it.
+    The wait has no timeout: a shard answers every token. If the client disconnects, the response is dropped.
     """
 
     __slots__ = ("_shape", "response")
@@ -230,7 +229,7 @@ class ShardHost(Generic[S]):
             else:
                 self.perform(self.shard.expire(now, timer.key), now)
 
-    def unsettled(self) -> Answer | None:
+    def unsettled(self) -> CoordinatorResponse | None:
         """Return an operation that ends once all that the log holds now is committed; None if it is.
 
         The reply is None, or the `KafkaError` that stood in the way.
@@ -238,9 +237,9 @@ class ShardHost(Generic[S]):
         log = self.partition.log
         if not self._pending and log.high_watermark >= log.log_end_offset:
             return None
-        answer = Answer(None)
-        self._await_commit(log.log_end_offset, lambda now, error: [Reply(answer, error)])
-        return answer
+        response = CoordinatorResponse(None)
+        self._await_commit(log.log_end_offset, lambda now, error: [Reply(response, error)])
+        return response
 
     def is_next(self, pending: PendingAppend) -> bool:
         """Return whether no batch before `pending` waits: what was written first is settled first."""
@@ -277,7 +276,7 @@ class ShardHost(Generic[S]):
         for effect in effects:
             match effect:
                 case Reply(token, response):
-                    assert isinstance(token, Answer)
+                    assert isinstance(token, CoordinatorResponse)
                     token.give(response)
                 case Append(records, then):
                     self._append(records, then, now)

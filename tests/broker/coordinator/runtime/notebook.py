@@ -18,7 +18,7 @@ from kcli.broker.coordinator.effects import (
     Token,
 )
 from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
-from kcli.broker.coordinator.runtime.shard_host import Answer
+from kcli.broker.coordinator.runtime.shard_host import CoordinatorResponse
 from kcli.broker.metadata.metadata_image import Endpoint
 from kcli.protocol.internal.coordinator_records import OffsetCommitKey, OffsetCommitValue, decode_record
 from kcli.protocol.records.batch import iter_batches
@@ -190,7 +190,7 @@ def batches(node: NotebookNode) -> list[Any]:
     return [] if read.file_slice is None else list(iter_batches(read.file_slice.read()))
 
 
-async def answer_of(node: NotebookNode, answer: Answer) -> Any:
+async def answer_of(node: NotebookNode, answer: CoordinatorResponse) -> Any:
     """Wait for an answer."""
     with trio.fail_after(1000):
         return await node.runtime.wait(answer)
