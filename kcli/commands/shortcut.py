@@ -113,9 +113,9 @@ def dump_log(line: Line) -> int:
 
 def verify_index(line: Line) -> int:
     """Verify what the paths stand for; return the exit code."""
-    from kcli.commands.verify.run import Wanted, verify
+    from kcli.commands.verify.run import VerifyOptions, verify
 
-    wanted = Wanted(
+    wanted = VerifyOptions(
         line.paths,
         deep="--deep" in line.switches,
         indexes_only="--verify-index-only" in line.switches,

@@ -34,5 +34,5 @@ def harmed(sound: Path, tmp_path: Path) -> Path:
 def at_rest() -> Iterator[None]:
     """Take files that the test has just cut for what nobody writes any more."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("kcli.forensics.entries.segment_scan._RECENT_SECONDS", 0.005)
+        patch.setattr("kcli.forensics.entries.segment_file._RECENT_SECONDS", 0.005)
         yield

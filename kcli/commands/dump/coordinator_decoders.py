@@ -46,7 +46,7 @@ OFFSETS_RECORDS: Classes = {
 }
 
 
-class FromTheFuture(DecodeError):
+class UnknownVersion(DecodeError):
     """A record of a type or a version that a newer Kafka wrote: nothing is wrong with it."""
 
 
@@ -66,7 +66,7 @@ class CoordinatorDecoder:
         except UnknownRecordType as error:
             return f"Unknown record type {error.type} at offset {record.offset}, skipping.", None
         except DecodeError as error:
-            self.failures += not isinstance(error, FromTheFuture)
+            self.failures += not isinstance(error, UnknownVersion)
             return f"Error at offset {record.offset}, skipping. {error.message}", None
         return java_json(key), "<DELETE>" if value is None else java_json(value)
 
@@ -75,7 +75,7 @@ class CoordinatorDecoder:
         try:
             return self._documents(record)
         except DecodeError as error:
-            self.failures += not isinstance(error, FromTheFuture | UnknownRecordType)
+            self.failures += not isinstance(error, UnknownVersion | UnknownRecordType)
             key = None if record.key is None else text_or_base64(record.key)
             return {"note": error.message, "raw": key}, raw_value(record)
 
@@ -93,7 +93,7 @@ class CoordinatorDecoder:
         version = _version_in(record.value, "value")
         info = message_info(value_class)
         if not info.min_version <= version <= info.max_version:
-            raise FromTheFuture(f"Found an unknown record version {version} for {number} type")
+            raise UnknownVersion(f"Found an unknown record version {version} for {number} type")
         value = _decode(value_class, version, record.value, version, "value")
         data = document(value, version)
         if isinstance(value, GroupMetadataValue):
@@ -156,7 +156,7 @@ class MetadataDecoder:
         try:
             return None, java_json(self._document(record))
         except DecodeError as error:
-            self.failures += not isinstance(error, FromTheFuture)
+            self.failures += not isinstance(error, UnknownVersion)
             return None, f"Error at {record.offset}, skipping. {error.message}"
 
     def values(self, record: DumpedRecord) -> tuple[object, object]:
@@ -164,7 +164,7 @@ class MetadataDecoder:
         try:
             return None, self._document(record)
         except DecodeError as error:
-            self.failures += not isinstance(error, FromTheFuture)
+            self.failures += not isinstance(error, UnknownVersion)
             return None, {"note": error.message, "raw": raw_value(record)}
 
     def _document(self, record: DumpedRecord) -> dict[str, object]:
@@ -176,7 +176,7 @@ class MetadataDecoder:
                 "preview release of KRaft in 2.8 to newer versions are not supported."
             )
         if frame_version != FRAME_VERSION:
-            raise FromTheFuture(
+            raise UnknownVersion(
                 f"Could not deserialize metadata record due to unknown frame version {frame_version}"
                 f"(only frame version {FRAME_VERSION} is supported)"
             )
@@ -184,7 +184,7 @@ class MetadataDecoder:
         version, position = _frame_number(data, position, "version")
         cls = self._classes.get(number)
         if cls is None:
-            raise FromTheFuture(
+            raise UnknownVersion(
                 f"org.apache.kafka.common.errors.UnsupportedVersionException: Unknown metadata id {number}"
             )
         value, end = _decode_metadata(cls, number, version, data, position)
@@ -209,7 +209,7 @@ def _decode_metadata(
     info = message_info(cls)
     failure = f"Failed to deserialize record with type {number}"
     if not info.min_version <= version <= info.max_version:
-        raise FromTheFuture(failure)
+        raise UnknownVersion(failure)
     try:
         return codec(cls, version).decode(data, position)
     except DecodeError as error:

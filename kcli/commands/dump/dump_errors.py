@@ -1,6 +1,6 @@
-"""Complaints: what Kafka's dump tool says on standard error when it has read all files, in its words.
+"""DumpErrors: what Kafka's dump tool says on standard error when it has read all files, in its words.
 
-It keeps the complaints in Java maps, and prints them in the order of those: the files as a `HashMap` lists
+It keeps the errors in Java maps, and prints them in the order of those: the files as a `HashMap` lists
 them, the pairs of a file by their first number. At most `MOST_PAIRS` pairs of a kind are kept.
 
 Damage in words: where, which check, which bytes, what follows.
@@ -25,7 +25,7 @@ Pair = tuple[int, int]
 Kept = TypeVar("Kept", dict[int, int], list[Pair])
 
 
-class Complaints:
+class DumpErrors:
     """The pairs that do not fit, by file."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Complaints:
         self._offsets_not_found: dict[str, list[Pair]] = {}
         self._gaps: dict[str, dict[int, int]] = {}
         self._damaged: list[str] = []
-        self._insane: list[tuple[str, str]] = []
+        self._failed_sanity: list[tuple[str, str]] = []
         self._room = MOST_PAIRS
         self.omitted = 0
 
@@ -62,7 +62,7 @@ class Complaints:
 
     def failed_sanity(self, path: str, reason: str) -> None:
         """An index would be rebuilt by a broker that starts. Kafka's tool ends with an exception here."""
-        self._insane.append((path, reason))
+        self._failed_sanity.append((path, reason))
 
     def damaged_file(self, message: str) -> None:
         """A small file does not say what it should."""
@@ -86,7 +86,7 @@ class Complaints:
     def lines(self) -> Iterator[str]:
         """Yield the lines."""
         yield from self._damaged
-        for path, reason in self._insane:
+        for path, reason in self._failed_sanity:
             yield f"{path} failed sanity check: {reason}"
         for path, by_offset in in_java_order(self._index_mismatches):
             yield f"Mismatches in :{path}"

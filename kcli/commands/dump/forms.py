@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from kcli.commands.shared.output import OutputFormat
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.dump_errors import Complaints
+    from kcli.commands.dump.dump_errors import DumpErrors
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import DumpOutput, RangedView
 
 
 def ranged_view(
-    form: OutputFormat, options: DumpOptions, complaints: Complaints, output: DumpOutput
+    form: OutputFormat, options: DumpOptions, errors: DumpErrors, output: DumpOutput
 ) -> RangedView:
     """Return the view of a dump in that form."""
     if form is OutputFormat.JSON:
@@ -23,7 +23,7 @@ def ranged_view(
     if form is OutputFormat.TABLE:
         from kcli.commands.dump.table_view import TableDump
 
-        return TableDump(output, options, complaints)
+        return TableDump(output, options, errors)
     from kcli.commands.dump.text_view import TextDump
 
-    return TextDump(output, options, complaints)
+    return TextDump(output, options, errors)

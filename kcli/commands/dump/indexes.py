@@ -27,7 +27,6 @@ from kcli.commands.dump.view import Row
 from kcli.forensics.contents.records import records_of
 from kcli.forensics.entries.scanned_entry import view_of
 from kcli.forensics.entries.segment_file import SegmentFile
-from kcli.forensics.entries.segment_scan import size_after_a_pause
 from kcli.protocol.record import NO_TIMESTAMP, CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
@@ -35,7 +34,7 @@ from kcli.protocol.records.record_walk import walk_records
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.dump_errors import Complaints
+    from kcli.commands.dump.dump_errors import DumpErrors
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import DumpView
     from kcli.forensics.contents.log_files import DumpFile
@@ -128,13 +127,13 @@ NOT_FOUND = -1
 class IndexDump:
     """Reads one index and tells a view of it; `problems` counts the entries that do not fit."""
 
-    def __init__(self, file: DumpFile, options: DumpOptions, view: DumpView, complaints: Complaints) -> None:
+    def __init__(self, file: DumpFile, options: DumpOptions, view: DumpView, errors: DumpErrors) -> None:
         assert file.offset is not None
         self._file = file
         self._base = file.offset
         self._options = options
         self._view = view
-        self._complaints = complaints
+        self._errors = errors
         self.problems = 0
 
     def offset_index(self) -> None:
@@ -164,9 +163,9 @@ class IndexDump:
         head = log.head_at(position, self._options.max_message_size)
         found = NOT_FOUND if head is None else head.last_offset
         if found != offset:
-            self._complaints.index_mismatch(self._file.path, offset, found)
+            self._errors.index_mismatch(self._file.path, offset, found)
             fields: dict[str, object] = {"offset": offset, "position": position, "logOffset": found}
-            self._complain("index_mismatch", fields, is_reserved=not relative and not position)
+            self._report("index_mismatch", fields, is_reserved=not relative and not position)
 
     def time_index(self) -> None:
         """Dump a time index. Raises `OSError`, also without its log or its offset index."""
@@ -196,29 +195,29 @@ class IndexDump:
         head = log.head_of(offset, positions.at_or_below(relative))
         if head is None or head.last_offset != offset:
             found = NOT_FOUND if head is None else head.last_offset
-            self._complaints.offset_not_found(path, offset, found)
+            self._errors.offset_not_found(path, offset, found)
             missing: dict[str, object] = {"offset": offset, "logOffset": found}
-            self._complain("indexed_offset_not_found", missing, is_reserved=is_reserved)
+            self._report("indexed_offset_not_found", missing, is_reserved=is_reserved)
             return
         try:
             newest = log.max_timestamp(head)
         except CorruptRecord as error:
-            self._complain("undecodable_records", {"position": head.position, "message": error.message})
+            self._report("undecodable_records", {"position": head.position, "message": error.message})
             return
         if newest != timestamp:
-            self._complaints.timestamp_mismatch(path, timestamp, newest)
+            self._errors.timestamp_mismatch(path, timestamp, newest)
             differing: dict[str, object] = {"timestamp": timestamp, "logTimestamp": newest}
-            self._complain("timestamp_mismatch", differing, is_reserved=is_reserved)
+            self._report("timestamp_mismatch", differing, is_reserved=is_reserved)
         if previous >= timestamp:
-            self._complaints.timestamp_out_of_order(path, timestamp, previous)
-            self._complain("timestamp_out_of_order", {"timestamp": timestamp, "previous": previous})
+            self._errors.timestamp_out_of_order(path, timestamp, previous)
+            self._report("timestamp_out_of_order", {"timestamp": timestamp, "previous": previous})
 
     def _check_size(self, entry: Struct, name: str) -> None:
         """Tell of bytes that are no whole entry."""
         message = excess_message(self._file.path, entry, name=name)
         if message is not None:
-            self._complaints.damaged_file(message)
-            self._complain("damaged_file", {"message": message})
+            self._errors.damaged_file(message)
+            self._report("damaged_file", {"message": message})
 
     def _check_sanity(self, entry: Struct) -> None:
         """Judge the file like a broker that starts: by its size, its first and its last entry."""
@@ -240,16 +239,16 @@ class IndexDump:
         if reason is None:
             self._view.remark("passed_sanity_check", f"{path} passed sanity check.")
         else:
-            self._complaints.failed_sanity(path, reason)
-            self._complain("failed_sanity_check", {"message": reason})
+            self._errors.failed_sanity(path, reason)
+            self._report("failed_sanity_check", {"message": reason})
 
-    def _complain(self, type: str, fields: dict[str, object], *, is_reserved: bool = False) -> None:
+    def _report(self, type: str, fields: dict[str, object], *, is_reserved: bool = False) -> None:
         """Tell what does not fit; an index that begins with nothing is space reserved for entries to come."""
         if is_reserved:
-            self._view.complaint("reserved_space", {})
+            self._view.problem("reserved_space", {})
             return
         self.problems += 1
-        self._view.complaint(type, fields)
+        self._view.problem(type, fields)
 
 
 class Positions:
@@ -289,7 +288,7 @@ def excess_bytes(path: str, entry: Struct) -> int:
     with SegmentFile(path) as file:
         size = file.end
         if size % entry.size:
-            changed = size_after_a_pause(file)
+            changed = file.size_after_a_pause()
             size = size if changed is None else changed
     return size % entry.size
 

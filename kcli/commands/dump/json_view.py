@@ -222,7 +222,7 @@ class JsonDump:
         self._print("damage", {"path": self._file.path, **damage_fields(damage)})
         self._output.flush()
 
-    def complaint(self, type: str, fields: dict[str, object]) -> None:
+    def problem(self, type: str, fields: dict[str, object]) -> None:
         """Print what does not fit."""
         named = {snake_case(name): value for name, value in fields.items()}
         self._print(type, {"path": self._file.path, **named})

@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from kcli.commands.dump.dump_errors import MOST_PAIRS, Complaints
+from kcli.commands.dump.dump_errors import MOST_PAIRS, DumpErrors
 from kcli.commands.dump.forms import ranged_view
 from kcli.commands.dump.segment import SegmentDump
 from kcli.commands.dump.view import FLUSH_BYTES, DumpOutput, FirstRecord, Layout, Range
@@ -121,7 +121,7 @@ class RangeRecords:
         self._send(memoryview(data)[at:])
 
 
-class GapCollector(Complaints):
+class GapCollector(DumpErrors):
     """Keeps the offsets that do not follow on each other as numbers, to be sent elsewhere."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from kcli.forensics.contents.log_files import DumpFile, FileKind, find_files
 from kcli.forensics.entries.segment_file import SegmentFile
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.dump_errors import Complaints
+    from kcli.commands.dump.dump_errors import DumpErrors
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.ranges import RangedDump
     from kcli.commands.dump.segment import SegmentDump
@@ -65,11 +65,11 @@ def dump(
 
 def summary_run(options: DumpOptions, form: OutputFormat) -> DumpRun:
     """Return a run that only says what there is to say about logs as a whole."""
-    from kcli.commands.dump.dump_errors import Complaints
+    from kcli.commands.dump.dump_errors import DumpErrors
     from kcli.commands.dump.summary_view import SummaryDump
     from kcli.commands.dump.view import DumpOutput
 
-    return DumpRun(options, SummaryDump(DumpOutput(), form), Complaints())
+    return DumpRun(options, SummaryDump(DumpOutput(), form), DumpErrors())
 
 
 def ranged_run(
@@ -81,14 +81,14 @@ def ranged_run(
         from kcli.commands.dump.ranges import LongLogs, RangedDump
 
         logs = LongLogs(pool, files, options, form)
-    from kcli.commands.dump.dump_errors import Complaints
+    from kcli.commands.dump.dump_errors import DumpErrors
     from kcli.commands.dump.forms import ranged_view
     from kcli.commands.dump.view import DumpOutput
 
-    complaints = Complaints()
-    view = ranged_view(form, options, complaints, DumpOutput())
+    errors = DumpErrors()
+    view = ranged_view(form, options, errors, DumpOutput())
     ranges = None if logs is None else RangedDump(logs, view, options)
-    return DumpRun(options, view, complaints, ranges)
+    return DumpRun(options, view, errors, ranges)
 
 
 class DumpRun:
@@ -98,7 +98,7 @@ class DumpRun:
         self,
         options: DumpOptions,
         view: DumpView,
-        complaints: Complaints,
+        errors: DumpErrors,
         ranges: RangedDump | None = None,
     ) -> None:
         self.failures: list[KcliError] = []
@@ -106,7 +106,7 @@ class DumpRun:
         self.damaged_files = 0
         self._options = options
         self._view = view
-        self._complaints = complaints
+        self._errors = errors
         self._ranges = ranges
         self._can_go_on = False
 
@@ -147,7 +147,7 @@ class DumpRun:
         if file.kind in (FileKind.INDEX, FileKind.TIME_INDEX):
             from kcli.commands.dump.indexes import IndexDump
 
-            index = IndexDump(file, self._options, self._view, self._complaints)
+            index = IndexDump(file, self._options, self._view, self._errors)
             if file.kind is FileKind.INDEX:
                 index.offset_index()
             else:
@@ -162,15 +162,15 @@ class DumpRun:
             for row in rows_of(file):
                 self._view.row(row)
         except DamagedFile as error:
-            self._complaints.damaged_file(error.message)
-            self._view.complaint("damaged_file", {"message": error.message})
+            self._errors.damaged_file(error.message)
+            self._view.problem("damaged_file", {"message": error.message})
             return 1
         return 0
 
     def _read_log(self, file: DumpFile, advance: Advance) -> int:
         with SegmentFile(file.path):
             self._view.log_begins(file)
-        rest = LogRest(file, self._options, self._view, advance)
+        rest = LocalDump(file, self._options, self._view, advance)
         if self._ranges is not None and self._ranges.takes(file):
             self._ranges.run(file, advance, rest.read_on)
         else:
@@ -194,7 +194,7 @@ class DumpRun:
         return failures
 
 
-class LogRest:
+class LocalDump:
     """What is dumped of a log in this process: nothing is imported for it before it is asked for."""
 
     def __init__(self, file: DumpFile, options: DumpOptions, view: DumpView, advance: Advance) -> None:

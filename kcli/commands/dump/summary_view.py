@@ -242,7 +242,7 @@ class SummaryDump:
             for line in describe(self._path, damage):
                 note(line)
 
-    def complaint(self, type: str, fields: dict[str, object]) -> None:
+    def problem(self, type: str, fields: dict[str, object]) -> None:
         """Take note of what is wrong in an index."""
         self._log.damages += 1
 

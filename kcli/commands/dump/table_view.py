@@ -26,7 +26,7 @@ from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 
 if TYPE_CHECKING:
-    from kcli.commands.dump.dump_errors import Complaints
+    from kcli.commands.dump.dump_errors import DumpErrors
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import Row
     from kcli.forensics.contents.log_files import DumpFile
@@ -145,10 +145,10 @@ class TableDump:
     last_record_offset = -1
     """No offset: a table does not tell of those that are missing."""
 
-    def __init__(self, output: DumpOutput, options: DumpOptions, complaints: Complaints) -> None:
+    def __init__(self, output: DumpOutput, options: DumpOptions, errors: DumpErrors) -> None:
         self._output = output
         self._options = options
-        self._complaints = complaints
+        self._errors = errors
         self._file: DumpFile
         self._columns: StreamedColumns | None = None
         self._is_first = True
@@ -175,7 +175,7 @@ class TableDump:
 
     def begin_ranges(self, file: DumpFile) -> Layout | None:
         """Print the head of the columns, if the beginning of the file tells what they are."""
-        layout = layout_of(file, self._options, self._complaints)
+        layout = layout_of(file, self._options, self._errors)
         if layout is not None:
             self._columns = StreamedColumns(self._output, layout.names)
             self._columns.begin(layout)
@@ -284,7 +284,7 @@ class TableDump:
         for line in describe(self._file.path, damage):
             note(line)
 
-    def complaint(self, type: str, fields: dict[str, object]) -> None:
+    def problem(self, type: str, fields: dict[str, object]) -> None:
         """Print nothing yet."""
 
     def trailing(self, size_bytes: int) -> None:
@@ -294,7 +294,7 @@ class TableDump:
         """Print the rest, and on standard error what does not fit in indexes."""
         self._end_columns()
         self._output.flush()
-        for line in self._complaints.lines():
+        for line in self._errors.lines():
             note(line)
 
     def _row(self, columns: Sequence[str], cells: Sequence[object]) -> None:
@@ -309,9 +309,9 @@ class TableDump:
             self._columns = None
 
 
-def layout_of(file: DumpFile, options: DumpOptions, complaints: Complaints) -> Layout | None:
+def layout_of(file: DumpFile, options: DumpOptions, errors: DumpErrors) -> Layout | None:
     """Return what the first rows make of the columns, None if nothing says so far. Raises `OSError`."""
-    view = TableDump(DumpOutput(io.BytesIO()), options, complaints)
+    view = TableDump(DumpOutput(io.BytesIO()), options, errors)
     segment, failures = SegmentDump(file, options, view), options.decoder.failures
     view.file_begins(file)
     try:

@@ -27,7 +27,7 @@ from kcli.protocol.records.batch_header import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kcli.commands.dump.dump_errors import Complaints
+    from kcli.commands.dump.dump_errors import DumpErrors
     from kcli.commands.dump.options import DumpOptions
     from kcli.commands.dump.view import DumpOutput, Row
     from kcli.forensics.contents.log_files import DumpFile
@@ -44,10 +44,10 @@ class TextDump:
 
     form = OutputFormat.TEXT
 
-    def __init__(self, output: DumpOutput, options: DumpOptions, complaints: Complaints) -> None:
+    def __init__(self, output: DumpOutput, options: DumpOptions, errors: DumpErrors) -> None:
         self._output = output
         self._options = options
-        self._complaints = complaints
+        self._errors = errors
         self._file: DumpFile
         self._lines = RecordLines(with_contents=options.prints_contents)
         self._is_plain = options.decoder.is_plain and not options.skips_metadata
@@ -83,7 +83,7 @@ class TextDump:
     def gaps(self, pairs: Iterable[tuple[int, int]]) -> None:
         """Keep them for the end, unless it is the filter that leaves records out."""
         if self._options.filter.is_empty:
-            self._complaints.gaps(self._file.path, pairs)
+            self._errors.gaps(self._file.path, pairs)
 
     @property
     def last_record_offset(self) -> int:
@@ -171,7 +171,7 @@ class TextDump:
         for line in describe(self._file.path, damage):
             note(line)
 
-    def complaint(self, type: str, fields: dict[str, object]) -> None:
+    def problem(self, type: str, fields: dict[str, object]) -> None:
         """Print nothing yet: Kafka's tool complains when it has read all files."""
 
     def trailing(self, size_bytes: int) -> None:
@@ -179,9 +179,9 @@ class TextDump:
         self._output.line(f"Found {size_bytes} invalid bytes at the end of {self._file.name}")
 
     def close(self) -> None:
-        """Print the complaints about indexes and offsets on standard error."""
+        """Print the errors about indexes and offsets on standard error."""
         self._output.flush()
-        for line in self._complaints.lines():
+        for line in self._errors.lines():
             note(line)
 
 

@@ -86,8 +86,8 @@ class DumpView(Protocol):
         """Something is wrong in a log."""
         ...
 
-    def complaint(self, type: str, fields: dict[str, object]) -> None:
-        """Something is wrong in an index, or worth knowing about a log; `Complaints` keeps it too."""
+    def problem(self, type: str, fields: dict[str, object]) -> None:
+        """Something is wrong in an index, or worth knowing about a log; `DumpErrors` keeps it too."""
         ...
 
     def trailing(self, size_bytes: int) -> None:

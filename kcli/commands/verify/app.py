@@ -120,14 +120,14 @@ def verify_index(
     1: something could not be read. Findings of severity `info` are no problems.
     """
     from kcli.commands.verify.printer import print_explanations
-    from kcli.commands.verify.run import Wanted, verify
+    from kcli.commands.verify.run import VerifyOptions, verify
 
     if explain:
         print_explanations(output)
         return
     if not paths:
         raise MissingArgument("PATH...")
-    wanted = Wanted(
+    wanted = VerifyOptions(
         paths,
         frozenset(topics or ()),
         frozenset(partitions or ()),

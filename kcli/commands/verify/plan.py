@@ -18,7 +18,7 @@ from kcli.forensics.verification.log_directory_checks import (
     check_meta_properties,
     check_topic_ids,
 )
-from kcli.forensics.verification.workforce import Comparison, Rebuilding, Verification
+from kcli.forensics.verification.verification_pool import Comparison, Rebuilding, Verification
 from kcli.protocol.topics import INTERNAL_TOPICS, TopicPartition
 from kcli.storage.log_paths import LOG_SUFFIX, parse_replica_directory
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kcli.commands.verify.printer import Printer
     from kcli.forensics.verification.findings import Finding, PartitionReport, VerificationOptions
     from kcli.forensics.verification.targets import Replica, Targets
-    from kcli.forensics.verification.workforce import Task
+    from kcli.forensics.verification.verification_pool import Task
 
 
 class VerificationPlan:

@@ -255,8 +255,8 @@ class Printer:
             print()
             for line in advice_lines(self._kept):
                 print(line)
-        is_vain = bool(self.without_segments) and not self.has_seen_segments
-        print(self._summary.line("nothing to verify" if is_vain else "no problems"))
+        has_seen_nothing = bool(self.without_segments) and not self.has_seen_segments
+        print(self._summary.line("nothing to verify" if has_seen_nothing else "no problems"))
 
 
 def print_explanations(output: OutputFormat | None) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from kcli.commands.shared.output import chosen_format, warn
 from kcli.errors import ChecksFailed, KcliError, UsageError
 from kcli.forensics.verification.targets import find_targets, nothing_in
-from kcli.forensics.verification.workforce import Workforce, size_of
+from kcli.forensics.verification.verification_pool import VerificationPool, size_of
 
 if TYPE_CHECKING:
     from kcli.commands.shared.output import OutputFormat
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kcli.forensics.verification.targets import Targets
 
 
-class Wanted(NamedTuple):
+class VerifyOptions(NamedTuple):
     """What a command line asks for."""
 
     paths: Sequence[str]
@@ -50,32 +50,34 @@ class Wanted(NamedTuple):
             raise UsageError(f"{options} are for a verification alone")
 
 
-def verify(wanted: Wanted, output: OutputFormat | None) -> int:
+def verify(wanted: VerifyOptions, output: OutputFormat | None) -> int:
     """Do what is wanted, print what is found, and return the exit code. Raises `KcliError`."""
     wanted.check()
     targets = find_targets(wanted.paths, wanted.topics, wanted.partitions)
     form = chosen_format(output)
     sizes = {} if wanted.sanity_only else {replica: size_of(replica) for replica in targets.replicas}
-    with Workforce(sizes, wanted.jobs) as workforce:
+    with VerificationPool(sizes, wanted.jobs) as pool:
         if wanted.is_verification:
-            workforce.begin(targets.replicas, wanted.deep)
+            pool.begin(targets.replicas, wanted.deep)
         from kcli.commands.verify.printer import Printer
 
         printer = Printer(form, targets.files)
-        do(wanted, targets, workforce, printer, sum(sizes.values()))
+        do(wanted, targets, pool, printer, sum(sizes.values()))
     printer.finish()
-    vain = printer.without_segments
-    for directory in (*targets.vain, *(vain if printer.has_seen_segments else ())):
+    empty = printer.without_segments
+    for directory in (*targets.directories_without_replicas, *(empty if printer.has_seen_segments else ())):
         warn(f"no segments in the directory: `{directory}`")
     if printer.has_problems or printer.has_failures:
         return ChecksFailed.exit_code if printer.has_problems else KcliError.exit_code
-    if vain and not printer.has_seen_segments:
-        where = wanted.paths[0] if len(wanted.paths) == 1 else vain[0]
+    if empty and not printer.has_seen_segments:
+        where = wanted.paths[0] if len(wanted.paths) == 1 else empty[0]
         raise nothing_in(where, topics=wanted.topics, partitions=wanted.partitions)
     return 0
 
 
-def do(wanted: Wanted, targets: Targets, workforce: Workforce, printer: Printer, total_bytes: int) -> None:
+def do(
+    wanted: VerifyOptions, targets: Targets, pool: VerificationPool, printer: Printer, total_bytes: int
+) -> None:
     """Do what is wanted with every replica, and print the reports; there are `total_bytes` to read."""
     from kcli.commands.shared.progress import progress_bar
 
@@ -87,7 +89,7 @@ def do(wanted: Wanted, targets: Targets, workforce: Workforce, printer: Printer,
         else:
             what, tasks = "rebuilding", rebuildings(targets, wanted.rebuild or "", wanted.interval_bytes)
         with progress_bar(what, total_bytes or None) as advance:
-            for report in workforce.perform(tasks, advance):
+            for report in pool.run(tasks, advance):
                 printer.report(report)
         return
     from kcli.commands.verify.plan import VerificationPlan
@@ -98,7 +100,7 @@ def do(wanted: Wanted, targets: Targets, workforce: Workforce, printer: Printer,
     )
     plan = VerificationPlan(targets, options)
     with progress_bar("verifying", total_bytes or None) as advance:
-        for report in workforce.perform(plan.tasks(printer), advance):
+        for report in pool.run(plan.tasks(printer), advance):
             printer.report(report)
             plan.note(report)
     plan.finish(printer)

@@ -44,7 +44,7 @@ Report = Callable[[KcliError], None]
 """Takes what is wrong with the files."""
 
 
-class ReplicaFiles(NamedTuple):
+class ReplicaDirectory(NamedTuple):
     """The directory of a replica; the topic's id if it says one."""
 
     topic: str
@@ -53,19 +53,19 @@ class ReplicaFiles(NamedTuple):
     topic_id: bytes | None
 
 
-def find_replicas(directories: Iterable[Path]) -> dict[tuple[str, int], ReplicaFiles]:
+def find_replicas(directories: Iterable[Path]) -> dict[tuple[str, int], ReplicaDirectory]:
     """Return the replicas in log directories, and in those of a data directory's nodes.
 
     Of a partition that is there several times, the replica that reaches furthest is the one.
     """
-    found: dict[tuple[str, int], ReplicaFiles] = {}
+    found: dict[tuple[str, int], ReplicaDirectory] = {}
     for directory in (each for given in directories for each in log_directories(given)):
         for path in sorted(directory.iterdir()):
             name = parse_replica_directory(path.name)
             if name is None or name.suffix or not path.is_dir():
                 continue
             topic, partition = name.topic_partition
-            replica = ReplicaFiles(topic, partition, path, topic_id_of(path))
+            replica = ReplicaDirectory(topic, partition, path, topic_id_of(path))
             other = found.get((topic, partition))
             if other is None or end_offset(path) > end_offset(other.path):
                 found[topic, partition] = replica

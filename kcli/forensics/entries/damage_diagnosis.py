@@ -1,4 +1,4 @@
-"""DamageInquiry: from a check that failed to what is wrong, and to where the file goes on.
+"""DamageDiagnosis: from a check that failed to what is wrong, and to where the file goes on.
 
 A size, an offset and a magic are not covered by the checksum, so the first check that fails need not name the
 field that is wrong. The next valid entry tells the true size of what stands before it, and the checksum tells
@@ -15,7 +15,6 @@ from kcli.forensics.entries.entry_head import (
     TORN_BYTES,
     EntryHead,
     HeadProblem,
-    crc_of,
     crc_of_head,
     fields_of,
     header_problem,
@@ -33,8 +32,8 @@ _LEAST_ZERO_TAIL = 64
 _TRUNCATED = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
 
 
-class DamageInquiry:
-    """The inquiry into the damages of one file, whose offsets can be `lowest` to `highest`."""
+class DamageDiagnosis:
+    """The diagnosis into the damages of one file, whose offsets can be `lowest` to `highest`."""
 
     __slots__ = ("_file", "_highest", "_lowest", "search")
 
@@ -157,7 +156,7 @@ class DamageInquiry:
                     continue
                 if size == LOG_OVERHEAD + length and magic == found:
                     continue
-                if crc_of(file, position, size, magic) == crc_of_head(head, magic):
+                if file.entry_crc(position, size, magic) == crc_of_head(head, magic):
                     return _mended_damage(head, position, size, magic, following)
         return None
 
@@ -172,7 +171,7 @@ class DamageInquiry:
         for magic in (2, 1, 0):
             if magic == head[MAGIC_POSITION] or size < LOG_OVERHEAD + MIN_LENGTHS[magic]:
                 continue
-            if crc_of(self._file, position, size, magic) == crc_of_head(head, magic):
+            if self._file.entry_crc(position, size, magic) == crc_of_head(head, magic):
                 return _mended_damage(head, position, size, magic, None)._replace(skipped_bytes=0)
         return None
 
@@ -238,7 +237,7 @@ class DamageInquiry:
     def _checksum(self, head: bytes, position: int, size: int) -> Damage:
         magic = head[MAGIC_POSITION]
         stored = crc_of_head(head, magic)
-        computed = crc_of(self._file, position, size, magic) or 0
+        computed = self._file.entry_crc(position, size, magic) or 0
         message = f"checksum {stored:#010x} in the header, {computed:#010x} of the bytes"
         if sum(1 for byte in (stored ^ computed).to_bytes(4, "big") if byte) == 1:
             message += ": one byte differs, so it may be the checksum that is damaged"

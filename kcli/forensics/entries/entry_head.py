@@ -14,7 +14,6 @@
 
 from __future__ import annotations
 
-import zlib
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,7 +22,6 @@ from kcli.forensics.entries.damage import DamageKind
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.records.batch_header import (
     CODEC_MASK,
-    CRC_START,
     HEADER,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -36,7 +34,6 @@ from kcli.protocol.records.batch_header import (
 )
 
 if TYPE_CHECKING:
-    from kcli.forensics.entries.segment_file import SegmentFile
     from kcli.protocol.record import Buffer
 
 HEADER_SIZES = (18, 26, HEADER_SIZE)
@@ -202,16 +199,6 @@ def plausible_head(head: Buffer, at: int, position: int, end: int) -> EntryHead 
     if not -1 <= key_size <= room or (attributes & CODEC_MASK and key_size > 0):
         return None
     return EntryHead(position, magic, LOG_OVERHEAD + length, crc, offset, offset)
-
-
-def crc_of(file: SegmentFile, position: int, size: int, magic: int) -> int | None:
-    """Return the checksum that an entry of any size has if its magic is that one, None if bytes are missing.
-
-    The older formats' covers the magic.
-    """
-    if magic == 2:
-        return file.crc32c(position + CRC_START, position + size)
-    return file.crc32(position + MAGIC_POSITION + 1, position + size, zlib.crc32(bytes((magic,))))
 
 
 def crc_of_head(head: Buffer, magic: int) -> int:

@@ -12,7 +12,7 @@ import re
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.forensics.entries.entry_head import HEADER_SIZES, EntryHead, crc_of, plausible_head
+from kcli.forensics.entries.entry_head import HEADER_SIZES, EntryHead, plausible_head
 from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class EntrySearch:
     def _is_valid(self, head: EntryHead, expected: int) -> bool:
         if head.last_offset > self._highest or not self.affords(head.size):
             return False
-        if crc_of(self._file, head.position, head.size, head.magic) != head.crc:
+        if self._file.entry_crc(head.position, head.size, head.magic) != head.crc:
             return False
         return head.base_offset >= expected or self.leads_on(head)
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import time
 import zlib
 from typing import TYPE_CHECKING
 
-from kcli.protocol.records.batch_header import crc32c
+from kcli.protocol.records.batch_header import CRC_START, MAGIC_POSITION, crc32c
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES = 1024 * 1024
 _ZEROS = bytes(CHUNK_BYTES)
+_PAUSE_SECONDS = 0.005
+_RECENT_SECONDS = 0.1
+"""How long after its last change a file may still be in the middle of one."""
 
 
 class SegmentFile:
@@ -76,6 +80,15 @@ class SegmentFile:
         """When the file was written last, as seen last, in seconds of the wall clock."""
         return self._seen[1] / 1e9
 
+    def size_after_a_pause(self) -> int | None:
+        """Wait for a file that was changed just now; return its size if it changes again, else None."""
+        for _ in range(int(_RECENT_SECONDS / _PAUSE_SECONDS)):
+            time.sleep(_PAUSE_SECONDS)
+            size = self.has_changed()
+            if size is not None or not 0 <= time.time() - self.changed_at < _RECENT_SECONDS:
+                return size
+        return None
+
     def read(self, position: int, count: int, end: int | None = None) -> bytes:
         """Return up to `count` bytes, never past the end."""
         limit = self.end if end is None else end
@@ -88,6 +101,15 @@ class SegmentFile:
     def crc32(self, start: int, stop: int, value: int = 0) -> int | None:
         """Return the CRC-32 of a stretch of any length behind `value`, None if it is not all there."""
         return self._checksum(zlib.crc32, start, stop, value)
+
+    def entry_crc(self, position: int, size: int, magic: int) -> int | None:
+        """Return the checksum that an entry of that size and magic has, None if bytes are missing.
+
+        That of magic 0 and 1 covers the magic itself, so another one can be tried.
+        """
+        if magic == 2:
+            return self.crc32c(position + CRC_START, position + size)
+        return self.crc32(position + MAGIC_POSITION + 1, position + size, zlib.crc32(bytes((magic,))))
 
     def _checksum(self, function: Checksum, start: int, stop: int, value: int) -> int | None:
         while start < stop:

@@ -11,7 +11,7 @@ with it; where no entry can be told, there is only a `Damage`.
 
 Memory depends neither on the file nor on what its headers claim. The file is only ever read.
 
-EntryLook: whether an entry begins at a place in a log file, and whether its checksum is right.
+CheckedPlace: whether an entry begins at a place in a log file, and whether its checksum is right.
 
 The last entry may be incomplete only because a broker is writing it. It is looked at again while the file
 changes, and after a pause, until it is whole. A writer that has no processor for a while pauses as well, so
@@ -20,18 +20,16 @@ a file that was changed just now gets some more time than one that has been at r
 
 from __future__ import annotations
 
-import time
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.forensics.entries.batch_run import MAX_ENTRY_BYTES, MAX_RELATIVE_OFFSET, BatchReader, BatchRun
 from kcli.forensics.entries.damage import Damage, DamageKind
-from kcli.forensics.entries.damage_diagnosis import DamageInquiry
+from kcli.forensics.entries.damage_diagnosis import DamageDiagnosis
 from kcli.forensics.entries.entry_head import (
     LEGACY_BITS,
     EntryHead,
     HeadProblem,
-    crc_of,
     header_problem,
     structural_problem,
 )
@@ -51,12 +49,9 @@ if TYPE_CHECKING:
 
 _TRUNCATED = (DamageKind.TRUNCATED_HEADER, DamageKind.TRUNCATED_BATCH)
 _MAX_LOOKS = 20
-_PAUSE_SECONDS = 0.005
-_RECENT_SECONDS = 0.1
-"""For how long a file that does not change any more may still be in the middle of a change."""
 
 
-class EntryLook(NamedTuple):
+class CheckedPlace(NamedTuple):
     """The first bytes at a place; why no entry begins with them, if so; whether the checksum matches."""
 
     head: bytes
@@ -64,7 +59,7 @@ class EntryLook(NamedTuple):
     is_valid: bool
 
 
-def look_at(file: SegmentFile, position: int, search: EntrySearch, *, follows: bool) -> EntryLook:
+def look_at(file: SegmentFile, position: int, search: EntrySearch, *, follows: bool) -> CheckedPlace:
     """Look at the place `position`. With `follows` the file may grow by the rest of the entry there.
 
     `search` knows how much may be spent on checksums, and what can follow an entry. Raises `OSError`.
@@ -76,7 +71,7 @@ def look_at(file: SegmentFile, position: int, search: EntrySearch, *, follows: b
             break
         size = file.has_changed()
         if number and size is None:
-            size = size_after_a_pause(file)
+            size = file.size_after_a_pause()
         if size is not None:
             _let_grow(file, position, size)
         again = _look_once(file, position, search)
@@ -86,37 +81,27 @@ def look_at(file: SegmentFile, position: int, search: EntrySearch, *, follows: b
     return looked
 
 
-def _look_once(file: SegmentFile, position: int, search: EntrySearch) -> EntryLook:
+def _look_once(file: SegmentFile, position: int, search: EntrySearch) -> CheckedPlace:
     head = file.read(position, HEADER_SIZE)
     if len(head) < min(HEADER_SIZE, file.end - position):
         file.end = position + len(head)  # the file was cut
     problem = structural_problem(head, file.end - position)
     if problem is not None:
-        return EntryLook(head, problem, False)
+        return CheckedPlace(head, problem, False)
     view = view_of(head)
     claimed = EntryHead(
         position, view.magic, view.size_in_bytes, view.crc, view.last_offset, view.last_offset
     )
     if not search.affords(claimed.size) and not search.leads_on(claimed):
-        return EntryLook(head, None, False)
-    return EntryLook(head, None, crc_of(file, position, claimed.size, claimed.magic) == claimed.crc)
+        return CheckedPlace(head, None, False)
+    return CheckedPlace(head, None, file.entry_crc(position, claimed.size, claimed.magic) == claimed.crc)
 
 
-def _may_be_being_written(file: SegmentFile, position: int, looked: EntryLook) -> bool:
+def _may_be_being_written(file: SegmentFile, position: int, looked: CheckedPlace) -> bool:
     if looked.problem is not None:
         return looked.problem.kind in _TRUNCATED
     end = position + view_of(looked.head).size_in_bytes
     return end + file.zeros_from(end) >= file.end
-
-
-def size_after_a_pause(file: SegmentFile) -> int | None:
-    """Return the size of a file that goes on changing, None if it rests."""
-    for _ in range(int(_RECENT_SECONDS / _PAUSE_SECONDS)):
-        time.sleep(_PAUSE_SECONDS)
-        size = file.has_changed()
-        if size is not None or not 0 <= time.time() - file.changed_at < _RECENT_SECONDS:
-            return size
-    return None
 
 
 def _let_grow(file: SegmentFile, position: int, size: int) -> None:
@@ -196,11 +181,13 @@ def scan_runs(
             highest=MAX_OFFSET if segment_base is None else segment_base + MAX_RELATIVE_OFFSET,
             max_entry_bytes=max_entry_bytes,
         )
-        scan = _Scan(file, reader, max_entry_bytes, segment_base or 0, resync=resync, follows=end is None)
+        scan = SegmentScan(
+            file, reader, max_entry_bytes, segment_base or 0, resync=resync, follows=end is None
+        )
         yield from scan.run(MAX_OFFSET if stop is None else stop)
 
 
-class _Scan:
+class SegmentScan:
     """The state of one scan; the end of the file may grow by its last entry if it `follows`."""
 
     def __init__(
@@ -220,7 +207,7 @@ class _Scan:
         self.lowest = lowest
         self.resync = resync
         self.follows = follows
-        self.inquiry = DamageInquiry(file, lowest, reader.highest)
+        self.diagnosis = DamageDiagnosis(file, lowest, reader.highest)
 
     def run(self, stop: int) -> Iterator[BatchRun | ScannedEntry | Damage]:
         file, reader = self.file, self.reader
@@ -277,12 +264,12 @@ class _Scan:
 
     def _look_closely(self) -> tuple[ScannedEntry | None, tuple[Damage, ...]]:
         """Return what is at the position, an entry or damage or both, and go on behind it."""
-        file, position, inquiry = self.file, self.reader.position, self.inquiry
-        head, problem, is_valid = look_at(file, position, inquiry.search, follows=self.follows)
+        file, position, diagnosis = self.file, self.reader.position, self.diagnosis
+        head, problem, is_valid = look_at(file, position, diagnosis.search, follows=self.follows)
         if position >= file.end:
             return None, ()  # the file was cut
         if problem is not None:
-            damage = inquiry.no_entry(problem, head=head, position=position, expected=self.reader.expected)
+            damage = diagnosis.no_entry(problem, head=head, position=position, expected=self.reader.expected)
             if self.follows and damage.kind is DamageKind.ZEROS and file.read(position, HEADER_SIZE) != head:
                 return None, ()  # what was reserved has been written meanwhile
             return None, (self._skip(damage),)
@@ -290,14 +277,14 @@ class _Scan:
         size, fault = view.size_in_bytes, None
         contradiction = header_problem(head)
         if not is_valid:
-            fault = inquiry.bad_crc(head, position=position, size=size, expected=self.reader.expected)
+            fault = diagnosis.bad_crc(head, position=position, size=size, expected=self.reader.expected)
             if fault.skipped_bytes and self.resync:
                 return None, (self._skip(fault),)
             fault = fault._replace(skipped_bytes=0, size_bytes=size)
         elif contradiction is not None:
-            fault = inquiry.of_header(contradiction, head=head, position=position, size=size)
+            fault = diagnosis.of_header(contradiction, head=head, position=position, size=size)
         elif self._is_misplaced(view, position + size - self.window.origin):
-            fault = inquiry.of_offset(
+            fault = diagnosis.of_offset(
                 head,
                 position=position,
                 size=size,
@@ -326,7 +313,7 @@ class _Scan:
     def _go_behind(self, view: Batch, size: int, damage: Damage | None) -> None:
         """Step over an entry; its offset tells the next one unless it is itself in doubt."""
         self.reader.position += size
-        self.inquiry.search.earn(size)
+        self.diagnosis.search.earn(size)
         if damage is None or damage.kind not in _OFFSET_IS_WRONG or 0 <= view.last_offset < self.lowest:
             # Also where the numbers are others than before: all that follow would be told as going back.
             self.reader.expected = view.last_offset + 1
@@ -343,5 +330,5 @@ class _Scan:
         if not self.resync and not damage.is_harmless:
             damage = damage._replace(skipped_bytes=self.file.end - self.reader.position)
         self.reader.position += damage.skipped_bytes
-        self.inquiry.search.earn(damage.skipped_bytes)
+        self.diagnosis.search.earn(damage.skipped_bytes)
         return damage

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.forensics.ranges.log_ranges import RangeEnd, RangeQueue, RangeReader, RangeStart, stretches
 from kcli.forensics.ranges.worker_pool import Piece
-from kcli.forensics.verification.packed_batches import RunPacker, SoundRun
+from kcli.forensics.verification.packed_batches import BatchPacker, PackedBatches
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -42,7 +42,7 @@ class LogRange(NamedTuple):
 def scan_range(wanted: LogRange, send: Send) -> None:
     """Say what is in a range: a `RangeStart`, packed batches, lists of damages inside, and a `RangeEnd`."""
     reader = RangeReader(wanted.path, wanted.base_offset, start=wanted.start, stop=wanted.end)
-    packer = RunPacker(wanted.base_offset, send)
+    packer = BatchPacker(wanted.base_offset, send)
     for item in reader.read():
         if isinstance(item, RangeStart):
             send(item)
@@ -96,7 +96,7 @@ class LogReader:
         for message in self._queue.follow(last, wanted.end):
             match message:
                 case Piece():
-                    yield SoundRun.unpack(message.read(), lambda *place: read_again(wanted, *place))
+                    yield PackedBatches.unpack(message.read(), lambda *place: read_again(wanted, *place))
                 case list():
                     yield from message
 
@@ -120,7 +120,7 @@ def read_on(wanted: LogRange, last: RangeEnd) -> Generator[LogItem, None, RangeE
             position = max(position, item.position + item.skipped_bytes)
         else:
             position = item.end
-            last_offset = item.last_offsets[-1] if isinstance(item, SoundRun) else item.last_offset
+            last_offset = item.last_offsets[-1] if isinstance(item, PackedBatches) else item.last_offset
     return RangeEnd(last_offset, position)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from kcli.forensics.entries.scanned_entry import ScannedEntry
 from kcli.forensics.entries.segment_scan import BatchRun, Damage, scan_runs
-from kcli.forensics.verification.packed_batches import SoundRun
+from kcli.forensics.verification.packed_batches import PackedBatches
 from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 
@@ -32,7 +32,7 @@ def read_log(
             if deep and isinstance(item, ScannedEntry) and item.is_valid and not item.damages:
                 yield from damages_inside([item])
             continue
-        yield SoundRun.of(item, base_offset)
+        yield PackedBatches.of(item, base_offset)
         if deep:
             yield from damages_inside(item.entries())
 
@@ -46,7 +46,7 @@ def damages_inside(entries: Iterator[ScannedEntry] | list[ScannedEntry]) -> Iter
 
 
 if TYPE_CHECKING:
-    LogItem: TypeAlias = SoundRun | ScannedEntry | Damage
+    LogItem: TypeAlias = PackedBatches | ScannedEntry | Damage
 
     ReadLog: TypeAlias = Callable[[str, int, bool], Iterator[LogItem]]
 

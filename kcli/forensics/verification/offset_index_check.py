@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from kcli.forensics.entries.scanned_entry import ScannedEntry
     from kcli.forensics.verification.index_bytes import IndexBytes
-    from kcli.forensics.verification.packed_batches import SoundRun
+    from kcli.forensics.verification.packed_batches import PackedBatches
 
-NEVER = 2**63
+NO_OFFSET_DUE = 2**63
 NOT_FOUND = -1
 
 
@@ -42,7 +42,7 @@ class OffsetIndexCheck:
         self._index = index
         self._base_offset = base_offset
         self._report = report
-        self._most_bytes = NEVER if most_bytes is None else most_bytes
+        self._most_bytes = NO_OFFSET_DUE if most_bytes is None else most_bytes
         words = index.words()
         self._relatives, self._positions = words[0::2], words[1::2]
         self._rises = always_rises(self._positions)
@@ -60,14 +60,14 @@ class OffsetIndexCheck:
         """Return key and position of an entry."""
         return self._base_offset + self._relatives[slot], self._positions[slot]
 
-    def take_run(self, run: SoundRun) -> bool:
+    def take_run(self, run: PackedBatches) -> bool:
         """Compare the entries that point into sound batches, if all of them are as they should be.
 
         Else it is False, and nothing has happened.
         """
         if self._open is not None or not isinstance(self._order, range):
             return False
-        if self._most_bytes != NEVER and run.largest_size > self._most_bytes:
+        if self._most_bytes != NO_OFFSET_DUE and run.largest_size > self._most_bytes:
             return False
         stop = bisect_left(self._positions, run.end, self._at)
         if stop > self._at:
@@ -133,7 +133,7 @@ class OffsetIndexCheck:
         elif self._at < len(self._order):
             self.due = self.entry(self._order[self._at])[1]
         else:
-            self.due = NEVER
+            self.due = NO_OFFSET_DUE
 
     def _compare(self, slot: int, key: int, batch: ScannedEntry) -> None:
         last = batch.last_offset if batch.size <= self._most_bytes else NOT_FOUND

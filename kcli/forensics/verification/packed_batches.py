@@ -1,4 +1,4 @@
-"""SoundRun: what a verification needs of sound batches that follow each other in a log, column by column.
+"""PackedBatches: what a verification needs of sound batches that follow each other, column by column.
 
 Another process may have read them. Packed they are arrays of numbers, and a column that says the same of
 every batch is one number. Nearly all entries of indexes are as they should be: they are not looked at one by
@@ -37,7 +37,7 @@ Entries = Callable[[], "Iterator[ScannedEntry | Damage]"]
 """Gives the batches one by one; those that have been written anew meanwhile may have damage."""
 
 
-class SoundRun:
+class PackedBatches:
     """Batches that end at `end` of the file; `relatives` are their last offsets counted from the segment's.
 
     `is_dense` if no offset in and between them is missing, `times_rise` if no timestamp is below one before.
@@ -115,7 +115,7 @@ class SoundRun:
         return self.relatives[0] >= 0
 
     @classmethod
-    def of(cls, run: BatchRun, base_offset: int) -> SoundRun:
+    def of(cls, run: BatchRun, base_offset: int) -> PackedBatches:
         """Return what was just read of the log of the segment at `base_offset`."""
         columns = _columns_of(run, base_offset)
         return cls(
@@ -129,8 +129,8 @@ class SoundRun:
     @classmethod
     def unpack(
         cls, data: Buffer, entries: Callable[[int, int, int], Iterator[ScannedEntry | Damage]]
-    ) -> SoundRun:
-        """Return what a `RunPacker` has packed; `entries` reads what is between two positions of the file.
+    ) -> PackedBatches:
+        """Return what a `BatchPacker` has packed; `entries` reads what is between two positions of the file.
 
         It is also told the first offset.
         """
@@ -143,7 +143,7 @@ class SoundRun:
         )
 
 
-class RunPacker:
+class BatchPacker:
     """Collects batches of a segment that follow each other, and sends them packed, many at a time."""
 
     __slots__ = ("_base_offset", "_count", "_end", "_is_dense", "_next_offset", "_runs", "_send")

@@ -26,8 +26,8 @@ from kcli.forensics.verification.log_directory_checks import (
     check_partition_metadata,
 )
 from kcli.forensics.verification.log_scan import marker_type, read_log
-from kcli.forensics.verification.offset_index_check import NEVER, OffsetIndexCheck
-from kcli.forensics.verification.packed_batches import SoundRun
+from kcli.forensics.verification.offset_index_check import NO_OFFSET_DUE, OffsetIndexCheck
+from kcli.forensics.verification.packed_batches import PackedBatches
 from kcli.forensics.verification.replica_file_checks import LeaderEpochCheck, SnapshotCheck
 from kcli.forensics.verification.segment_chain import ReplicaListing, SegmentChain
 from kcli.forensics.verification.time_index_check import TimeIndexCheck
@@ -62,7 +62,7 @@ class SegmentVerifier:
         self._report = partition.report
         self._path = partition.listing.path(base_offset, LOG_SUFFIX)
         self._told = 0
-        self._in_doubt = False
+        self._is_after_damage = False
         self.batches = 0
 
     def run(self) -> None:
@@ -114,7 +114,7 @@ class SegmentVerifier:
                 self._take_damage(item)
                 continue
             position = item.end
-            if isinstance(item, SoundRun):
+            if isinstance(item, PackedBatches):
                 self._take_run(item)
             else:
                 self._take_entry(item)
@@ -122,15 +122,15 @@ class SegmentVerifier:
                 self._tell(position)
                 due_progress = position + PROGRESS_BYTES
         self._tell(position)
-        if self._in_doubt:
-            self._transactions.pass_over(NEVER, report=False)
+        if self._is_after_damage:
+            self._transactions.pass_over(NO_OFFSET_DUE, report=False)
         return position
 
-    def _take_run(self, run: SoundRun) -> None:
+    def _take_run(self, run: PackedBatches) -> None:
         """Show sound batches to every check, one by one to those that find something that is not plain."""
         self.batches += len(run)
-        if self._in_doubt:
-            self._end_doubt(run.base_offsets[0])
+        if self._is_after_damage:
+            self._leave_damage(run.base_offsets[0])
         checks = (
             (self._offsets.take_run, self._take_offsets),
             (self._times.take_run, self._take_times),
@@ -149,10 +149,10 @@ class SegmentVerifier:
         self.batches += 1
         self._take_offsets(entry)
         if not entry.is_valid or entry.damages:
-            self._begin_doubt()
+            self._enter_damage()
             return
-        if self._in_doubt:
-            self._end_doubt(entry.first_offset)
+        if self._is_after_damage:
+            self._leave_damage(entry.first_offset)
         self._take_times(entry)
         self._take_batch(entry)
 
@@ -182,7 +182,7 @@ class SegmentVerifier:
                 self._take_producer(entry, batch)
         chain.expected = batch.last_offset + 1
 
-    def _take_batches(self, run: SoundRun) -> bool:
+    def _take_batches(self, run: PackedBatches) -> bool:
         """Follow offsets, leader epochs and producers, if there is nothing to look at more closely."""
         chain, epochs, snapshots = self._partition.chain, self._partition.epochs, self._partition.snapshots
         has_producers = max(run.producer_ids) >= 0
@@ -208,19 +208,19 @@ class SegmentVerifier:
         if damage.skipped_bytes:
             self._offsets.skip(damage.position + damage.skipped_bytes)
             if not damage.is_harmless:
-                self._begin_doubt()
+                self._enter_damage()
 
-    def _begin_doubt(self) -> None:
+    def _enter_damage(self) -> None:
         """Take note that from here on, up to the next sound batch, nobody can tell what was in the log."""
-        self._in_doubt = True
+        self._is_after_damage = True
         self._partition.chain.is_damaged = True
         self._partition.chain.is_end_known = False
         self._partition.transactions.forget()
         self._partition.snapshots.give_up()
         self._times.skip()
 
-    def _end_doubt(self, offset: int) -> None:
-        self._in_doubt = False
+    def _leave_damage(self, offset: int) -> None:
+        self._is_after_damage = False
         self._transactions.pass_over(offset, report=False)
         self._partition.chain.expected = offset
         self._partition.chain.is_end_known = True

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.forensics.verification.findings import Finding, FindingKind
-from kcli.forensics.verification.offset_index_check import NEVER
+from kcli.forensics.verification.offset_index_check import NO_OFFSET_DUE
 from kcli.protocol.record import NO_PRODUCER_ID
 from kcli.protocol.records.batch_header import next_sequence
 from kcli.storage.checkpoints import CheckpointError, read_epochs, read_small_file
@@ -25,7 +25,7 @@ from kcli.storage.producers.producer_snapshot import MAX_BYTES, CorruptSnapshot,
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.forensics.verification.packed_batches import SoundRun
+    from kcli.forensics.verification.packed_batches import PackedBatches
     from kcli.forensics.verification.segment_chain import ReplicaListing
     from kcli.protocol.records.batch import RecordBatch
     from kcli.storage.producers.producer_state import ProducerStateEntry
@@ -48,7 +48,7 @@ class LeaderEpochCheck:
         """A batch that does not fit: path, position, offset, its epoch and the checkpoint's."""
         self._told: set[int] = set()
         self.epoch = NO_EPOCH
-        self.next_start = NEVER
+        self.next_start = NO_OFFSET_DUE
 
     def load(self) -> None:
         """Read the checkpoint. Raises `OSError`."""
@@ -69,7 +69,7 @@ class LeaderEpochCheck:
             self._epochs.append(epoch)
             self._starts.append(start)
 
-    def take_run(self, path: str, run: SoundRun) -> None:
+    def take_run(self, path: str, run: PackedBatches) -> None:
         """Take those among sound batches that are to be taken."""
         first, last = run.leader_epochs[0], run.last_offsets[-1]
         if first == self.epoch and last < self.next_start and run.leader_epochs.count(first) == len(run):
@@ -82,7 +82,7 @@ class LeaderEpochCheck:
     def take(self, path: str, position: int, epoch: int, offset: int, last_offset: int) -> None:
         """Compare the epoch of the batch of these offsets at a position of a log file."""
         self.epoch = epoch
-        self.next_start = NEVER
+        self.next_start = NO_OFFSET_DUE
         self._settle(epoch)
         if epoch < NO_EPOCH:
             message = f"leader epoch {epoch} cannot be"
@@ -107,7 +107,7 @@ class LeaderEpochCheck:
             return
         if epoch not in self._told:
             self._pending = path, position, offset, epoch, known
-            self.next_start = -NEVER
+            self.next_start = -NO_OFFSET_DUE
 
     def _settle(self, epoch: int | None) -> None:
         """Tell of a batch that does not fit: if the next one agrees with it, the checkpoint is wrong."""
@@ -155,10 +155,10 @@ class SnapshotCheck:
         self._report = report
         self._waiting: list[int] = []
         self._written: dict[int, Written] = {}
-        self._first_offset = NEVER
+        self._first_offset = NO_OFFSET_DUE
         self.is_comparable = True
         """Whether every batch since the first one was seen."""
-        self.due = NEVER
+        self.due = NO_OFFSET_DUE
 
     def load(self, listing: ReplicaListing) -> None:
         """Take the snapshots that are to be looked at."""
@@ -168,7 +168,7 @@ class SnapshotCheck:
 
     def take(self, batch: RecordBatch) -> None:
         """Follow what a producer wrote."""
-        if self._first_offset == NEVER:
+        if self._first_offset == NO_OFFSET_DUE:
             self._first_offset = batch.base_offset
         known = self._written.get(batch.producer_id)
         if not batch.is_control:
@@ -181,11 +181,11 @@ class SnapshotCheck:
         if len(self._written) > MAX_PRODUCERS:
             self.give_up()
 
-    def take_run(self, run: SoundRun) -> None:
+    def take_run(self, run: PackedBatches) -> None:
         """Follow what producers wrote without transactions."""
         last = dict(zip(run.producer_ids, range(len(run)), strict=True))
         last.pop(NO_PRODUCER_ID, None)
-        if self._first_offset == NEVER:
+        if self._first_offset == NO_OFFSET_DUE:
             self._first_offset = next(
                 offset
                 for offset, producer in zip(run.base_offsets, run.producer_ids, strict=True)
@@ -225,7 +225,7 @@ class SnapshotCheck:
         self._waiting.clear()
 
     def _settle_due(self) -> None:
-        self.due = self._waiting[-1] if self._waiting else NEVER
+        self.due = self._waiting[-1] if self._waiting else NO_OFFSET_DUE
 
     def _check(self, offset: int) -> None:
         path = self._listing.path(offset, SNAPSHOT_SUFFIX)

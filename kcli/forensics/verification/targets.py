@@ -55,13 +55,13 @@ class Replica(NamedTuple):
 class Targets(NamedTuple):
     """What to verify. `files` are those to tell of, where single ones were given; empty for all.
 
-    `vain` are directories that were given and have no replica.
+    `directories_without_replicas` are among the given ones.
     """
 
     log_directories: Sequence[str]
     replicas: Sequence[Replica]
     files: Collection[str]
-    vain: Sequence[str]
+    directories_without_replicas: Sequence[str]
 
 
 def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Collection[int]) -> Targets:
@@ -69,7 +69,7 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
     log_directories: dict[str, None] = {}
     replicas: dict[Replica, None] = {}
     files: set[str] = set()
-    vain: list[str] = []
+    empty: list[str] = []
     for given in paths:
         path = given.rstrip("/") or "/"
         try:
@@ -93,11 +93,11 @@ def find_targets(paths: Sequence[str], topics: Collection[str], partitions: Coll
         except OSError as error:
             raise KcliError(f"cannot read `{error.filename or path}`: {error.strerror}") from error
         if not found:
-            vain.append(path)
-    if vain and not replicas:
-        raise nothing_in(vain[0], topics=topics, partitions=partitions)
+            empty.append(path)
+    if empty and not replicas:
+        raise nothing_in(empty[0], topics=topics, partitions=partitions)
     # Who asks for a topic does not expect it in every log directory.
-    return Targets([*log_directories], [*replicas], files, [] if topics or partitions else vain)
+    return Targets([*log_directories], [*replicas], files, [] if topics or partitions else empty)
 
 
 def nothing_in(path: str, *, topics: Collection[str], partitions: Collection[int]) -> UsageError:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kcli.forensics.verification.findings import Finding, FindingKind
 from kcli.forensics.verification.index_bytes import always_rises, joined_words, never_falls
-from kcli.forensics.verification.offset_index_check import NEVER
+from kcli.forensics.verification.offset_index_check import NO_OFFSET_DUE
 from kcli.protocol.record import CorruptRecord
 from kcli.storage.index.time_index import ENTRY_SIZE, NO_TIMESTAMP
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from kcli.forensics.entries.scanned_entry import ScannedEntry
     from kcli.forensics.verification.index_bytes import IndexBytes
-    from kcli.forensics.verification.packed_batches import SoundRun
+    from kcli.forensics.verification.packed_batches import PackedBatches
 
 _MISMATCH = FindingKind.TIME_INDEX_MISMATCH
 _NOT_FOUND = FindingKind.TIME_INDEX_NOT_FOUND
@@ -55,7 +55,7 @@ class TimeIndexCheck:
         """Return timestamp and offset of an entry."""
         return self._timestamps[slot], self._base_offset + self._relatives[slot]
 
-    def take_run(self, run: SoundRun) -> bool:
+    def take_run(self, run: PackedBatches) -> bool:
         """Compare the entries of sound batches, if all of them are as they should be.
 
         Else it is False, and nothing has happened.
@@ -74,7 +74,7 @@ class TimeIndexCheck:
             self._offset_of_largest = run.last_offsets[run.max_timestamps.index(largest)]
         return True
 
-    def _are_in(self, run: SoundRun, start: int, stop: int) -> bool:
+    def _are_in(self, run: PackedBatches, start: int, stop: int) -> bool:
         """Whether some entries each stand for a batch whose timestamp none before it exceeds."""
         if run.times_rise and run.max_timestamps[0] >= self.largest:
             return run.has_time_entries(self._index.data[start * ENTRY_SIZE : stop * ENTRY_SIZE])
@@ -140,7 +140,7 @@ class TimeIndexCheck:
         return array("i", sorted(range(self._index.entries), key=self._relatives.__getitem__))
 
     def _settle_due(self) -> None:
-        self.due = self.entry(self._order[self._at])[1] if self._at < len(self._order) else NEVER
+        self.due = self.entry(self._order[self._at])[1] if self._at < len(self._order) else NO_OFFSET_DUE
 
     def _pass_over(self, offset: int) -> None:
         """Leave out the entries below an offset."""

@@ -210,7 +210,7 @@ def test_an_entry_that_is_being_written_is_no_damage(
         if len(pauses) == 3:
             path.write_bytes(entry * 2)
 
-    monkeypatch.setattr("kcli.forensics.entries.segment_scan.time.sleep", write_the_rest)
+    monkeypatch.setattr("kcli.forensics.entries.segment_file.time.sleep", write_the_rest)
     dumped = kcli("dump-log", str(path), "-o", "json", *options)
     assert {"damaged_file", "failed_sanity_check"}.isdisjoint(types(dumped))
     assert len(pauses) == 3

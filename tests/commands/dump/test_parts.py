@@ -1,4 +1,4 @@
-"""The pure parts of a dump: lines of records, names of files, columns, counting keys, complaints."""
+"""The pure parts of a dump: lines of records, names of files, columns, counting keys, errors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.commands.dump.dump_errors import MOST_PAIRS, Complaints, absolute
+from kcli.commands.dump.dump_errors import MOST_PAIRS, DumpErrors, absolute
 from kcli.commands.dump.summary import MOST_EXACT, DistinctCounter
 from kcli.commands.dump.table_view import WIDEST_COLUMN, StreamedColumns, contents, moment
 from kcli.commands.dump.text_lines import RecordLines
@@ -128,15 +128,15 @@ def test_a_path_as_java_shows_it(path: str, shown: str) -> None:
 
 def test_complaints_are_in_the_order_of_javas_maps(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
-    complaints = Complaints()
+    errors = DumpErrors()
     for path in ("/logs/b", "/logs/a", "/logs/aa"):
-        complaints.gaps(path, [(9, 12), (-1, 5), (9, 13)])
-    complaints.index_mismatch("/logs/i", 5, 6)
-    complaints.index_mismatch("/logs/i", 7, -1)
-    complaints.timestamp_mismatch("/logs/t", 1, 2)
-    complaints.timestamp_out_of_order("/logs/t", 1, 3)
-    complaints.offset_not_found("/logs/t", 4, -1)
-    assert list(complaints.lines()) == [
+        errors.gaps(path, [(9, 12), (-1, 5), (9, 13)])
+    errors.index_mismatch("/logs/i", 5, 6)
+    errors.index_mismatch("/logs/i", 7, -1)
+    errors.timestamp_mismatch("/logs/t", 1, 2)
+    errors.timestamp_out_of_order("/logs/t", 1, 3)
+    errors.offset_not_found("/logs/t", 4, -1)
+    assert list(errors.lines()) == [
         "Mismatches in :/logs/i",
         "  Index offset: 7, log offset: -1",
         "  Index offset: 5, log offset: 6",
@@ -160,9 +160,9 @@ def test_complaints_are_in_the_order_of_javas_maps(monkeypatch: pytest.MonkeyPat
 
 
 def test_complaints_take_limited_memory() -> None:
-    complaints = Complaints()
-    complaints.gaps("/x", ((number, number + 2) for number in range(MOST_PAIRS + 5)))
-    lines = list(complaints.lines())
+    errors = DumpErrors()
+    errors.gaps("/x", ((number, number + 2) for number in range(MOST_PAIRS + 5)))
+    lines = list(errors.lines())
     assert len(lines) == MOST_PAIRS + 2
     assert lines[-1] == "  5 more of these are not listed"
 

@@ -15,7 +15,7 @@ import pytest
 from kcli.forensics.verification.findings import VerificationOptions
 from kcli.forensics.verification.log_directory_checks import PartitionOffsets
 from kcli.forensics.verification.targets import Replica
-from kcli.forensics.verification.workforce import Verification, Workforce
+from kcli.forensics.verification.verification_pool import Verification, VerificationPool
 from kcli.storage.dirs.log_directory import MetaProperties
 from tests.conftest import Finished
 from tests.storage.log_harness import LogHarness
@@ -289,10 +289,10 @@ def test_processes_report_what_one_alone_does(directory: Path) -> None:
     directories = [f"orders-{number}" for number in range(4)]
     tasks = [Verification(each, VerificationOptions(deep=True), PartitionOffsets()) for each in directories]
     told: list[int] = []
-    with Workforce({}, 1) as one:
-        alone = list(one.perform(tasks, lambda _: None))
-    with Workforce({Replica(each): 1 for each in directories}, 3) as three:
-        together = list(three.perform(tasks, told.append))
+    with VerificationPool({}, 1) as one:
+        alone = list(one.run(tasks, lambda _: None))
+    with VerificationPool({Replica(each): 1 for each in directories}, 3) as three:
+        together = list(three.run(tasks, told.append))
     assert [each.directory for each in together] == [each.directory for each in alone]
     assert [each.findings for each in together] == [each.findings for each in alone]
     assert sum(told) == sum(each.size_bytes for each in alone)

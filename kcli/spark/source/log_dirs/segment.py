@@ -28,7 +28,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError, reason_of
-from kcli.forensics.entries.entry_head import crc_of, plausible_head
+from kcli.forensics.entries.entry_head import plausible_head
 from kcli.forensics.entries.scanned_entry import ScannedEntry
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.forensics.entries.segment_scan import scan
@@ -173,7 +173,7 @@ def entry_at(segment: Segment, file: SegmentFile, position: int) -> EntryHead | 
     head = plausible_head(file.read(position, HEADER_SIZE), 0, position, file.end)
     if head is None or head.base_offset < segment.base_offset:
         return None
-    return head if crc_of(file, position, head.size, head.magic) == head.crc else None
+    return head if file.entry_crc(position, head.size, head.magic) == head.crc else None
 
 
 def is_sound(segment: Segment, file: SegmentFile, offset: int, position: int) -> bool:

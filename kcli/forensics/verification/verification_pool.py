@@ -29,7 +29,7 @@ WORTH_A_PROCESS_BYTES = 32 * 1024 * 1024
 """How much there must be to read before processes save time."""
 
 
-class Workforce:
+class VerificationPool:
     """The processes that help, if there are any. Use it as a context manager, before there are threads."""
 
     def __init__(self, sizes: Mapping[Replica, int], jobs: int | None) -> None:
@@ -40,7 +40,7 @@ class Workforce:
         self._pool = WorkerPool(_work, jobs) if jobs > 1 and hasattr(os, "fork") else None
         self._reader: LogReader | None = None
 
-    def __enter__(self) -> Workforce:
+    def __enter__(self) -> VerificationPool:
         if self._pool is not None:
             self._pool.__enter__()
             self._reader = LogReader(self._pool)
@@ -59,17 +59,17 @@ class Workforce:
                 if self._reader.begin(path, base_offset, deep):
                     return
 
-    def perform(self, tasks: Sequence[Task], advance: Advance) -> Iterator[PartitionReport]:
+    def run(self, tasks: Sequence[Task], advance: Advance) -> Iterator[PartitionReport]:
         """Yield the reports on all tasks, in their order; `advance` is told of bytes done.
 
         Raises `KcliError`.
         """
 
         if self._pool is None or self._reader is None:
-            yield from (perform(task, advance) for task in tasks)
+            yield from (run_task(task, advance) for task in tasks)
             return
         large = {number for number, task in enumerate(tasks) if self._is_most(task.directory)}
-        done = {number: perform(tasks[number], advance, self._reader.read) for number in large}
+        done = {number: run_task(tasks[number], advance, self._reader.read) for number in large}
         following = 0
         rest = [number for number in range(len(tasks)) if number not in large]
         for number, report in self._share_out(tasks, rest, advance):
@@ -149,7 +149,7 @@ def _work(wanted: LogRange | Task, send: Send) -> None:
         return
 
     try:
-        send(perform(wanted, send))
+        send(run_task(wanted, send))
     except KcliError as error:
         send(error)
 
@@ -214,7 +214,7 @@ class Comparison(NamedTuple):
         return compare(self.directory, self.other, is_compacted=self.is_compacted, advance=advance)
 
 
-def perform(task: Task, advance: Advance, read: ReadLog | None = None) -> PartitionReport:
+def run_task(task: Task, advance: Advance, read: ReadLog | None = None) -> PartitionReport:
     """Do a task; what cannot be read or written is in its report. Raises `KcliError`."""
     try:
         return task.run(advance, read)

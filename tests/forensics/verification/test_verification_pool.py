@@ -18,9 +18,9 @@ from kcli.forensics.ranges.log_ranges import RangeEnd
 from kcli.forensics.verification import log_reader as ranges
 from kcli.forensics.verification.findings import PartitionReport, VerificationOptions
 from kcli.forensics.verification.log_directory_checks import PartitionOffsets
-from kcli.forensics.verification.packed_batches import SoundRun
+from kcli.forensics.verification.packed_batches import PackedBatches
 from kcli.forensics.verification.targets import Replica
-from kcli.forensics.verification.workforce import Verification, Workforce
+from kcli.forensics.verification.verification_pool import Verification, VerificationPool
 from kcli.protocol.compression.codecs import Codec
 from tests.conftest import Finished
 from tests.forensics.verification.sound_partition import write_partition
@@ -96,8 +96,8 @@ def partition(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 
 def verify(directory: Path, jobs: int, *, deep: bool = True) -> PartitionReport:
     task = Verification(str(directory), VerificationOptions(deep=deep), PartitionOffsets())
-    with Workforce({Replica(str(directory)): 1}, jobs) as workforce:
-        (report,) = workforce.perform([task], lambda _: None)
+    with VerificationPool({Replica(str(directory)): 1}, jobs) as pool:
+        (report,) = pool.run([task], lambda _: None)
     return report
 
 
@@ -156,15 +156,15 @@ def test_a_file_that_cannot_be_read_leaves_nothing_behind_for_the_next(
     sound = verify(directory, 1)
     monkeypatch.setattr(ranges, "LONG_BYTES", 1)
     monkeypatch.setattr(ranges, "RANGE_BYTES", 500)
-    original, failed = SoundRun.unpack, []
+    original, failed = PackedBatches.unpack, []
 
-    def unpack(data: bytes, entries: object) -> SoundRun:
+    def unpack(data: bytes, entries: object) -> PackedBatches:
         if not failed:
             failed.append(True)
             raise OSError(5, "Input/output error", "disk")
         return original(data, entries)
 
-    monkeypatch.setattr(SoundRun, "unpack", unpack)
+    monkeypatch.setattr(PackedBatches, "unpack", unpack)
     report = verify(directory, 2, deep=False)
     assert [each.message for each in report.failures] == ["cannot read `disk`: Input/output error"]
     assert report.batches < sound.batches
@@ -176,7 +176,7 @@ def test_a_process_that_dies_is_told(
 ) -> None:
     directory = fill_idempotent(tmp_path)
     shutil.copytree(directory, tmp_path / "orders-1")
-    monkeypatch.setattr("kcli.forensics.verification.workforce.scan_range", lambda *_: os._exit(3))
+    monkeypatch.setattr("kcli.forensics.verification.verification_pool.scan_range", lambda *_: os._exit(3))
     monkeypatch.setattr(ranges, "LONG_BYTES", 1)
     finished = kcli("verify-index", "-j", "2", str(directory))
     assert (finished.exit_code, finished.err) == (1, "error: a process ended before its work was done\n")
