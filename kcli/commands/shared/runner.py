@@ -16,7 +16,7 @@ import functools
 import inspect
 import os
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from itertools import pairwise
@@ -75,6 +75,8 @@ def command(
 ) -> Callable[[Body], Body]:
     """Register a function as the command `name` of `app`; its help ends with `example`.
 
+    A parameter whose type is an `OptionGroup` stands for the options of the group.
+
     The function returns a result (see `kcli.commands.shared.output`) or None when it printed its own. A
     function with a parameter `output` or `verbose` is also told what was asked for, and may say in its
     annotation what else that means to it. An option in `optional_values` may stand without a value: it has
@@ -82,16 +84,16 @@ def command(
     """
 
     def register(body: Body) -> Body:
-        own_parameters = inspect.signature(body).parameters
+        own_parameters = inspect.signature(body, eval_str=True).parameters
         path = " ".join(("kcli", *([app.info.name] if isinstance(app.info.name, str) else ()), name))
 
         @functools.wraps(body)
         def run_command(*, output: OutputFormat | None, verbose: bool, **arguments: object) -> None:
             common = {"output": output, "verbose": verbose}
             arguments.update((name, value) for name, value in common.items() if name in own_parameters)
-            run(lambda: body(**arguments), output=output, verbose=verbose, path=path)
+            run(lambda: body(**grouped(own_parameters, arguments)), output=output, verbose=verbose, path=path)
 
-        add_common_options(run_command, body)
+        add_common_options(run_command, own_parameters)
         cls = command_class(optional_values or {})
         # `\b` alone on a line: what is to be copied is not wrapped.
         app.command(name, cls=cls, epilog=f"\b\nExample: {example}")(run_command)
@@ -100,24 +102,57 @@ def command(
     return register
 
 
-def add_common_options(run_command: Callable[..., None], body: Body) -> None:
-    """Give a command `--output` and `--verbose` besides the options of its own signature."""
+class OptionGroup:
+    """Options of a command that belong together: the fields of a frozen dataclass that derives from this.
+
+    A field is declared like a parameter of a command, or is a group itself. Typer knows the option by the
+    field's name, which therefore occurs once in a command.
+    """
+
+
+def group_of(parameter: inspect.Parameter) -> type[OptionGroup] | None:
+    """Return the group that a parameter stands for, None if it is an option or an argument."""
+    kind = parameter.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, OptionGroup) else None
+
+
+def fields_of(group: type[OptionGroup]) -> Mapping[str, inspect.Parameter]:
+    """Return the fields of a group, in order, as parameters."""
+    return inspect.signature(group, eval_str=True).parameters
+
+
+def flattened(parameters: Mapping[str, inspect.Parameter]) -> Iterator[inspect.Parameter]:
+    """Yield parameters, in place of each group its fields."""
+    for parameter in parameters.values():
+        group = group_of(parameter)
+        if group is None:
+            yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+        else:
+            yield from flattened(fields_of(group))
+
+
+def grouped(parameters: Mapping[str, inspect.Parameter], given: Mapping[str, object]) -> dict[str, Any]:
+    """Return the arguments for `parameters`, with the groups built of what Typer gave by name."""
+    return {
+        name: given[name] if group is None else group(**grouped(fields_of(group), given))
+        for name, group in ((name, group_of(parameter)) for name, parameter in parameters.items())
+    }
+
+
+def add_common_options(run_command: Callable[..., None], parameters: Mapping[str, inspect.Parameter]) -> None:
+    """Give a command the options of its function and its groups, and then `--output` and `--verbose`."""
     added: dict[str, tuple[Any, Any]] = {"output": (Output, None), "verbose": (Verbose, False)}
-    signature = inspect.signature(body, eval_str=True)
     for name, (_, default) in added.items():
-        if name in signature.parameters and get_origin(signature.parameters[name].annotation) is Annotated:
-            added[name] = (signature.parameters[name].annotation, default)
-    own = [parameter for name, parameter in signature.parameters.items() if name not in added]
+        if name in parameters and get_origin(parameters[name].annotation) is Annotated:
+            added[name] = (parameters[name].annotation, default)
+    own = [each for each in flattened(parameters) if each.name not in added]
     common = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
         for name, (annotation, default) in added.items()
     ]
     # Typer reads it; functions are not declared to have one.
-    run_command.__signature__ = signature.replace(parameters=[*own, *common])  # type: ignore[attr-defined]
-    run_command.__annotations__ = {
-        **body.__annotations__,
-        **{name: annotation for name, (annotation, _) in added.items()},
-    }
+    run_command.__signature__ = inspect.Signature([*own, *common])  # type: ignore[attr-defined]
+    run_command.__annotations__ = {each.name: each.annotation for each in [*own, *common]}
 
 
 def run(body: Callable[[], Any], *, output: OutputFormat | None, verbose: bool, path: str = "kcli") -> None:

@@ -7,16 +7,18 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple
 
 import pytest
 import trio
 import typer
+from typer.testing import CliRunner
 
 from kcli import errors
 from kcli.cli import COMMANDS, build_app, main
 from kcli.commands.shared.options import OutputFormat
-from kcli.commands.shared.runner import command, run
+from kcli.commands.shared.runner import OptionGroup, command, run
 from kcli.errors import ChecksFailed, Interrupted, KcliError, UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from tests.conftest import Finished
@@ -180,3 +182,42 @@ def test_main_reads_the_command_line_of_the_process(
     monkeypatch.setattr(sys, "argv", ["kcli", "--version"])
     assert main() == 0
     assert capfd.readouterr().out.startswith("kcli ")
+
+
+@dataclass(frozen=True)
+class Inner(OptionGroup):
+    """What stands in another group."""
+
+    size: Annotated[int, typer.Option("--size")] = 3
+    names: Annotated[list[str] | None, typer.Option("--name")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outer(OptionGroup):
+    """A group that holds another one between its own options."""
+
+    topic: Annotated[str, typer.Argument()]
+    inner: Inner
+    is_quick: Annotated[bool, typer.Option("--quick")] = False
+
+
+def test_groups_of_options_stand_in_the_help_in_order_and_arrive_whole() -> None:
+    app = typer.Typer()
+    seen: list[object] = []
+
+    @command(app, "try", example="try orders")
+    def try_(outer: Outer, last: Annotated[bool, typer.Option("--last")] = False) -> None:
+        seen.append((outer, last))
+
+    help_text = CliRunner().invoke(app, ["--help"]).output
+    options = ("--size", "--name", "--quick", "--last", "--output")
+    assert sorted(options, key=help_text.index) == [*options]
+    for words, expected in (
+        (["orders"], (Outer(topic="orders", inner=Inner()), False)),
+        (
+            ["orders", "--quick", "--name", "a", "--name", "b", "--size", "7", "--last"],
+            (Outer(topic="orders", inner=Inner(7, ["a", "b"]), is_quick=True), True),
+        ),
+    ):
+        CliRunner().invoke(app, words, catch_exceptions=False)
+        assert seen.pop() == expected
