@@ -61,7 +61,7 @@ SUBROOMS: dict[str, str] = {
     "kcli.assignors": "strategies sticky range server_assignors replica_placer members",
     "kcli.protocol": (
         "apis internal records compression messages frames consumer_protocol schema configs re2 topics"
-        " error_codes record uuids"
+        " error_codes uuids corruption"
     ),
     "kcli.storage": "dirs log producers index checkpoints log_paths disk",
     "kcli.forensics": "repair verification contents ranges entries",
@@ -136,11 +136,6 @@ STILL_UPWARD: frozenset[str] = frozenset(
     }
 )
 STILL_CIRCLES: tuple[str, ...] = (
-    (
-        "kcli.protocol.compression.codecs "
-        "kcli.protocol.compression.lz4_frames "
-        "kcli.protocol.compression.zstd_frames "
-    ),
     (
         "kcli.storage.log.local_log "
         "kcli.storage.log.log_appender "

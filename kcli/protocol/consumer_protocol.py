@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from struct import Struct
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from kcli.protocol.schema.declaration import (
-    Buffer,
     DecodeError,
     bytes_,
     codec,
@@ -28,6 +27,9 @@ from kcli.protocol.schema.declaration import (
     struct,
     v,
 )
+
+if TYPE_CHECKING:
+    from kcli.protocol.corruption import Buffer
 
 PROTOCOL_TYPE = "consumer"
 """The protocol type of the groups in which these travel."""

@@ -31,7 +31,7 @@ from kcli.protocol.schema.unsigned_varint import decode_unsigned_varint
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.protocol.schema.declaration import Buffer
+    from kcli.protocol.corruption import Buffer
 
 
 API_VERSIONS = 18

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 pwrite: Callable[[int, Buffer, int], int] = os.pwrite
 """What writes `data` at a position of a file; raises `OSError` ENOSPC where there is no room."""

@@ -9,10 +9,10 @@ import os
 from pathlib import Path
 
 from kcli.protocol.compression.codecs import Codec
-from kcli.protocol.record import Record
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import HEADER, update_crc
+from kcli.protocol.records.record import Record
 from kcli.protocol.topics import TopicPartition
 from kcli.storage.log.local_log import DeletionPlan
 from kcli.storage.log.log_appender import LogAppendInfo

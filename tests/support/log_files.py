@@ -28,7 +28,6 @@ from kcli.protocol.internal.remote_log_records import (
 from kcli.protocol.internal.security_records import SECURITY_RECORDS
 from kcli.protocol.internal.share_records import SHARE_GROUP_RECORDS, SHARE_STATE_RECORDS
 from kcli.protocol.internal.streams_records import STREAMS_GROUP_RECORDS
-from kcli.protocol.record import TimestampType
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.control_records import (
     ControlRecordType,
@@ -37,6 +36,7 @@ from kcli.protocol.records.control_records import (
     end_txn_batch,
 )
 from kcli.protocol.records.message_set import MessageSetBuilder
+from kcli.protocol.records.record import TimestampType
 from kcli.protocol.schema.declaration import codec, message_info
 from kcli.protocol.schema.unsigned_varint import encode_unsigned_varint
 from tests.support.specimens import specimen

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.broker.metadata.metadata_replay import InvalidMetadata
 from kcli.broker.metadata.metadata_snapshot import InvalidSnapshot, SnapshotId, decode_snapshot
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD
 from kcli.protocol.topics import METADATA_TOPIC

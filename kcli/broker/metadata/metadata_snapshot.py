@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.broker.metadata.metadata_replay import MetadataBatch
 from kcli.errors import KcliError
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.internal.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,
@@ -28,7 +29,6 @@ from kcli.protocol.internal.metadata_records import (
     decode_metadata_record,
     encode_metadata_record,
 )
-from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.control_records import ControlRecordType, control_batch, parse_control_key

@@ -16,16 +16,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from kcli.errors import KcliError
-from kcli.protocol.record import CorruptRecord, TimestampType
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
+from kcli.protocol.records.record import TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kcli.protocol.corruption import Buffer
     from kcli.protocol.messages.fetch import PartitionData
-    from kcli.protocol.record import Buffer, Record
     from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.protocol.records.record import Record
     from kcli.protocol.topics import TopicPartition
 
 THREAD_BYTES = 64 * 1024

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from kcli.client.groups.coordinator_link import CoordinatorLink
     from kcli.client.network.connection import Connection
     from kcli.client.network.metadata import ClusterMetadata
+    from kcli.protocol.corruption import Buffer
     from kcli.protocol.messages.join_group import JoinGroupResponseMember
-    from kcli.protocol.schema.declaration import Buffer
 
 
 EAGER_VERSION = 1

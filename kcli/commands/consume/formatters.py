@@ -35,7 +35,7 @@ from kcli.protocol.schema.json_document import document
 
 if TYPE_CHECKING:
     from kcli.client.fetch.completed_fetch import FetchedRecords
-    from kcli.protocol.record import Record
+    from kcli.protocol.records.record import Record
 
 
 OFFSET_COMMITS = (0, 1)

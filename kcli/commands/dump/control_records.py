@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.commands.shared.java import java_json
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.internal.quorum_records import decode_quorum_record
-from kcli.protocol.record import CorruptRecord, Record
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key, parse_end_txn_marker
+from kcli.protocol.records.record import Record
 from kcli.protocol.schema.declaration import DecodeError
 from kcli.protocol.schema.json_document import document
 

@@ -27,9 +27,10 @@ from kcli.commands.dump.view import Row
 from kcli.forensics.contents.records import records_of
 from kcli.forensics.entries.scanned_entry import view_of
 from kcli.forensics.entries.segment_file import SegmentFile
-from kcli.protocol.record import NO_TIMESTAMP, CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION
+from kcli.protocol.records.record import NO_TIMESTAMP
 from kcli.protocol.records.record_walk import walk_records
 from kcli.storage.log_paths import INDEX_SUFFIX, LOG_SUFFIX
 

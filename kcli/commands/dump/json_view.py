@@ -30,8 +30,8 @@ from kcli.commands.dump.text_lines import CODEC_NAMES, TIMESTAMP_NAMES
 from kcli.commands.dump.view import UNKNOWN_OFFSET, Layout, OptionalLong
 from kcli.commands.shared.output import OutputFormat
 from kcli.forensics.contents.records import records_of
-from kcli.protocol.record import NO_OFFSET
 from kcli.protocol.records.batch import RecordBatch
+from kcli.protocol.records.record import NO_OFFSET
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
     from kcli.forensics.ranges.worker_pool import Piece
-    from kcli.protocol.record import Record
+    from kcli.protocol.records.record import Record
 
 
 def record_line(record: Record, kind: str, with_contents: bool) -> str:

@@ -17,7 +17,7 @@ from kcli.commands.dump.view import FLUSH_BYTES, DumpOutput, FirstRecord, Layout
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.forensics.entries.segment_scan import ScannedEntry, scan
 from kcli.forensics.ranges.log_ranges import RangeEnd, RangeStart, begin_of
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from kcli.forensics.contents.records import records_of
 from kcli.forensics.entries.damage import Damage, DamageKind
 from kcli.forensics.entries.record_checks import check_records
 from kcli.forensics.entries.segment_scan import BatchRun, scan_runs
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import LOG_OVERHEAD, MAGIC_POSITION, MIN_LENGTHS, SIZE_POSITION
 
 if TYPE_CHECKING:

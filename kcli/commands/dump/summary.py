@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kcli.forensics.contents.records import DumpedRecord
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
-    from kcli.protocol.record import Record
+    from kcli.protocol.records.record import Record
 
 
 MOST_EXACT = 100_000

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
-    from kcli.protocol.record import Record
+    from kcli.protocol.records.record import Record
 
 
 MOST_SHOWN = 20

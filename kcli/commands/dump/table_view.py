@@ -22,7 +22,7 @@ from kcli.commands.shared.java import java_utf8
 from kcli.commands.shared.output import OutputFormat, note
 from kcli.forensics.contents.records import records_of
 from kcli.forensics.entries.segment_scan import ScannedEntry, scan
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 
 if TYPE_CHECKING:

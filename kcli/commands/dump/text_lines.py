@@ -18,7 +18,7 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from kcli.protocol.compression.codecs import Codec
-from kcli.protocol.record import CorruptRecord, TimestampType
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -27,6 +27,7 @@ from kcli.protocol.records.batch_header import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
+from kcli.protocol.records.record import TimestampType
 from kcli.protocol.records.varints import read_varint, read_varlong, wrap_int64
 
 if TYPE_CHECKING:

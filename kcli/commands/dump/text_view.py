@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
     from kcli.forensics.ranges.worker_pool import Piece
-    from kcli.protocol.record import TimestampType
+    from kcli.protocol.records.record import TimestampType
 
 
 class TextDump:

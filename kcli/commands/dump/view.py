@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import Batch, ScannedEntry
     from kcli.forensics.ranges.worker_pool import Piece
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 
 UNKNOWN_OFFSET = -2

@@ -35,19 +35,19 @@ from kcli.forensics.contents.log_directory_reader import (
     segment_files,
     start_offsets,
 )
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.internal.coordinator_records import (
     DecodedRecord,
     MemberMetadata,
     UnknownRecordType,
     decode_record,
 )
-from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 from kcli.protocol.schema.declaration import DecodeError
 from kcli.protocol.uuids import uuid_to_text
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Record
+    from kcli.protocol.records.record import Record
 
 
 OFFSETS_TOPIC = "__consumer_offsets"

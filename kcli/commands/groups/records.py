@@ -18,7 +18,7 @@ from kcli.protocol.topics import TopicPartition, partition_for
 
 if TYPE_CHECKING:
     from kcli.client.client import Client
-    from kcli.protocol.record import Record
+    from kcli.protocol.records.record import Record
 
 OFFSETS_TOPIC = "__consumer_offsets"
 

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 from kcli.errors import KcliError, UsageError
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.message_set import LegacyEntry
 from kcli.storage.checkpoints import CheckpointError, read_offsets, read_partition_metadata

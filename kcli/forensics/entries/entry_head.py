@@ -34,7 +34,7 @@ from kcli.protocol.records.batch_header import (
 )
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 HEADER_SIZES = (18, 26, HEADER_SIZE)
 """Bytes up to the key or the records, by magic."""

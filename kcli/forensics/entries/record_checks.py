@@ -25,7 +25,7 @@ from kcli.forensics.entries.entry_head import HEADER_SIZES
 from kcli.forensics.entries.record_findings import Extent, RecordFindings, RecordPieces
 from kcli.protocol.compression.codecs import Codec, decompress
 from kcli.protocol.compression.pieces import decompressed_pieces
-from kcli.protocol.record import CorruptRecord, TimestampType, TooMuchData
+from kcli.protocol.corruption import CorruptRecord, TooMuchData
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import (
     HEADER_SIZE,
@@ -36,6 +36,7 @@ from kcli.protocol.records.batch_header import (
 )
 from kcli.protocol.records.control_records import parse_control_key
 from kcli.protocol.records.message_set import LegacyEntry
+from kcli.protocol.records.record import TimestampType
 from kcli.protocol.records.record_walk import walk_records
 from kcli.protocol.records.varints import read_varint, read_varlong, wrap_int64
 
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import ScannedEntry
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 
 _MAX_LENGTH_BYTES = 5

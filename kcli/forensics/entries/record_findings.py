@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kcli.forensics.entries.damage import Damage, DamageKind, FieldBytes
-from kcli.protocol.record import CorruptRecord, TooMuchData
+from kcli.protocol.corruption import CorruptRecord, TooMuchData
 
 if TYPE_CHECKING:
     from kcli.forensics.entries.scanned_entry import ScannedEntry
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 
 MAX_FINDINGS = 16

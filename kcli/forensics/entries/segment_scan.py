@@ -35,7 +35,7 @@ from kcli.forensics.entries.entry_head import (
 )
 from kcli.forensics.entries.scanned_entry import ScannedEntry, view_of
 from kcli.forensics.entries.segment_file import SegmentFile
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import HEADER_SIZE, LOG_OVERHEAD, MAGIC_POSITION, MAX_OFFSET
 from kcli.protocol.records.message_set import LegacyEntry

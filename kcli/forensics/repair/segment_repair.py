@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 from kcli.forensics.entries.damage import Damage, DamageKind
 from kcli.forensics.entries.record_checks import check_records
 from kcli.forensics.entries.segment_scan import scan
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.error_codes import KafkaError
-from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.storage import disk
 from kcli.storage.log.log_segment import LogSegment

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from kcli.forensics.entries.scanned_entry import ScannedEntry
 from kcli.forensics.entries.segment_scan import BatchRun, Damage, scan_runs
 from kcli.forensics.verification.packed_batches import PackedBatches
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kcli.forensics.verification.findings import Finding, FindingKind
 from kcli.forensics.verification.index_bytes import always_rises, never_falls
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.storage.index.offset_index import ENTRY_SIZE
 
 if TYPE_CHECKING:

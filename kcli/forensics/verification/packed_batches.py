@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kcli.forensics.entries.batch_run import BatchRun
     from kcli.forensics.entries.damage import Damage
     from kcli.forensics.entries.scanned_entry import ScannedEntry
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 MOST_BATCHES = 16_384
 """How many batches are packed together."""

@@ -13,7 +13,7 @@ from kcli.forensics.entries.damage import DamageKind
 from kcli.forensics.entries.segment_scan import Damage, scan
 from kcli.forensics.verification.findings import Finding, FindingKind, Findings, PartitionReport, of_damage
 from kcli.forensics.verification.segment_chain import ReplicaListing
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.storage.log_paths import LOG_SUFFIX
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kcli.forensics.entries.scanned_entry import ScannedEntry
-    from kcli.protocol.record import Record
+    from kcli.protocol.records.record import Record
 
 _CHUNK_BYTES = 256 * 1024
 

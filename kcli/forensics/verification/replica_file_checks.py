@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.forensics.verification.findings import Finding, FindingKind
 from kcli.forensics.verification.offset_index_check import NO_OFFSET_DUE
-from kcli.protocol.record import NO_PRODUCER_ID
 from kcli.protocol.records.batch_header import next_sequence
+from kcli.protocol.records.record import NO_PRODUCER_ID
 from kcli.storage.checkpoints import CheckpointError, read_epochs, read_small_file
 from kcli.storage.log_paths import LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX
 from kcli.storage.producers.producer_snapshot import MAX_BYTES, CorruptSnapshot, decode_rows

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from kcli.forensics.verification.findings import Finding, FindingKind
 from kcli.forensics.verification.index_bytes import always_rises, joined_words, never_falls
 from kcli.forensics.verification.offset_index_check import NO_OFFSET_DUE
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.storage.index.time_index import ENTRY_SIZE, NO_TIMESTAMP
 
 if TYPE_CHECKING:

@@ -22,10 +22,10 @@ from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record import MAX_DECOMPRESSED_BYTES, CorruptRecord, TooMuchData
+from kcli.protocol.corruption import MAX_DECOMPRESSED_BYTES, CorruptRecord, TooMuchData
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 
 class Codec(IntEnum):
@@ -91,7 +91,7 @@ def decompress(
     match codec:
         case Codec.NONE:
             if len(data) > max_size:
-                raise too_large(max_size)
+                raise TooMuchData.above(max_size)
             return bytes(data)
         case Codec.GZIP:
             return _decompress_gzip(data, max_size)
@@ -107,11 +107,6 @@ def decompress(
             return decompress_zstd(data, max_size)
 
 
-def too_large(max_size: int) -> TooMuchData:
-    """The error of every codec for data that would decompress to more than the caller takes."""
-    return TooMuchData(f"a compressed batch holds more than {max_size} bytes")
-
-
 def _decompress_gzip(data: Buffer, max_size: int) -> bytes:
     parts = []
     room = max_size
@@ -124,7 +119,7 @@ def _decompress_gzip(data: Buffer, max_size: int) -> bytes:
         except zlib.error as error:
             raise CorruptRecord(f"damaged gzip data: {error}") from error
         if len(part) > room:
-            raise too_large(max_size)
+            raise TooMuchData.above(max_size)
         if not member.eof:
             raise CorruptRecord("damaged gzip data: it ends too early")
         parts.append(part)
@@ -172,7 +167,7 @@ def _decompress_snappy_block(block: memoryview, room: int, max_size: int) -> byt
 
     size = _snappy_block_size(block)
     if size > room:
-        raise too_large(max_size)
+        raise TooMuchData.above(max_size)
     if size > _SNAPPY_MAX_EXPANSION * len(block):
         raise CorruptRecord(f"damaged snappy data: {len(block)} bytes cannot hold {size}")
     try:

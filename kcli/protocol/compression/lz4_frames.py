@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING
 
 import lz4.frame  # type: ignore[import-untyped]  # ships no types
 
-from kcli.protocol.compression.codecs import too_large
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord, TooMuchData
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 _MAGIC_SIZE = 4
 _FLAGS_POSITION = 4
@@ -63,7 +62,7 @@ def decompress_lz4(data: Buffer, max_size: int, *, magic: int) -> bytes:
         except RuntimeError as error:
             raise CorruptRecord(f"damaged lz4 data: {error}") from error
         if len(part) > room:
-            raise too_large(max_size)
+            raise TooMuchData.above(max_size)
         if not decompressor.eof and decompressor.needs_input:
             raise CorruptRecord("damaged lz4 data: it ends too early")
         parts.append(part)

@@ -11,20 +11,13 @@ import zlib
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.protocol.compression.codecs import (
-    GZIP_WINDOW_BITS,
-    XERIAL_HEADER,
-    XERIAL_MAGIC,
-    Codec,
-    decompress,
-    too_large,
-)
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.compression.codecs import GZIP_WINDOW_BITS, XERIAL_HEADER, XERIAL_MAGIC, Codec, decompress
+from kcli.protocol.corruption import CorruptRecord, TooMuchData
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 PIECE_BYTES = 256 * 1024
 
@@ -67,7 +60,7 @@ def _gathered(pieces: Iterator[Buffer], max_bytes: int) -> Buffer:
     for piece in pieces:
         size += len(piece)
         if size > max_bytes:
-            raise too_large(max_bytes)
+            raise TooMuchData.above(max_bytes)
         parts.append(piece)
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
@@ -122,7 +115,7 @@ def _whole_blocks(held: bytearray, max_bytes: int) -> Iterator[bytes]:
         if length < 0:
             raise CorruptRecord(f"damaged snappy data: a block of {length} bytes")
         if length > max_bytes:
-            raise too_large(max_bytes)
+            raise TooMuchData.above(max_bytes)
         end = position + _BLOCK_LENGTH.size + length
         if end > len(held):
             break

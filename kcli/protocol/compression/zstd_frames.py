@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING
 
 import cramjam
 
-from kcli.protocol.compression.codecs import too_large
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord, TooMuchData
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 _FRAME_MAGIC = 0xFD2FB528
 _SKIPPABLE_MAGIC = 0x184D2A50
@@ -44,7 +43,7 @@ def decompress_zstd(data: Buffer, max_size: int) -> bytes:
     """The content of all frames in `data`; raises `CorruptRecord`."""
     least, most = content_bounds(data)
     if least > max_size:
-        raise too_large(max_size)
+        raise TooMuchData.above(max_size)
     if most > max_size:
         return _decompress_within(data, max_size)
     try:
@@ -60,7 +59,7 @@ def decompress_zstd_once(data: Buffer, max_size: int) -> memoryview:
     """
     _, most = content_bounds(data)
     if most > max_size:
-        raise too_large(max_size)
+        raise TooMuchData.above(max_size)
     room = bytearray(most)
     try:
         return memoryview(room)[: cramjam.zstd.decompress_into(data, room)]
@@ -92,7 +91,7 @@ def _decompress_within(data: Buffer, max_size: int) -> bytes:
             if str(error) != _NO_ROOM:
                 raise _damaged(error) from error
             if size == max_size:
-                raise too_large(max_size) from error
+                raise TooMuchData.above(max_size) from error
         size = min(max_size, 4 * size)
 
 

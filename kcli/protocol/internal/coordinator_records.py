@@ -16,10 +16,9 @@ Its key has the fields of `OffsetCommitKey`. Kafka has classes of its own for it
 from __future__ import annotations
 
 from struct import Struct
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from kcli.protocol.schema.declaration import (
-    Buffer,
     DecodeError,
     bytes_,
     codec,
@@ -38,6 +37,9 @@ from kcli.protocol.schema.declaration import (
     v,
 )
 from kcli.protocol.uuids import ZERO_UUID
+
+if TYPE_CHECKING:
+    from kcli.protocol.corruption import Buffer
 
 _NUMBER = Struct(">h")
 

@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kcli.protocol.schema.declaration import (
-    Buffer,
     DecodeError,
     boolean,
     codec,
@@ -40,6 +39,8 @@ from kcli.protocol.schema.unsigned_varint import decode_unsigned_varint, encode_
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from kcli.protocol.corruption import Buffer
 
 FRAME_VERSION = 1
 

@@ -7,11 +7,10 @@ whatever their first field says: that is the version they are shown in (class `C
 from __future__ import annotations
 
 from struct import Struct
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from kcli.protocol.records.control_records import ControlRecordType
 from kcli.protocol.schema.declaration import (
-    Buffer,
     DecodeError,
     codec,
     fresh,
@@ -24,6 +23,9 @@ from kcli.protocol.schema.declaration import (
     uuid,
     v,
 )
+
+if TYPE_CHECKING:
+    from kcli.protocol.corruption import Buffer
 
 _VERSION = Struct(">h")
 

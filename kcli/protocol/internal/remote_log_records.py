@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kcli.protocol.internal.metadata_records import decode_framed
 from kcli.protocol.schema.declaration import (
-    Buffer,
     DecodeError,
     boolean,
     bytes_,
@@ -28,6 +27,8 @@ from kcli.protocol.uuids import uuid_to_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from kcli.protocol.corruption import Buffer
 
 SEGMENT_STATES = (
     "COPY_SEGMENT_STARTED",

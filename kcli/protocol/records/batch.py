@@ -23,8 +23,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from kcli.protocol.compression.codecs import Codec, decompress, too_large
-from kcli.protocol.record import MAX_DECOMPRESSED_BYTES, NO_SEQUENCE, CorruptRecord, Record
+from kcli.protocol.compression.codecs import Codec, decompress
+from kcli.protocol.corruption import MAX_DECOMPRESSED_BYTES, CorruptRecord, TooMuchData
 from kcli.protocol.records.batch_header import (
     HEADER,
     HEADER_SIZE,
@@ -40,12 +40,13 @@ from kcli.protocol.records.batch_header import (
     BatchProperties,
     batch_crc,
 )
+from kcli.protocol.records.record import NO_SEQUENCE, Record
 from kcli.protocol.records.varints import read_varint, read_varlong, wrap_int64
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
     from kcli.protocol.records.message_set import LegacyEntry
 
 
@@ -305,7 +306,7 @@ class RecordBatch(BatchProperties):
         if codec is not Codec.NONE:
             return decompress(codec, payload, max_bytes)
         if len(payload) > max_bytes:
-            raise too_large(max_bytes)
+            raise TooMuchData.above(max_bytes)
         return bytes(payload)
 
     def _whole(self) -> memoryview:

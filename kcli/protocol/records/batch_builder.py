@@ -5,14 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.protocol.compression.codecs import Codec, compress
-from kcli.protocol.record import (
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    TimestampType,
-)
 from kcli.protocol.records.batch_header import (
     CONTROL_BIT,
     CRC_START,
@@ -23,6 +15,14 @@ from kcli.protocol.records.batch_header import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     crc32c,
+)
+from kcli.protocol.records.record import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TimestampType,
 )
 from kcli.protocol.records.varints import SMALL_VARINT_LIMIT, SMALL_VARINTS, encode_varint, wrap_int64
 

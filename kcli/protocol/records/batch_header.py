@@ -25,30 +25,29 @@ needs a new CRC. The functions here change a batch in place, at `position` of a 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.compression.codecs import Codec
-from kcli.protocol.record import (
+from kcli.protocol.corruption import CorruptRecord
+from kcli.protocol.records.record import (
     NO_LEADER_EPOCH,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
     NO_TIMESTAMP,
-    CorruptRecord,
     TimestampType,
 )
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 
-class Checksum(Protocol):
-    """The CRC of `data`, continuing from `value`, the CRC of the bytes before it."""
-
-    def __call__(self, data: Buffer, value: int = 0, /) -> int: ...
+Checksum = Callable[..., int]
+"""Takes the data and the CRC of the bytes before it (0 if not given), and returns the CRC of both."""
 
 
 def _load_crc32c() -> Checksum:

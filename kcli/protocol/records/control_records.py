@@ -12,11 +12,12 @@ from enum import IntEnum
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.record import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.record import NO_LEADER_EPOCH, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Record
+    from kcli.protocol.records.record import Record
 
 _KEY = Struct(">hh")
 _END_MARKER_VALUE = Struct(">hi")

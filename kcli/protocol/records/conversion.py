@@ -11,23 +11,17 @@ from struct import error as StructError
 from typing import TYPE_CHECKING
 
 from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.corruption import BYTES_PER_RECORD, MAX_DECOMPRESSED_BYTES, CorruptRecord, TooMuchData
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record import (
-    BYTES_PER_RECORD,
-    MAX_DECOMPRESSED_BYTES,
-    NO_TIMESTAMP,
-    CorruptRecord,
-    TimestampType,
-    TooMuchData,
-)
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.message_set import LegacyEntry, MessageSetBuilder
+from kcli.protocol.records.record import NO_TIMESTAMP, TimestampType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 
 def up_convert(

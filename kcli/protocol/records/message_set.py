@@ -27,19 +27,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, ClassVar
 
 from kcli.protocol.compression.codecs import Codec, compress, decompress
-from kcli.protocol.record import (
-    BYTES_PER_RECORD,
-    MAX_DECOMPRESSED_BYTES,
-    NO_LEADER_EPOCH,
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    NO_SEQUENCE,
-    NO_TIMESTAMP,
-    CorruptRecord,
-    Record,
-    TimestampType,
-    TooMuchData,
-)
+from kcli.protocol.corruption import BYTES_PER_RECORD, MAX_DECOMPRESSED_BYTES, CorruptRecord, TooMuchData
 from kcli.protocol.records.batch_header import (
     CODEC_MASK,
     LOG_OVERHEAD,
@@ -47,11 +35,20 @@ from kcli.protocol.records.batch_header import (
     TIMESTAMP_TYPE_BIT,
     BatchHead,
 )
+from kcli.protocol.records.record import (
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    Record,
+    TimestampType,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 _HEADER = Struct(">qiIbb")
 _TIMESTAMP = Struct(">q")

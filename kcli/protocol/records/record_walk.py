@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.varints import read_varint, read_varlong
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 
 def walk_records(data: Buffer, position: int, count: int) -> tuple[int, int, bool, bool]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 
 _LAST_GROUP_SHIFT_32 = 28
 _LAST_GROUP_SHIFT_64 = 63

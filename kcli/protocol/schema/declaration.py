@@ -41,9 +41,9 @@ from kcli.protocol.schema.fields import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-T = TypeVar("T")
+    from kcli.protocol.corruption import Buffer
 
-Buffer = bytes | bytearray | memoryview
+T = TypeVar("T")
 
 i8 = Annotated[int, WIRES["i8"]]
 i16 = Annotated[int, WIRES["i16"]]

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from kcli.protocol.compression.codecs import Codec
-from kcli.protocol.record import BYTES_PER_RECORD, CorruptRecord
+from kcli.protocol.corruption import BYTES_PER_RECORD, CorruptRecord
 from kcli.protocol.records.batch_header import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -51,8 +51,8 @@ from kcli.spark.decode.entry import Entry
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from kcli.protocol.record import Record
     from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.protocol.records.record import Record
     from kcli.spark.decode.decompression import Place, Unpacked
 
 

@@ -26,7 +26,7 @@ from kcli.protocol.records.batch_header import TIMESTAMP_TYPE_BIT
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 
 BEGIN, END, COUNT, BASE_OFFSET, LAST_DELTA, BASE_TIMESTAMP, MAX_TIMESTAMP, ATTRIBUTES = range(8)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.compression.codecs import GZIP_WINDOW_BITS, Codec, too_large
+from kcli.protocol.compression.codecs import GZIP_WINDOW_BITS, Codec
 from kcli.protocol.compression.codecs import decompress as decompress_plainly
 from kcli.protocol.compression.zstd_frames import decompress_zstd_into
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord, TooMuchData
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 
 try:
@@ -77,7 +77,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
         except _ERRORS as error:
             raise CorruptRecord(f"damaged gzip data: {error}") from error
         if len(part) > room:
-            raise too_large(max_bytes)
+            raise TooMuchData.above(max_bytes)
         if not member.eof:
             raise CorruptRecord("damaged gzip data: it ends too early")
         parts.append(part)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.errors import KcliError
 from kcli.protocol.compression.codecs import Codec
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import (
     CODEC_MASK,
     CONTROL_BIT,
@@ -37,7 +37,7 @@ from kcli.protocol.records.batch_header import (
 from kcli.protocol.records.message_set import LegacyEntry
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 _LENGTH = Struct(">i")
 _OFFSET = Struct(">q")

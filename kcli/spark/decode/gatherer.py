@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import HEADER_SIZE, MAX_OFFSET
 from kcli.spark.decode.arrow_columns import assemble
 from kcli.spark.decode.batch_group import Group, SoundRun, sound_run
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
     from kcli.spark.decode.chunk import Chunk, Fields
     from kcli.spark.split import AbortedTransaction, ReadCounters, Reading
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.varints import read_varint
 from kcli.spark.decode.arrow_columns import HEADER, HEADERS, Slices, binary_columns
 from kcli.spark.decode.record_boundaries import read_varints
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 FEWEST_IN_STEP = 32
 """For fewer records a step costs more than reading their headers one by one."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import TIMESTAMP_TYPE_BIT
 from kcli.protocol.records.varints import read_varint, read_varlong, wrap_int64
 from kcli.spark.decode.arrow_columns import HEADERS

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import MIN_RECORD_BYTES
 from kcli.protocol.records.varints import read_varint
 from kcli.spark.decode.chunk import BEGIN, COUNT, END, CorruptRecords

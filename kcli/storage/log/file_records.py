@@ -16,14 +16,14 @@ import os
 from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.storage import disk
 from kcli.storage.index.index_file import CorruptIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
 
 LOG_OVERHEAD = 12
 """The offset and the size that begin every entry."""

@@ -32,8 +32,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record import NO_TIMESTAMP, CorruptRecord
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_header import (
     CONTROL_BIT,
@@ -46,6 +46,7 @@ from kcli.protocol.records.batch_header import (
     crc32c,
     set_base_offset_and_epoch,
 )
+from kcli.protocol.records.record import NO_TIMESTAMP
 from kcli.protocol.records.record_walk import is_one_record, walk_records
 from kcli.storage.log.file_records import write_at
 from kcli.storage.producers.producer_state import BatchMetadata, Origin, check_producers
@@ -53,7 +54,7 @@ from kcli.storage.producers.producer_state import BatchMetadata, Origin, check_p
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
     from kcli.protocol.records.message_set import LegacyEntry
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.log_validator import ValidatedRecords

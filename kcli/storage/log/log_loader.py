@@ -16,7 +16,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.storage.index.index_file import CorruptIndex
 from kcli.storage.log.file_records import FileRecords
 from kcli.storage.log.leader_epochs import LeaderEpochs

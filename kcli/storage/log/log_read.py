@@ -5,8 +5,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record import CorruptRecord
 from kcli.storage.index.index_file import CorruptIndex
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record import BYTES_PER_RECORD, CorruptRecord, TooMuchData
+from kcli.protocol.corruption import BYTES_PER_RECORD, CorruptRecord, TooMuchData
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.storage.index.index_file import CorruptIndex
 from kcli.storage.log.file_records import SEARCH_BYTES, EntryPosition, FileRecords
@@ -18,8 +18,9 @@ from kcli.storage.log_paths import DELETED_SUFFIX, LOG_SUFFIX, SEGMENT_SUFFIXES,
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from kcli.protocol.record import Buffer, Record
+    from kcli.protocol.corruption import Buffer
     from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.protocol.records.record import Record
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.log_config import LogConfig
 

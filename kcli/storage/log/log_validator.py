@@ -18,14 +18,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.corruption import BYTES_PER_RECORD, CorruptRecord, TooMuchData
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record import (
-    BYTES_PER_RECORD,
-    NO_TIMESTAMP,
-    CorruptRecord,
-    TimestampType,
-    TooMuchData,
-)
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import (
@@ -38,12 +32,13 @@ from kcli.protocol.records.batch_header import (
     crc32c,
     set_max_timestamp,
 )
+from kcli.protocol.records.record import NO_TIMESTAMP, TimestampType
 from kcli.protocol.records.record_walk import walk_records
 from kcli.storage.log.log_config import PRODUCER_COMPRESSION
 from kcli.storage.producers.producer_state import Origin
 
 if TYPE_CHECKING:
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
     from kcli.storage.log.log_config import LogConfig
 
 CHECKED_BYTES = 16 * 1024

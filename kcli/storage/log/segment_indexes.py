@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_header import HEADER_SIZE, MAGIC_POSITION
 from kcli.storage.index.index_file import CorruptIndex

@@ -28,8 +28,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from kcli.errors import reason_of
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record import CorruptRecord
 from kcli.storage.log import log_appender as log_append
 from kcli.storage.log import log_read
 from kcli.storage.log.local_log import flush
@@ -41,7 +41,7 @@ from kcli.storage.producers.producer_state import Origin
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from kcli.protocol.record import Buffer
+    from kcli.protocol.corruption import Buffer
     from kcli.protocol.topics import TopicPartition
     from kcli.storage.log.file_records import WriteAhead
     from kcli.storage.log.leader_epochs import LeaderEpochs

@@ -40,8 +40,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from kcli.errors import KcliError
-from kcli.protocol.record import NO_SEQUENCE, NO_TIMESTAMP
 from kcli.protocol.records.batch_header import crc32c
+from kcli.protocol.records.record import NO_SEQUENCE, NO_TIMESTAMP
 from kcli.storage import disk
 from kcli.storage.log_paths import DELETED_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of, segment_path
 from kcli.storage.producers.producer_state import (

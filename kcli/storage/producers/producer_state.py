@@ -25,10 +25,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key, parse_end_txn_marker
+from kcli.protocol.records.record import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
 from kcli.storage.index.transaction_index import AbortedTransaction
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from kcli.protocol.internal.coordinator_records import (
     encode_key,
     encode_value,
 )
-from kcli.protocol.record import Record, TimestampType
+from kcli.protocol.records.record import Record, TimestampType
 from kcli.protocol.topics import TopicPartition
 
 FULL = Record(7, 1_700_000_000_000, b"k", b"v", (("a", b"1"), ("b", None)))

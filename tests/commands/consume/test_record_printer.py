@@ -10,7 +10,7 @@ from kcli.client.consumer.consumer import Consumer
 from kcli.client.fetch.completed_fetch import FetchedRecords
 from kcli.commands.consume.record_output import ByThread, RecordOutput
 from kcli.commands.consume.record_printer import Limits, RecordPrinter
-from kcli.protocol.record import Record
+from kcli.protocol.records.record import Record
 from kcli.protocol.topics import TopicPartition
 from tests.client.fake_brokers import FakeBrokers, fake_cluster
 from tests.client.fetch.fetched_batches import ORDERS_0, batch, fill

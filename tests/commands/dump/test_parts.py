@@ -19,9 +19,10 @@ from kcli.commands.shared.java import java_utf8
 from kcli.errors import UsageError
 from kcli.forensics.contents.log_files import DumpFile, FileKind, identify, java_path
 from kcli.forensics.contents.records import records_of
-from kcli.protocol.record import CorruptRecord, TimestampType
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
+from kcli.protocol.records.record import TimestampType
 
 data = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=70), data), max_size=3)

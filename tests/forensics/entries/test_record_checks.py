@@ -18,7 +18,7 @@ from kcli.forensics.entries.record_checks import check_records
 from kcli.forensics.entries.record_findings import MAX_FINDINGS
 from kcli.forensics.entries.segment_scan import ScannedEntry, scan
 from kcli.protocol.compression.codecs import Codec, compress
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import update_crc
 from kcli.protocol.records.control_records import ControlRecordType, control_batch
 from kcli.protocol.records.message_set import encode_entry

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from kcli.protocol.compression.codecs import Codec, compress, decompress
 from kcli.protocol.compression.lz4_frames import xxh32_short
 from kcli.protocol.compression.zstd_frames import content_bounds
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 
 CODECS = [codec for codec in Codec if codec is not Codec.NONE]
 XERIAL_HEADER = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec, compress, decompress
 from kcli.protocol.compression.pieces import PIECE_BYTES, decompressed_pieces
-from kcli.protocol.record import CorruptRecord, TooMuchData
+from kcli.protocol.corruption import CorruptRecord, TooMuchData
 
 PIECED = (Codec.GZIP, Codec.LZ4, Codec.SNAPPY)
 

@@ -7,9 +7,9 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec
-from kcli.protocol.record import Record
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.message_set import MessageSetBuilder
+from kcli.protocol.records.record import Record
 
 LEGACY_CODECS = [codec for codec in Codec if codec is not Codec.ZSTD]
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec
-from kcli.protocol.record import CorruptRecord, Record, TimestampType
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import (
@@ -22,6 +22,7 @@ from kcli.protocol.records.batch_header import (
     update_crc,
 )
 from kcli.protocol.records.message_set import LegacyEntry
+from kcli.protocol.records.record import Record, TimestampType
 from kcli.protocol.records.varints import encode_varint
 from tests.protocol.records.record_sets import Input, Written, inputs, record_sets, write
 

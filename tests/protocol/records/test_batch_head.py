@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from kcli.protocol.compression.codecs import Codec
-from kcli.protocol.record import CorruptRecord, TimestampType
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import HEADER, HEADER_SIZE, BatchHead, BatchProperties
 from kcli.protocol.records.message_set import LegacyEntry, MessageSetBuilder
+from kcli.protocol.records.record import TimestampType
 
 
 def a_batch() -> bytes:

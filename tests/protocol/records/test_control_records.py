@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.protocol.record import CorruptRecord, Record
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.control_records import (
     ControlRecordType,
@@ -14,6 +14,7 @@ from kcli.protocol.records.control_records import (
     parse_control_key,
     parse_end_txn_marker,
 )
+from kcli.protocol.records.record import Record
 
 
 @pytest.mark.parametrize("control_type", [ControlRecordType.ABORT, ControlRecordType.COMMIT])

@@ -7,14 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec, compress
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record import CorruptRecord, Record, TimestampType
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import set_append_time
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.records.conversion import down_convert, up_convert
 from kcli.protocol.records.message_set import MessageSetBuilder, encode_entry
+from kcli.protocol.records.record import Record, TimestampType
 from tests.protocol.records.record_sets import LEGACY_CODECS, Input, Written, inputs, record_sets, write
 
 TIMESTAMP = 1_700_000_000_000

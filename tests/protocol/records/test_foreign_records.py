@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from kcli.protocol.compression.codecs import Codec
-from kcli.protocol.record import Record, TimestampType
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import set_append_time
@@ -30,6 +29,7 @@ from kcli.protocol.records.control_records import (
 )
 from kcli.protocol.records.conversion import down_convert, up_convert
 from kcli.protocol.records.message_set import MessageSetBuilder
+from kcli.protocol.records.record import Record, TimestampType
 from tests.protocol.records.record_sets import LEGACY_CODECS
 
 if TYPE_CHECKING:

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec, compress
-from kcli.protocol.record import CorruptRecord, Record, TimestampType
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import iter_batches
 from kcli.protocol.records.message_set import LegacyEntry, MessageSetBuilder, encode_entry
+from kcli.protocol.records.record import Record, TimestampType
 from tests.protocol.records.record_sets import LEGACY_CODECS, Input, inputs, write
 
 ONE_ENTRY = bytes.fromhex("0000000000000000 00000018 39268c33 01 00 0000018bcfe56800 00000001 6b 00000001 76")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import HEADER_SIZE

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.varints import SMALL_VARINTS, encode_varint, read_varint, read_varlong, wrap_int64
 
 ENCODINGS = [

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kcli.protocol.compression.codecs import Codec, compress
-from kcli.protocol.record import CorruptRecord, TooMuchData
+from kcli.protocol.corruption import CorruptRecord, TooMuchData
 from kcli.spark.decode.decompression import FIRST_BYTES, Place, Unpacked
 
 LIMIT = 64 * 1024 * 1024

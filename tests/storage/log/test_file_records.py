@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import set_base_offset_and_epoch
 from kcli.protocol.records.message_set import MessageSetBuilder
 from kcli.storage import disk

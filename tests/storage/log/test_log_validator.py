@@ -8,12 +8,12 @@ import pytest
 
 from kcli.protocol.compression.codecs import Codec, compress
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record import TimestampType
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.batch_builder import RecordBatchBuilder
 from kcli.protocol.records.batch_header import HEADER_SIZE, update_crc
 from kcli.protocol.records.control_records import ControlRecordType, EndTxnMarker, end_txn_batch
 from kcli.protocol.records.message_set import MessageSetBuilder
+from kcli.protocol.records.record import TimestampType
 from kcli.storage.log.log_config import COMPACT, DELETE, LOG_APPEND_TIME, LogConfig
 from kcli.storage.log.log_validator import (
     CHECKED_BYTES,

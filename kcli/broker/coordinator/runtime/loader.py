@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from kcli.errors import KcliError
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import UnknownRecordType
-from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.batch import iter_batches
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 from kcli.storage.log.log_read import Isolation
@@ -32,9 +32,9 @@ from kcli.storage.log.log_read import Isolation
 if TYPE_CHECKING:
     from kcli.broker.coordinator.runtime.shard_host import ShardHost
     from kcli.protocol.internal.coordinator_records import DecodedRecord
-    from kcli.protocol.record import Record
     from kcli.protocol.records.batch import RecordBatch
     from kcli.protocol.records.message_set import LegacyEntry
+    from kcli.protocol.records.record import Record
     from kcli.storage.log.unified_log import UnifiedLog
 
 

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.corruption import CorruptRecord, TooMuchData
 from kcli.protocol.error_codes import ErrorCode, KafkaError
-from kcli.protocol.record import CorruptRecord, TooMuchData
 from kcli.protocol.records.conversion import down_convert
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from kcli.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from kcli.protocol.record import NO_PRODUCER_ID
+from kcli.protocol.records.record import NO_PRODUCER_ID
 from kcli.protocol.topics import INTERNAL_TOPICS
 from kcli.storage.log.log_validator import InvalidRecords, TooMuchToRead
 

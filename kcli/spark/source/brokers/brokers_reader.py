@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch, iter_batches
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 from kcli.spark.decode.entry import CorruptBatch, claimed_offsets, next_entry
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from kcli.protocol.corruption import Buffer
     from kcli.protocol.messages import fetch
-    from kcli.protocol.record import Buffer
     from kcli.spark.source.brokers.cluster_access import ClusterAccess
     from kcli.spark.source.brokers.fetch_stream import Answer
     from kcli.spark.split import ReadCounters, Reading, Split

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING
 from kcli.client.admin.partitions import EpochEnd, epoch_ends
 from kcli.errors import KcliError
 from kcli.protocol.compression.codecs import Codec
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.messages.list_offsets import EARLIEST, LATEST
-from kcli.protocol.record import CorruptRecord
 from kcli.protocol.records.batch import iter_batches
 from kcli.protocol.topics import TopicPartition as ClientPartition
 from kcli.protocol.uuids import ZERO_UUID, uuid_to_text

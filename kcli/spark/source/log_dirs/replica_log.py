@@ -27,7 +27,7 @@ from kcli.errors import KcliError
 from kcli.forensics.entries.scanned_entry import ScannedEntry, view_of
 from kcli.forensics.entries.segment_file import SegmentFile
 from kcli.forensics.entries.segment_scan import scan
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch_header import EPOCH_POSITION
 from kcli.spark.source.log_dirs.segment import (
     CannotRead,

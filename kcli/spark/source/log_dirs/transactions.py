@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kcli.forensics.entries.segment_file import SegmentFile
-from kcli.protocol.record import CorruptRecord
+from kcli.protocol.corruption import CorruptRecord
 from kcli.protocol.records.batch import RecordBatch
 from kcli.protocol.records.control_records import ControlRecordType, parse_control_key
 from kcli.spark.source.log_dirs.segment import floor_index, locate, resynced

@@ -1,20 +1,12 @@
-"""Record: one key, value and headers at one offset, whatever format it was stored in.
-
-The formats themselves are `record_batch` (magic 2) and `message_set` (magic 0 and 1); both hand out
-these records and raise `CorruptRecord` for bytes that cannot be what they claim to be.
-"""
+"""Record: one key, value and headers at one offset, whatever format it was stored in."""
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeAlias
-
-from kcli.errors import KcliError
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-Buffer: TypeAlias = bytes | bytearray | memoryview
 
 NO_OFFSET = -1
 NO_TIMESTAMP = -1
@@ -22,21 +14,6 @@ NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 NO_SEQUENCE = -1
 NO_LEADER_EPOCH = -1
-
-# What one batch may decompress to unless the caller says otherwise: far above the 1 MiB that a batch is by
-# default, far below what a hostile kilobyte of zeros can expand to.
-MAX_DECOMPRESSED_BYTES = 256 * 1024 * 1024
-
-BYTES_PER_RECORD = 128
-"""What a record counts for, at least, where reading is limited: it may be seven bytes, and is an object."""
-
-
-class CorruptRecord(KcliError):
-    """Bytes that are no record, batch or message set: a bad checksum, size, count, codec or magic."""
-
-
-class TooMuchData(CorruptRecord):
-    """More bytes, or more records, than the caller is ready to read: perhaps good, perhaps a bomb."""
 
 
 class TimestampType(IntEnum):
