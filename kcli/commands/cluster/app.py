@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.shared.arguments import LARGEST_INT32
-from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property
+from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, MissingArgument, UsageError
@@ -125,15 +125,13 @@ class ApiVersions(NamedTuple):
 
 @command(app, "id", example="kcli cluster id")
 async def cluster_id(
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> ClusterId:
     """Print the cluster's id."""
     from kcli.client import admin
-    from kcli.commands.shared.session import open_client
 
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         return ClusterId((await admin.describe_cluster(client)).cluster_id)
 
 
@@ -143,15 +141,13 @@ async def nodes(
         bool,
         typer.Option("--include-fenced-brokers", help="Also list brokers that are registered but fenced"),
     ] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Nodes:
     """List the brokers, and which of them answers for the controller."""
     from kcli.client import admin
-    from kcli.commands.shared.session import open_client
 
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         description = await admin.describe_cluster(client, include_fenced=include_fenced)
     rows = [
         NodeRow(
@@ -179,9 +175,8 @@ async def unregister(
     force: Annotated[
         bool, typer.Option("--force", help="Also a broker that runs: it is lost until its next start")
     ] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Unregistered:
     """Have the cluster forget a broker that will not come back.
 
@@ -189,7 +184,7 @@ async def unregister(
     refused: it would lead nothing and be told to nobody until it is started again.
     """
     from kcli.client import admin
-    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.session import failure
     from kcli.protocol.error_codes import KafkaError
 
     given = [each for each in (broker, broker_option) if each is not None]
@@ -198,7 +193,7 @@ async def unregister(
     if len(given) > 1:
         raise UsageError("one broker at a time: its id, or `--id`")
     [node_id] = given
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         if not force:
             refuse_if_running(node_id, await admin.describe_cluster(client))
         try:
@@ -222,15 +217,14 @@ def refuse_if_running(node_id: int, cluster: ClusterDescription) -> None:
 
 @command(app, "api-versions", example="kcli cluster api-versions")
 async def api_versions(
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> ApiVersions:
     """Show the versions of each API that each broker speaks."""
     from kcli.client import admin
-    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.session import failure
 
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         controller_id = (await admin.describe_cluster(client)).controller_id
         answers = await admin.api_versions(client)
     found, failures = [], []

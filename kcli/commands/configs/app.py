@@ -43,9 +43,7 @@ from kcli.commands.configs.quotas import (
 )
 from kcli.commands.shared.arguments import read_properties
 from kcli.commands.shared.options import (
-    BootstrapServer,
-    CommandConfig,
-    Property,
+    ClusterAddress,
     TopicArgument,
     TopicOption,
     complete_config,
@@ -85,12 +83,10 @@ async def describe(
     entity_name: EntityName = None,
     entity_default: EntityDefault = False,
     show_all: Annotated[bool, typer.Option("--all", help="Also inherited and default values")] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Configs | Quotas:
     """Show the configuration of a topic, broker, group or client, or of all if only a type is given."""
-    from kcli.commands.shared.session import open_client
 
     names = (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics)
     types, type_names = entity_type or (), entity_name or ()
@@ -102,10 +98,10 @@ async def describe(
     )
     if quotas is not None:
         refuse_others(names, all_brokers=broker_defaults)
-        async with open_client(bootstrap_server, command_config, command_property) as client:
+        async with cluster.connect() as client:
             return await describe_quotas(client, quotas)
     entity = chosen_entity(names, types, type_names, is_default=entity_default, all_brokers=broker_defaults)
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         if entity.name is None:
             entities, failures = await all_entities(client, entity.kind)
             found, refused = await _described(client, entities, show_all=show_all)
@@ -210,14 +206,13 @@ async def alter(
     validate_only: Annotated[
         bool, typer.Option("--validate-only", help="Let the broker check, but change nothing")
     ] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Altered | AlteredQuotas:
     """Set, reset, extend or shorten configurations of a topic, a group or a broker, and quotas of clients."""
     from kcli.client import admin
     from kcli.commands.configs.names import name_hint, refuse_unknown
-    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.session import failure
 
     names = (one_topic_or_none(topic, topic_option), broker, broker_logger, group, client_metrics)
     types, type_names = entity_type or (), entity_name or ()
@@ -238,7 +233,7 @@ async def alter(
                 hint="`--add name=value` sets one",
             )
         changes = quota_changes(added, parse_names(delete))
-        async with open_client(bootstrap_server, command_config, command_property) as client:
+        async with cluster.connect() as client:
             altered = await alter_quotas(client, quotas, changes, validate_only=validate_only)
         if validate_only:
             tell_of_validation(str(quotas))
@@ -249,7 +244,7 @@ async def alter(
     deleted = parse_names(delete)
     appended, subtracted = parse_pairs(append, "--append"), parse_pairs(subtract, "--subtract")
     operations = alterations(added, deleted, appended, subtracted)
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         await refuse_unknown(client, [entity.resource], deleted)
         results = await admin.incremental_alter_configs(
             client, {entity.resource: operations}, validate_only=validate_only

@@ -15,10 +15,8 @@ import typer
 from kcli.commands.groups.options import complete_group
 from kcli.commands.shared.arguments import flag, parse_properties, read_properties
 from kcli.commands.shared.options import (
-    BootstrapServer,
-    CommandConfig,
+    ClusterAddress,
     OutputFormat,
-    Property,
     TopicArgument,
     TopicOption,
     one_topic_or_none,
@@ -167,9 +165,8 @@ async def consume(
     old_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
     consumer_property: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     consumer_config: Annotated[Path | None, typer.Option("--consumer.config", hidden=True)] = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
     output: OutputFormat | None = None,
     verbose: Verbose = False,
 ) -> None:
@@ -193,8 +190,8 @@ async def consume(
             hint="`--from-beginning` and `--from-time` are for all partitions",
         )
     properties = client_properties(
-        renamed(consumer_config, "--consumer.config", command_config, "--command-config"),
-        renamed(consumer_property, "--consumer-property", command_property, "--command-property"),
+        renamed(consumer_config, "--consumer.config", cluster.command_config, "--command-config"),
+        renamed(consumer_property, "--consumer-property", cluster.command_property, "--command-property"),
         {"client.id": "console-consumer"},
     )
     if isolation_level is not None:
@@ -226,7 +223,9 @@ async def consume(
         ),
     )
     config = ConsumerConfig.from_properties(properties)
-    async with connect_with(bootstrap_server, properties, timeout_ms=connecting_ms(end.timeout_ms)) as client:
+    async with connect_with(
+        cluster.bootstrap_server, properties, timeout_ms=connecting_ms(end.timeout_ms)
+    ) as client:
         await print_records(
             client,
             config,

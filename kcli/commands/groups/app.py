@@ -23,7 +23,7 @@ from kcli.commands.groups import (
 )
 from kcli.commands.groups.head import STATES, TYPES, GroupRow, Listing, in_tool_order, parse_words
 from kcli.commands.groups.options import DEFAULT_TIMEOUT_MS, LogDir, TimeoutMs, app, refuse_broker_options
-from kcli.commands.shared.options import BootstrapServer, CommandConfig, OutputFormat, Property
+from kcli.commands.shared.options import ClusterAddress, OutputFormat
 from kcli.commands.shared.output import print_result
 from kcli.commands.shared.runner import command
 from kcli.errors import ChecksFailed
@@ -53,9 +53,8 @@ async def list_groups(
     ] = None,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     log_dir: LogDir = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Listing:
     """List the consumer groups of a cluster, or those in the files of a broker."""
     states, types = parse_words(state, "--state", STATES), parse_words(type, "--type", TYPES)
@@ -76,11 +75,8 @@ async def list_groups(
         failures = files.failures
     else:
         from kcli.commands.groups.lookup import list_consumer_groups
-        from kcli.commands.shared.session import open_client
 
-        async with open_client(
-            bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
-        ) as client:
+        async with cluster.connect(timeout_ms=timeout_ms) as client:
             groups, failures = await list_consumer_groups(
                 client, states=states, types=types, timeout_ms=timeout_ms
             )

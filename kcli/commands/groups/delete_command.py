@@ -20,7 +20,7 @@ from kcli.commands.groups.options import (
     one_group,
 )
 from kcli.commands.shared.java import columns, hash_map_order, widest
-from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property
+from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError
@@ -84,20 +84,16 @@ async def delete(
     group: GroupOption = None,
     all_groups: AllGroups = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> DeletedGroups:
     """Delete consumer groups that have no members, with their offsets."""
     from kcli.client import admin
     from kcli.commands.groups.lookup import every_name
-    from kcli.commands.shared.session import open_client
 
     names = chosen_groups(groups, group, all_groups=all_groups)
     failures: list[KcliError] = []
-    async with open_client(
-        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
-    ) as client:
+    async with cluster.connect(timeout_ms=timeout_ms) as client:
         if all_groups:
             names, failures = await every_name(client, timeout_ms)
         results = await admin.delete_groups(client, names, timeout_ms=timeout_ms)
@@ -124,24 +120,21 @@ async def delete_offsets(
         typer.Option(metavar="TOPIC[:PARTITIONS]", help="orders, or orders:0,2 (repeatable)"),
     ] = None,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> DeletedOffsets:
     """Delete the offsets of a group in topics that none of its members reads."""
     from kcli.client import admin
     from kcli.client.admin import TopicPartition
     from kcli.commands.groups.reset_plan import parse_scope
-    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.session import failure
 
     name = one_group(group, group_option)
     if not topic:
         raise UsageError("`--topic` is missing", hint="it names what the group shall forget")
     scope = parse_scope(topic)
     rows: list[PartitionStatus] = []
-    async with open_client(
-        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
-    ) as client:
+    async with cluster.connect(timeout_ms=timeout_ms) as client:
         partitions = [TopicPartition(*partition) for partition in scope.partitions]
         described = await admin.describe_topics(client, scope.topics, timeout_ms=timeout_ms)
         for found, description in described.items():

@@ -20,7 +20,7 @@ from kcli.commands.groups.options import (
     chosen_view,
     refuse_broker_options,
 )
-from kcli.commands.shared.options import BootstrapServer, CommandConfig, OutputFormat, Property
+from kcli.commands.shared.options import ClusterAddress, OutputFormat
 from kcli.commands.shared.output import chosen_format, note
 from kcli.commands.shared.runner import command
 
@@ -67,16 +67,14 @@ async def describe(
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     log_dir: LogDir = None,
     output: OutputFormat | None = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> object:
     """Describe consumer groups: their partitions and lag, members or state.
 
     With --log-dir it reads the files of a broker instead of asking one.
     """
     from kcli.commands.groups.description import describe_files, describe_live
-    from kcli.commands.shared.session import open_client
 
     names = chosen_groups(groups, group, all_groups=all_groups)
     view = chosen_view(
@@ -93,9 +91,7 @@ async def describe(
     if log_dir:
         refuse_broker_options(context)
         return with_notes(describe_files(log_dir, names, view, verbose=verbose), output)
-    async with open_client(
-        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
-    ) as client:
+    async with cluster.connect(timeout_ms=timeout_ms) as client:
         take = functools.partial(
             describe_live,
             client,

@@ -15,7 +15,7 @@ from kcli.commands.groups.options import (
     app,
     one_group,
 )
-from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property
+from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.output import OutputFormat, Table, chosen_format, note
 from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError
@@ -87,18 +87,14 @@ async def members(
     group_option: GroupOption = None,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     output: OutputFormat | None = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> ShortMembers:
     """List the members of a group: ids, host and partitions."""
     from kcli.commands.groups.lookup import describe, members_of
-    from kcli.commands.shared.session import open_client
 
     name = one_group(group, group_option)
-    async with open_client(
-        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
-    ) as client:
+    async with cluster.connect(timeout_ms=timeout_ms) as client:
         found = await describe(client, [name], timeout_ms=timeout_ms)
     if found.failures:
         raise found.failures[0]
@@ -132,15 +128,14 @@ async def remove_members(
     ] = "",
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
     output: OutputFormat | None = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> RemovedMembers:
     """Remove members from a group; one that still runs joins again."""
     from kcli.client import admin
     from kcli.client.admin import MemberToRemove
     from kcli.commands.groups.lookup import refusal
-    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.session import failure
     from kcli.protocol.error_codes import ErrorCode, KafkaError
 
     name = one_group(group, group_option)
@@ -151,9 +146,7 @@ async def remove_members(
             "nobody is named" if not chosen else "`--all-members` excludes the names of members",
             hint="`--member-id`, `--group-instance-id` or `--all-members`",
         )
-    async with open_client(
-        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
-    ) as client:
+    async with cluster.connect(timeout_ms=timeout_ms) as client:
         try:
             results = await admin.remove_members(
                 client, name, None if all_members else chosen, reason=reason, timeout_ms=timeout_ms

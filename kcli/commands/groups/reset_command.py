@@ -35,7 +35,7 @@ from kcli.commands.groups.reset_plan import (
     parse_offsets,
     parse_scope,
 )
-from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property
+from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.output import note
 from kcli.commands.shared.runner import command
 from kcli.commands.shared.times import parse_datetime, parse_duration
@@ -98,9 +98,8 @@ async def reset_offsets(
     dry_run: DryRun = False,
     export: Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV")] = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> ResetView | Exported:
     """Set the committed offsets of groups without members; without --execute only show them.
 
@@ -108,7 +107,6 @@ async def reset_offsets(
     """
     from kcli.commands.groups.lookup import every_name
     from kcli.commands.groups.reset import Reset, ResetRequest, reset_groups
-    from kcli.commands.shared.session import open_client
 
     refuse_dry_execution(execute=execute, dry_run=dry_run)
     kind = chosen_kind(
@@ -128,9 +126,7 @@ async def reset_offsets(
     named = [*(groups or ()), *(group or ())]
     planned = OffsetsFile() if from_file is None else read_plan(from_file, named)
     names = chosen_groups(named or (() if all_groups else list(planned.offsets)), (), all_groups=all_groups)
-    async with open_client(
-        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
-    ) as client:
+    async with cluster.connect(timeout_ms=timeout_ms) as client:
         unlisted: list[KcliError] = []
         if all_groups:
             names, unlisted = await every_name(client, timeout_ms)
@@ -204,9 +200,8 @@ async def clone(
         bool, typer.Option("--force", help="Also if NEW has committed offsets, which are overwritten")
     ] = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> ResetView:
     """Copy the committed offsets of a group to another; without --execute only show them.
 
@@ -215,16 +210,13 @@ async def clone(
     from kcli.client.admin import CommittedOffset
     from kcli.commands.groups.reset import commit, prepare_clone
     from kcli.commands.groups.reset_plan import parse_scope
-    from kcli.commands.shared.session import open_client
 
     refuse_dry_execution(execute=execute, dry_run=dry_run)
     if group == new:
         raise UsageError("a group cannot be copied to itself")
     scope = parse_scope(topic or ())
     failures: list[KcliError] = []
-    async with open_client(
-        bootstrap_server, command_config, command_property, timeout_ms=timeout_ms
-    ) as client:
+    async with cluster.connect(timeout_ms=timeout_ms) as client:
         plan, copied = await prepare_clone(
             client, group, new, scope=scope, force=force, timeout_ms=timeout_ms
         )

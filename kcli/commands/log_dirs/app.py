@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property
+from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
 from kcli.errors import ChecksFailed, KcliError, MissingArgument, UsageError
@@ -139,18 +139,17 @@ async def describe(
         str | None,
         typer.Option(metavar="IDS", help="Only these brokers, separated by commas", show_default=False),
     ] = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> LogDirs:
     """Show the log directories of brokers, and the size of each replica in them."""
     from kcli.client import admin
-    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.session import failure
     from kcli.commands.shared.topic_filter import parse_ids
 
     topics = None if topic_list is None else {name for name in topic_list.split(",") if name}
     wanted = parse_ids(broker_list or "", "--broker-list")
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         existing = [node.node_id for node in (await admin.describe_cluster(client)).nodes]
         missing = sorted(set(wanted) - set(existing))
         if missing:
@@ -239,15 +238,13 @@ async def move(
         str | None, typer.Option(metavar="DIR", help="One of its log directories, an absolute path")
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until all is moved, and show progress")] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Moved:
     """Move replicas to another log directory of their broker; they are served meanwhile."""
     from kcli.client import admin
     from kcli.commands.reassignment.election import parse_partition
     from kcli.commands.reassignment.plan import refuse_twice
-    from kcli.commands.shared.session import open_client
 
     if not targets:
         raise MissingArgument("TOPIC:PARTITION")
@@ -260,7 +257,7 @@ async def move(
     partitions = [parse_partition(text) for text in targets]
     refuse_twice(partitions, "a partition is named twice")
     moves = {admin.TopicPartitionReplica(*partition, broker): to for partition in partitions}
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         return await _move(client, partitions, moves, wait=wait)
 
 

@@ -15,9 +15,7 @@ import typer
 from kcli.commands.produce.line_sender import Produced
 from kcli.commands.shared.arguments import parse_properties, read_properties
 from kcli.commands.shared.options import (
-    BootstrapServer,
-    CommandConfig,
-    Property,
+    ClusterAddress,
     TopicArgument,
     TopicOption,
     one_topic,
@@ -240,9 +238,8 @@ async def produce(
     old_property: Annotated[list[str] | None, typer.Option("--property", hidden=True)] = None,
     producer_property: Annotated[list[str] | None, typer.Option(hidden=True)] = None,
     producer_config: Annotated[Path | None, typer.Option("--producer.config", hidden=True)] = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Produced:
     """Send each line of files or of standard input as a record.
 
@@ -266,8 +263,8 @@ async def produce(
         value_serializer,
     )
     properties = client_properties(
-        renamed(producer_config, "--producer.config", command_config, "--command-config"),
-        renamed(producer_property, "--producer-property", command_property, "--command-property"),
+        renamed(producer_config, "--producer.config", cluster.command_config, "--command-config"),
+        renamed(producer_property, "--producer-property", cluster.command_property, "--command-property"),
         {"client.id": "console-producer"},
     )
     flags = {
@@ -289,7 +286,7 @@ async def produce(
     config = ProducerConfig.from_properties(properties)
     inputs = open_inputs(files or ())
     timeout_ms = connecting_ms(config.max_block_ms)
-    async with connect_with(bootstrap_server, properties, timeout_ms=timeout_ms) as client:
+    async with connect_with(cluster.bootstrap_server, properties, timeout_ms=timeout_ms) as client:
         return await send_inputs(client, config, inputs=inputs, line_format=line_format, target=target)
 
 

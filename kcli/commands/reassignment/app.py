@@ -36,7 +36,7 @@ from kcli.commands.reassignment.view import (
     Verified,
 )
 from kcli.commands.shared.formatting import counted
-from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property
+from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.output import OutputFormat
 from kcli.commands.shared.runner import command
 from kcli.errors import Interrupted, KcliError
@@ -75,9 +75,8 @@ async def execute(
         typer.Option("--disallow-replication-factor-change", help="Refuse another number of replicas"),
     ] = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
     output: OutputFormat | None = None,
 ) -> Started | Verified | Executed:
     """Start the moves of a plan.
@@ -87,7 +86,6 @@ async def execute(
     """
     from kcli.commands.reassignment.execution import Execution, Limits, copies_text, planned_copies
     from kcli.commands.shared.output import note
-    from kcli.commands.shared.session import open_client
 
     targets = read_plan(plan, plan_option)
     refuse_existing(rollback_file, "--rollback-file")
@@ -98,7 +96,7 @@ async def execute(
         allow_factor_change=not disallow_replication_factor_change,
         timeout_ms=timeout_ms,
     )
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         execution = Execution(client, targets, limits)
         await execution.prepare()
         write_new(rollback_file, execution.rollback)
@@ -163,16 +161,14 @@ async def verify(
         bool, typer.Option("--wait", help="Wait until nothing of the plan moves, and show progress")
     ] = False,
     preserve_throttles: PreserveThrottles = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Verified:
     """Tell how far a plan is (exit code 3: not as planned); once nothing moves, throttles are removed."""
     from kcli.commands.reassignment.execution import verify_plan
-    from kcli.commands.shared.session import open_client
 
     targets = read_plan(plan, plan_option)
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         if wait:
             await _wait(client, targets)
         return await verify_plan(client, targets, preserve_throttles=preserve_throttles, is_waited=wait)
@@ -201,15 +197,13 @@ async def _wait(client: Client, plan: Plan) -> None:
 
 @command(app, "list", example="kcli reassign-partitions list")
 async def list_moves(
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Moving:
     """List the partitions that are on the move."""
     from kcli.client import admin
-    from kcli.commands.shared.session import open_client
 
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         moving = await admin.list_partition_reassignments(client)
     return Moving(
         [
@@ -225,9 +219,8 @@ async def cancel(
     plan_option: PlanOption = None,
     preserve_throttles: PreserveThrottles = False,
     timeout_ms: TimeoutMs = DEFAULT_TIMEOUT_MS,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Cancelled:
     """Stop the moves of a plan: partitions go back to the brokers and directories they had.
 
@@ -235,11 +228,11 @@ async def cancel(
     """
     from kcli.client import admin
     from kcli.commands.reassignment.execution import clear_all
-    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.session import failure
 
     targets = read_plan(plan, plan_option)
     brokers: list[int] = []
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         moving = await admin.list_partition_reassignments(client, list(targets.replicas))
         active = [partition for partition, each in moving.items() if each.adding or each.removing]
         results = await admin.alter_partition_reassignments(client, dict.fromkeys(active)) if active else {}

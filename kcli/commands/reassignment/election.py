@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from kcli.commands.shared.arguments import LARGEST_INT32, whole_number
-from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property, renamed
+from kcli.commands.shared.options import ClusterAddress, renamed
 from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError
@@ -99,9 +99,8 @@ async def preferred_replica_election(
         ),
     ] = Election.PREFERRED,
     admin_config: Annotated[Path | None, typer.Option("--admin.config", hidden=True)] = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Elected:
     """Make the first replica of each partition its leader again."""
     from kcli.client import admin
@@ -116,8 +115,8 @@ async def preferred_replica_election(
         raise UsageError("partitions, `--path-to-json-file` and `--all-topic-partitions` exclude each other")
     wanted, topics = _wanted(texts, path_to_json_file)
     kind = admin.ElectionType[election_type.name]
-    config = renamed(admin_config, "--admin.config", command_config, "--command-config")
-    async with open_client(bootstrap_server, config, command_property) as client:
+    config = renamed(admin_config, "--admin.config", cluster.command_config, "--command-config")
+    async with open_client(cluster.bootstrap_server, config, cluster.command_property) as client:
         if topics:
             wanted = await _with_topics(client, topics, wanted=wanted)
         is_all = path_to_json_file is None and not texts

@@ -11,7 +11,7 @@ import typer
 
 from kcli.commands.reassignment.options import app, refuse_existing, write_new
 from kcli.commands.reassignment.view import Proposal, ids
-from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property, complete_topic
+from kcli.commands.shared.options import ClusterAddress, complete_topic
 from kcli.commands.shared.output import OutputFormat
 from kcli.commands.shared.runner import command
 from kcli.errors import MissingArgument, UsageError
@@ -76,15 +76,13 @@ async def generate(
     ] = None,
     start_index: Annotated[int | None, typer.Option(min=0, hidden=True)] = None,
     shift: Annotated[int | None, typer.Option(min=0, hidden=True)] = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
     output: OutputFormat | None = None,
 ) -> Proposal:
     """Propose a plan; nothing is moved."""
     from kcli.commands.reassignment.plan import parse_brokers
     from kcli.commands.shared.output import chosen_format, note
-    from kcli.commands.shared.session import open_client
 
     wish = Wish(
         _topics(topics or (), topics_to_move_json_file, all_topics=all_topics, drains=drain is not None),
@@ -99,7 +97,7 @@ async def generate(
         )
     refuse_existing(plan_file, "--plan-file")
     seed = None if strategy is Strategy.MINIMAL else (start_index, shift)
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         proposal = await _propose(client, wish, seed)
     write_new(plan_file, proposal.proposed)
     if proposal.partitions and plan_file is None and chosen_format(output) is OutputFormat.TABLE:

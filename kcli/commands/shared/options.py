@@ -7,25 +7,41 @@ They are `Annotated` aliases: a command lists those that it uses as parameters. 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from kcli.commands.shared import completion
 from kcli.commands.shared.output import OutputFormat as OutputFormat
 from kcli.errors import MissingArgument, UsageError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from kcli.client.client import Client
 
 Given = TypeVar("Given")
 
 
 def complete_topic(context: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of a topic from the cluster."""
-    return completion.topic_names(context.params, incomplete)
+    from kcli.commands.shared.completion import topic_names
+
+    return topic_names(context.params, incomplete)
 
 
 def complete_config(context: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of a configuration from the cluster."""
-    return completion.config_names(context.params, incomplete)
+    from kcli.commands.shared.completion import config_names
+
+    return config_names(context.params, incomplete)
+
+
+class OptionGroup:
+    """Options of a command that belong together: its subclasses' parameters, declared as a command's are.
+
+    A command has one parameter for a group. A parameter of a group may be a group itself. Typer knows the
+    option by the parameter's name, which therefore occurs once in a command.
+    """
 
 
 # None unless it is given: then `bootstrap.servers` of the properties counts before the default.
@@ -49,6 +65,33 @@ Property = Annotated[
     list[str] | None,
     typer.Option("-X", "--command-property", metavar="NAME=VALUE", help="A client property (repeatable)"),
 ]
+
+
+class ClusterAddress(OptionGroup):
+    """The cluster that a command talks to, and the properties of its client."""
+
+    def __init__(
+        self,
+        bootstrap_server: BootstrapServer = None,
+        command_config: CommandConfig = None,
+        command_property: Property = None,
+    ) -> None:
+        self.bootstrap_server = bootstrap_server
+        self.command_config = command_config
+        self.command_property = command_property
+
+    def connect(self, *, timeout_ms: int | None = None) -> AbstractAsyncContextManager[Client]:
+        """Return a context manager that connects on entry and closes the client on exit.
+
+        Connecting takes no longer than `default.api.timeout.ms` and `timeout_ms`.
+        """
+        from kcli.commands.shared.session import open_client
+
+        return open_client(
+            self.bootstrap_server, self.command_config, self.command_property, timeout_ms=timeout_ms
+        )
+
+
 Output = Annotated[
     OutputFormat | None,
     typer.Option(

@@ -25,6 +25,7 @@ from typing import Annotated, Any, get_origin
 import typer
 from typer.core import TyperCommand
 
+from kcli.commands.shared.options import OptionGroup as OptionGroup
 from kcli.commands.shared.options import Output, OutputFormat, Verbose
 from kcli.errors import Interrupted, KcliError, MissingArgument
 
@@ -100,14 +101,6 @@ def command(
         return body
 
     return register
-
-
-class OptionGroup:
-    """Options of a command that belong together: the fields of a frozen dataclass that derives from this.
-
-    A field is declared like a parameter of a command, or is a group itself. Typer knows the option by the
-    field's name, which therefore occurs once in a command.
-    """
 
 
 def group_of(parameter: inspect.Parameter) -> type[OptionGroup] | None:

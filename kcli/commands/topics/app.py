@@ -12,10 +12,8 @@ import typer
 
 from kcli.commands.shared.arguments import LARGEST_INT32, parse_properties, signed_number
 from kcli.commands.shared.options import (
-    BootstrapServer,
-    CommandConfig,
+    ClusterAddress,
     OutputFormat,
-    Property,
     TopicArgument,
     TopicOption,
     TopicsArgument,
@@ -121,14 +119,13 @@ async def create(
     force: Annotated[
         bool, typer.Option("--force", help="Create without warnings, internal topics too")
     ] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Created:
     """Create a topic."""
     from kcli.client import admin
     from kcli.commands.shared.output import note
-    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.session import failure
     from kcli.commands.shared.topic_filter import COLLISION_WARNING, has_collision_characters
     from kcli.commands.topics.names import refusal_hint, refuse_new
     from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -144,7 +141,7 @@ async def create(
         None if assignments is None else dict(enumerate(assignments)),
         parse_properties(config, "--config"),
     )
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         if not force:
             await refuse_new(client, name)
             if has_collision_characters(name):
@@ -165,15 +162,13 @@ async def list_topics(
     exclude_internal: Annotated[
         bool, typer.Option("--exclude-internal", help="Leave out internal topics")
     ] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> TopicNames:
     """List topics: all, or those that a regular expression matches."""
-    from kcli.commands.shared.session import open_client
 
     pattern = one_topic_or_none(topic, topic_option)
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         return TopicNames(await matching_topics(client, pattern, exclude_internal=exclude_internal))
 
 
@@ -209,12 +204,10 @@ async def describe(
     partition_size_limit_per_response: Annotated[
         int, typer.Option(min=1, help="Most partitions in one answer of a broker", hidden=True)
     ] = 2000,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> TopicReport:
     """Show the partitions, leaders, replicas and in-sync replicas of topics: of all if none is named."""
-    from kcli.commands.shared.session import open_client
     from kcli.commands.topics.names import parse_topic_id, topics_with_id
     from kcli.commands.topics.results import report_topics
 
@@ -228,7 +221,7 @@ async def describe(
         overrides_only=topics_with_overrides,
     )
     options.check()
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         if wanted_id is None:
             names = await matching_topics(client, pattern, exclude_internal=exclude_internal)
         else:
@@ -271,14 +264,12 @@ async def alter(
     force: Annotated[
         bool, typer.Option("--force", help="Alter without warnings, add partitions to internal topics too")
     ] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
     output: OutputFormat | None = None,
 ) -> Altered:
     """Add partitions to topics, or change their configuration."""
     from kcli.commands.shared.output import note
-    from kcli.commands.shared.session import open_client
     from kcli.commands.topics.names import ALTER_HINT, guarded
 
     pattern = one_topic(topic, topic_option)
@@ -291,7 +282,7 @@ async def alter(
     if assignments is not None and len(assignments) != partitions:
         raise UsageError("`--replica-assignment` lists all `--partitions` partitions, also those that exist")
     settings = parse_properties(config, "--config")
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         names = await matching_topics(client, pattern)
         if not names and not if_exists:
             raise unknown_topic(pattern)
@@ -317,18 +308,17 @@ async def delete(
         bool, typer.Option("--exclude-internal", help="Leave out internal topics")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Delete internal topics too")] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
     output: OutputFormat | None = None,
 ) -> Deleted:
     """Delete topics and everything in them."""
     from kcli.client import admin
-    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.session import failure
     from kcli.commands.topics.names import DELETE_HINT, guarded
 
     pattern = one_topic(topic, topic_option)
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         names = await matching_topics(client, pattern, exclude_internal=exclude_internal)
         if not names and not if_exists:
             raise unknown_topic(pattern)

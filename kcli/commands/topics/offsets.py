@@ -9,9 +9,7 @@ import typer
 
 from kcli.commands.shared.arguments import LARGEST_INT64, signed_number
 from kcli.commands.shared.options import (
-    BootstrapServer,
-    CommandConfig,
-    Property,
+    ClusterAddress,
     TopicOption,
     TopicsArgument,
     one_topic_or_none,
@@ -87,9 +85,8 @@ async def get_offsets(
     exclude_internal_topics: Annotated[
         bool, typer.Option("--exclude-internal-topics", help="Leave out internal topics")
     ] = False,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> Offsets:
     """Print the offsets of partitions: the latest, the earliest, or by time.
 
@@ -98,12 +95,12 @@ async def get_offsets(
     from kcli.client import admin
     from kcli.client.network.retry_warnings import RetryWarnings
     from kcli.commands.shared.output import warn
-    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.session import failure
 
     pattern = one_topic_or_none(topic, topic_option)
     accepts = chosen_partitions(pattern, partitions, topic_partitions)
     timestamp = parse_time(time)
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         topics = await admin.list_topics(client)
         wanted = matching_partitions(topics, accepts, exclude_internal=exclude_internal_topics)
         absent = absent_topics(pattern or topic_partitions or "", (each.name for each in topics))

@@ -9,7 +9,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from kcli.commands.shared.arguments import LARGEST_INT32, LARGEST_INT64, signed_number
-from kcli.commands.shared.options import BootstrapServer, CommandConfig, Property
+from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.output import Table
 from kcli.commands.shared.runner import command
 from kcli.errors import KcliError, UsageError
@@ -67,16 +67,15 @@ async def delete_records(
         Path | None,
         typer.Option(metavar="FILE", help="The offsets as JSON, see above", show_default=False),
     ] = None,
-    bootstrap_server: BootstrapServer = None,
-    command_config: CommandConfig = None,
-    command_property: Property = None,
+    *,
+    cluster: ClusterAddress,
 ) -> DeletedRecords:
     """Delete the records below an offset of each given partition.
 
     As JSON: {"partitions": [{"topic": "orders", "partition": 0, "offset": 100}], "version": 1}
     """
     from kcli.client import admin
-    from kcli.commands.shared.session import failure, open_client
+    from kcli.commands.shared.session import failure
     from kcli.protocol.error_codes import ErrorCode
 
     wanted = [parse_target(text) for text in targets or ()]
@@ -85,7 +84,7 @@ async def delete_records(
     if not wanted:
         raise UsageError("no offsets given", hint="TOPIC:PARTITION:OFFSET, or `--offset-json-file FILE`")
     refuse_duplicates(wanted)
-    async with open_client(bootstrap_server, command_config, command_property) as client:
+    async with cluster.connect() as client:
         results = await admin.delete_records(
             client, {admin.TopicPartition(target.topic, target.partition): target.offset for target in wanted}
         )

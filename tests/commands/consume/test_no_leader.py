@@ -13,6 +13,7 @@ from kcli.client.config import ClientConfig, ConsumerConfig
 from kcli.client.consumer.consumer import Consumer
 from kcli.commands.consume.formatters import make_formatter
 from kcli.commands.consume.reading import Choice, End, Start, ends_in_time, print_records
+from kcli.commands.shared.options import ClusterAddress
 from kcli.commands.shared.runner import flatten
 from kcli.commands.topics.offsets import get_offsets
 from kcli.errors import KcliError
@@ -83,9 +84,9 @@ async def test_get_offsets_tells_and_gives_up(
     monkeypatch: pytest.MonkeyPatch,
     autojump_clock: trio.testing.MockClock,
 ) -> None:
-    monkeypatch.setattr("kcli.commands.shared.session.open_client", lambda *_: leaderless())
+    monkeypatch.setattr("kcli.commands.shared.session.open_client", lambda *_, **__: leaderless())
     start = trio.current_time()
-    result = await get_offsets("orders")
+    result = await get_offsets("orders", cluster=ClusterAddress())
     assert 8 < trio.current_time() - start <= 10
     assert [*result.lines()] == ["orders:1:0"]
     [error] = result.failures
