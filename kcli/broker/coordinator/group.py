@@ -67,3 +67,8 @@ class ClientInfo(NamedTuple):
 
     client_id: str
     host: str
+
+
+def committed_at(offset: OffsetCommitValue) -> int:
+    """Return the commit time, a start of retention for `Group.retention_start`."""
+    return offset.commit_timestamp

@@ -10,13 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
-from kcli.broker.coordinator.classic.group_manager import (
-    ClassicGroupManager,
-    describe_group,
-    heartbeat,
-    leave_group,
-    sync_group,
-)
+from kcli.broker.coordinator.classic.group_manager import ClassicGroupManager, member_response
 from kcli.broker.coordinator.classic.join_group import JoinContext
 from kcli.broker.coordinator.classic.rebalance import refuse_sync
 from kcli.broker.coordinator.consumer.classic_protocol import ConsumerGroupClassicProtocol
@@ -111,7 +105,7 @@ class GroupCoordinator:
             return refuse_sync(token, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         group = self.groups.get(request.group_id)
         if isinstance(group, ClassicGroup):
-            return sync_group(now, token, request, group=group, config=self._config)
+            return self._classic.sync_group(now, token, request, group)
         if isinstance(group, ConsumerGroup):
             return self._classic_protocol.sync_group(now, token, request, group)
         return refuse_sync(token, ErrorCode.UNKNOWN_MEMBER_ID)
@@ -124,7 +118,7 @@ class GroupCoordinator:
         effects: list[Effect] = []
         error = ErrorCode.UNKNOWN_MEMBER_ID
         if isinstance(group, ClassicGroup):
-            error, effects = heartbeat(now, request, group)
+            error, effects = self._classic.heartbeat(now, request, group)
         return [*effects, Reply(token, HeartbeatResponse(error_code=error))]
 
     def leave_group(self, now: Now, token: Token, request: LeaveGroupRequest, version: int) -> list[Effect]:
@@ -143,10 +137,10 @@ class GroupCoordinator:
         if isinstance(group, ConsumerGroup):
             return self._classic_protocol.leave_group(now, identities, group, left)
         if not isinstance(group, ClassicGroup):
-            return left([_unknown_member(each) for each in identities], None)
+            return left([member_response(each, ErrorCode.UNKNOWN_MEMBER_ID) for each in identities], None)
         if group.state is ClassicGroupState.DEAD:
             return [Reply(token, LeaveGroupResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
-        answers, effects = leave_group(now, identities, group, self._config)
+        answers, effects = self._classic.leave_group(now, identities, group)
         return effects + left(answers, None)
 
     def consumer_group_heartbeat(
@@ -194,7 +188,7 @@ class GroupCoordinator:
     def _described(self, group_id: str, version: int) -> DescribedGroup:
         group = self.groups.get(group_id)
         if isinstance(group, ClassicGroup):
-            return describe_group(group)
+            return group.described()
         missing = DescribedGroup(
             group_id=group_id,
             group_state=ClassicGroupState.DEAD.value,
@@ -261,11 +255,3 @@ class GroupCoordinator:
         """Forget the offsets of topics that were deleted, and let consumer groups see to their topics."""
         self._consumer.image_changed(delta)
         return self._deleted_topics.begin(delta.deleted_topics)
-
-
-def _unknown_member(identity: MemberIdentity) -> MemberResponse:
-    return MemberResponse(
-        member_id=identity.member_id,
-        group_instance_id=identity.group_instance_id,
-        error_code=ErrorCode.UNKNOWN_MEMBER_ID,
-    )

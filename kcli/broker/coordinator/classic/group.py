@@ -1,19 +1,15 @@
 """ClassicGroup: members, generation and state of a group whose leader assigns (Kafka class `ClassicGroup`).
 
-Pure bookkeeping: what follows from a change (answers, timers, records) is decided in `classic_rebalance`,
-`classic_join`, `classic_sync` and `classic_leave`. Invariants:
+Pure bookkeeping: `rebalance`, `join_group` and `group_manager` decide what follows from a change. Invariants:
 
-* `static_members` names exactly the members with an instance id, `supported` counts for each protocol the
-  members that offer it, `awaiting_joins` those with a parked join;
-* the leader is a member, and there is one as long as there are members;
-* nobody is both a member and pending;
+* `static_members` names exactly the members with an instance id, `supported` counts the members that offer
+  each protocol, `awaiting_joins` the members with a parked join;
+* a group with members has a leader, and the leader is a member;
+* no id is both a member and pending;
 * `pending_syncs` are members, and only while the group is CompletingRebalance or Stable.
 
-The states of a classic group, and the moves between them (Kafka class `ClassicGroupState`).
-
-ClassicMember: one member of a classic group (Kafka class `ClassicGroupMember`).
-
-The records that classic groups and offsets are kept in, made from and turned into what is in memory.
+Every member and every pending id has one timer, `("session", group id, member id)`. A heartbeat only moves
+the member's deadline; the timer is set again if it fires before the deadline or the deadline moves closer.
 """
 
 from __future__ import annotations
@@ -24,22 +20,24 @@ from enum import Enum
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from kcli.broker.coordinator.effects import CoordinatorRecord
+from kcli.broker.coordinator.effects import Cancel, CoordinatorRecord, Schedule
+from kcli.broker.coordinator.group import committed_at
 from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.coordinator_records import (
     GroupMetadataKey,
     GroupMetadataValue,
     MemberMetadata,
-    OffsetCommitKey,
 )
+from kcli.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from kcli.protocol.messages.join_group import JoinGroupResponseMember
 from kcli.protocol.messages.list_groups import ListedGroup
 from kcli.protocol.schema.declaration import DecodeError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Container, Iterable, Mapping
+    from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping
 
-    from kcli.broker.coordinator.effects import Now, Token
+    from kcli.broker.coordinator.effects import Effect, Now, Token
     from kcli.protocol.internal.coordinator_records import OffsetCommitValue
     from kcli.protocol.messages.offset_commit import OffsetCommitRequest
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
@@ -304,6 +302,113 @@ class ClassicGroup:
         else:
             self.subscribed = _topics_in(each.metadata(self.protocol_name) for each in self.members.values())
 
+    # --- sessions ----------------------------------------------------------------------------------
+
+    def arm_session(self, now: Now, member: ClassicMember, *, timeout_ms: int | None = None) -> list[Effect]:
+        """Start a member's session anew; `timeout_ms` replaces its own session timeout."""
+        delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
+        member.deadline_ms = member.timer_ms = now.ms + delay_ms
+        return [Schedule(session_key(self.group_id, member.member_id), delay_ms)]
+
+    def renew_session(self, now: Now, member: ClassicMember) -> list[Effect]:
+        """Note a sign of life: move the member's deadline."""
+        member.deadline_ms = now.ms + member.session_timeout_ms
+        if member.deadline_ms < member.timer_ms:
+            return self.arm_session(now, member)
+        return []
+
+    def rearm_session(self, now: Now, member: ClassicMember) -> list[Effect]:
+        """Set the timer again, for the rest of a session that is not over."""
+        if member.deadline_ms <= now.ms:
+            return self.arm_session(now, member)
+        return self.arm_session(now, member, timeout_ms=member.deadline_ms - now.ms)
+
+    def end_session(self, member_id: str) -> list[Effect]:
+        """Cancel the timer of a member or a pending id that is gone."""
+        return [Cancel(session_key(self.group_id, member_id))]
+
+    # --- records and responses -----------------------------------------------------------------------
+
+    @classmethod
+    def from_record(cls, group_id: str, value: GroupMetadataValue) -> ClassicGroup:
+        """Return the group of a record: empty, or stable with the members of its generation."""
+        group = cls(
+            group_id,
+            state=ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY,
+            state_since_ms=None if value.current_state_timestamp == -1 else value.current_state_timestamp,
+            generation=value.generation,
+            protocol_type=value.protocol_type or None,
+            protocol_name=value.protocol,
+            assigned_generation=value.generation,
+        )
+        for each in value.members:
+            # No coordinator writes an id twice: in a damaged record the first one counts.
+            if each.member_id not in group.members and each.group_instance_id not in group.static_members:
+                group.add(_member_from_record(each, value.protocol or ""))
+        if value.leader in group.members:
+            group.leader_id = value.leader
+        group.update_subscribed()
+        return group
+
+    def record(self, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
+        """Return the record of this generation; a member that is not in `assignments` has no partitions.
+
+        The record keeps only the metadata for the chosen protocol.
+        """
+        value = GroupMetadataValue(
+            protocol_type=self.protocol_type or "",
+            generation=self.generation,
+            protocol=self.protocol_name,
+            leader=self.leader_id,
+            current_state_timestamp=-1 if self.state_since_ms is None else self.state_since_ms,
+            members=[
+                MemberMetadata(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    rebalance_timeout=member.rebalance_timeout_ms,
+                    session_timeout=member.session_timeout_ms,
+                    subscription=member.metadata(self.protocol_name),
+                    assignment=assignments.get(member.member_id, b""),
+                )
+                for member in self.members.values()
+            ],
+        )
+        return CoordinatorRecord(GroupMetadataKey(group=self.group_id), value)
+
+    def join_members(self) -> list[JoinGroupResponseMember]:
+        """Return all members and their metadata, as JoinGroup tells the leader."""
+        return [
+            JoinGroupResponseMember(
+                member_id=member.member_id,
+                group_instance_id=member.group_instance_id,
+                metadata=member.metadata(self.protocol_name),
+            )
+            for member in self.members.values()
+        ]
+
+    def described(self) -> DescribedGroup:
+        """Return the group as DescribeGroups shows it; protocol and metadata only while it is stable."""
+        stable = self.state is ClassicGroupState.STABLE
+        return DescribedGroup(
+            group_id=self.group_id,
+            group_state=self.state.value,
+            protocol_type=self.protocol_type or "",
+            protocol_data=self.protocol_name or "" if stable else "",
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.group_instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(self.protocol_name) if stable else b"",
+                    member_assignment=member.assignment,
+                )
+                for member in self.members.values()
+            ],
+        )
+
     # --- as a group of any kind ----------------------------------------------------------------------
 
     def check_member(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
@@ -376,7 +481,7 @@ class ClassicGroup:
             consuming = self.state is ClassicGroupState.STABLE and self.subscribed is not None
             if self.state is not ClassicGroupState.EMPTY and not consuming:
                 return None
-        return _committed_at
+        return committed_at
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """Return what deletes the group's record."""
@@ -392,8 +497,9 @@ class ClassicGroup:
         )
 
 
-def _committed_at(offset: OffsetCommitValue) -> int:
-    return offset.commit_timestamp
+def session_key(group_id: str, member_id: str) -> Hashable:
+    """Return the key of a session's timer."""
+    return ("session", group_id, member_id)
 
 
 def _topics_in(metadata: Iterable[bytes]) -> frozenset[str] | None:
@@ -459,55 +565,6 @@ class ClassicMember:
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
 
-def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> CoordinatorRecord:
-    """Return the record of a group's generation; who is not in `assignments` has nothing assigned.
-
-    Of what a member offers only the metadata for the chosen protocol is kept.
-    """
-    value = GroupMetadataValue(
-        protocol_type=group.protocol_type or "",
-        generation=group.generation,
-        protocol=group.protocol_name,
-        leader=group.leader_id,
-        current_state_timestamp=-1 if group.state_since_ms is None else group.state_since_ms,
-        members=[
-            MemberMetadata(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout=member.rebalance_timeout_ms,
-                session_timeout=member.session_timeout_ms,
-                subscription=member.metadata(group.protocol_name),
-                assignment=assignments.get(member.member_id, b""),
-            )
-            for member in group.members.values()
-        ],
-    )
-    return CoordinatorRecord(GroupMetadataKey(group=group.group_id), value)
-
-
-def group_from_record(group_id: str, value: GroupMetadataValue) -> ClassicGroup:
-    """Return the group that a record describes: empty, or stable with this generation's members."""
-    group = ClassicGroup(
-        group_id,
-        state=ClassicGroupState.STABLE if value.members else ClassicGroupState.EMPTY,
-        state_since_ms=None if value.current_state_timestamp == -1 else value.current_state_timestamp,
-        generation=value.generation,
-        protocol_type=value.protocol_type or None,
-        protocol_name=value.protocol,
-        assigned_generation=value.generation,
-    )
-    for each in value.members:
-        # No coordinator writes an id twice: of what is damaged the first one counts.
-        if each.member_id not in group.members and each.group_instance_id not in group.static_members:
-            group.add(_member_from_record(each, value.protocol or ""))
-    if value.leader in group.members:
-        group.leader_id = value.leader
-    group.update_subscribed()
-    return group
-
-
 def _member_from_record(value: MemberMetadata, protocol_name: str) -> ClassicMember:
     timeout_ms = value.session_timeout if value.rebalance_timeout == -1 else value.rebalance_timeout
     return ClassicMember(
@@ -520,8 +577,3 @@ def _member_from_record(value: MemberMetadata, protocol_name: str) -> ClassicMem
         protocols=(MemberProtocol(protocol_name, value.subscription),),
         assignment=value.assignment,
     )
-
-
-def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
-    """Return what deletes a group's offset of one partition."""
-    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)

@@ -1,14 +1,8 @@
-"""ClassicGroupManager: the part of a shard that keeps the groups whose leaders assign.
+"""ClassicGroupManager: the requests and the life of a shard's classic groups.
 
-See Kafka class `GroupMetadataManager`. What is decided about one group stands in `classic_join`,
-`classic_sync`, `classic_leave` and `classic_rebalance`; here it is found, loaded, unloaded and described.
-
-SyncGroup for classic groups: the leader hands in the assignment, the others wait for it.
-
-The generation is stored with its assignment before anybody is answered. A leader that asks again while that
-goes on waits like the others: a generation has one assignment.
-
-LeaveGroup and Heartbeat for classic groups.
+`join_group` and `rebalance` hold the decisions about one group. SyncGroup stores the generation together with
+its assignment before any member is answered; a leader that sends SyncGroup again meanwhile waits like the
+others, because a generation has one assignment (Kafka class `GroupMetadataManager`).
 """
 
 from __future__ import annotations
@@ -18,18 +12,14 @@ from typing import TYPE_CHECKING
 from kcli.broker.coordinator.classic.group import (
     ClassicGroup,
     ClassicGroupState,
-    group_from_record,
-    group_record,
 )
 from kcli.broker.coordinator.classic.join_group import join_group
 from kcli.broker.coordinator.classic.rebalance import (
     accept_sync,
-    arm_session,
     complete_if_joined,
     dissolve,
     drop_assignments,
     drop_member,
-    end_session,
     end_sync_phase,
     expire_join,
     expire_session,
@@ -37,12 +27,10 @@ from kcli.broker.coordinator.classic.rebalance import (
     prepare,
     rebalance,
     refuse_sync,
-    renew_session,
 )
 from kcli.broker.coordinator.effects import Append, Effect
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from kcli.protocol.messages.leave_group import MemberIdentity, MemberResponse
+from kcli.protocol.messages.leave_group import MemberResponse
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable
@@ -55,6 +43,7 @@ if TYPE_CHECKING:
     from kcli.protocol.error_codes import KafkaError
     from kcli.protocol.internal.coordinator_records import GroupMetadataKey, GroupMetadataValue
     from kcli.protocol.messages.heartbeat import HeartbeatRequest
+    from kcli.protocol.messages.leave_group import MemberIdentity
     from kcli.protocol.messages.sync_group import SyncGroupRequest
 
 
@@ -78,6 +67,84 @@ class ClassicGroupManager:
             self._groups[group.group_id] = group
         return effects
 
+    def sync_group(
+        self, now: Now, token: Token, request: SyncGroupRequest, group: ClassicGroup
+    ) -> list[Effect]:
+        """Answer with the member's assignment, now or once it is stored."""
+        error = _check_sync(request, group)
+        if error:
+            return refuse_sync(token, error)
+        member = group.members[request.member_id]
+        effects = group.renew_session(now, member)
+        group.pending_syncs.discard(member.member_id)
+        if not group.pending_syncs:
+            effects += end_sync_phase(group)
+        if group.state is ClassicGroupState.STABLE:
+            return effects + accept_sync(token, group, member)
+        effects += _park_sync(member, token)
+        if member.member_id == group.leader_id and group.assigned_generation != group.generation:
+            effects.append(self._store_assignment(group, request))
+        return effects
+
+    def _store_assignment(self, group: ClassicGroup, request: SyncGroupRequest) -> Effect:
+        generation = group.generation
+        group.assigned_generation = generation
+        assignments = {each.member_id: each.assignment for each in request.assignments}
+
+        def stored(now: Now, error: KafkaError | None) -> list[Effect]:
+            # A rebalance that began meanwhile has answered all members.
+            if group.state is ClassicGroupState.COMPLETING_REBALANCE and group.generation == generation:
+                return self._assignment_stored(now, group, error)
+            return []
+
+        return Append((group.record(assignments),), stored)
+
+    def _assignment_stored(self, now: Now, group: ClassicGroup, error: KafkaError | None) -> list[Effect]:
+        """Answer the parked syncs once the assignment is in the log; begin a rebalance if it is not."""
+        if error is not None:
+            return drop_assignments(now, group, error.code) + rebalance(now, group, self._config)
+        group.transition(now, ClassicGroupState.STABLE)
+        effects: list[Effect] = []
+        for member in group.members.values():
+            token, member.awaiting_sync = member.awaiting_sync, None
+            if token is not None:
+                effects += accept_sync(token, group, member)
+                effects += group.renew_session(now, member)
+        return effects
+
+    def heartbeat(
+        self, now: Now, request: HeartbeatRequest, group: ClassicGroup
+    ) -> tuple[ErrorCode, list[Effect]]:
+        """Renew a member's session; REBALANCE_IN_PROGRESS tells the member to join again."""
+        state = group.state
+        if state is ClassicGroupState.DEAD:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
+        error = group.check_member(request.member_id, request.group_instance_id)
+        if error:
+            return error, []
+        if request.generation_id != group.generation:
+            return ErrorCode.ILLEGAL_GENERATION, []
+        effects = group.renew_session(now, group.members[request.member_id])
+        if state is ClassicGroupState.PREPARING_REBALANCE:
+            return ErrorCode.REBALANCE_IN_PROGRESS, effects
+        return ErrorCode.NONE, effects
+
+    def leave_group(
+        self, now: Now, identities: Iterable[MemberIdentity], group: ClassicGroup
+    ) -> tuple[list[MemberResponse], list[Effect]]:
+        """Remove members, named by id, or by instance id alone as tools do; return a result for each."""
+        answers: list[MemberResponse] = []
+        effects: list[Effect] = []
+        members_before = len(group.members)
+        for identity in identities:
+            error = _leave(identity, group, effects)
+            answers.append(member_response(identity, error))
+        if len(group.members) < members_before:
+            effects += rebalance(now, group, self._config)
+        else:
+            effects += complete_if_joined(now, group)
+        return answers, effects
+
     # --- life --------------------------------------------------------------------------------------
 
     def replay(self, key: GroupMetadataKey, value: GroupMetadataValue | None) -> None:
@@ -92,7 +159,7 @@ class ClassicGroupManager:
             if isinstance(group, ClassicGroup):
                 del self._groups[key.group]
         elif live is None:
-            self._groups[key.group] = group_from_record(key.group, value)
+            self._groups[key.group] = ClassicGroup.from_record(key.group, value)
         elif live.generation == value.generation and live.state is ClassicGroupState.COMPLETING_REBALANCE:
             for stored in value.members:
                 if (member := live.members.get(stored.member_id)) is not None:
@@ -104,7 +171,7 @@ class ClassicGroupManager:
         effects: list[Effect] = []
         for group in self._classic():
             for member in group.members.values():
-                effects += arm_session(now, group, member)
+                effects += group.arm_session(now, member)
             if len(group.members) > self._config.max_size:
                 effects += prepare(now, group, self._config)
         return effects
@@ -140,54 +207,7 @@ class ClassicGroupManager:
         return [group for group in self._groups.values() if isinstance(group, ClassicGroup)]
 
 
-def describe_group(group: ClassicGroup) -> DescribedGroup:
-    """Return what DescribeGroups shows: the protocol, and what members say for it, while it is in use."""
-    stable = group.state is ClassicGroupState.STABLE
-    return DescribedGroup(
-        group_id=group.group_id,
-        group_state=group.state.value,
-        protocol_type=group.protocol_type or "",
-        protocol_data=group.protocol_name or "" if stable else "",
-        members=[
-            DescribedGroupMember(
-                member_id=member.member_id,
-                group_instance_id=member.group_instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                member_metadata=member.metadata(group.protocol_name) if stable else b"",
-                member_assignment=member.assignment,
-            )
-            for member in group.members.values()
-        ],
-    )
-
-
-def sync_group(
-    now: Now,
-    token: Token,
-    request: SyncGroupRequest,
-    *,
-    group: ClassicGroup,
-    config: GroupConfig,
-) -> list[Effect]:
-    """Let a member have its assignment, now or once it is stored."""
-    error = _check(request, group)
-    if error:
-        return refuse_sync(token, error)
-    member = group.members[request.member_id]
-    effects = renew_session(now, group, member)
-    group.pending_syncs.discard(member.member_id)
-    if not group.pending_syncs:
-        effects += end_sync_phase(group)
-    if group.state is ClassicGroupState.STABLE:
-        return effects + accept_sync(token, group, member)
-    effects += _park(member, token)
-    if member.member_id == group.leader_id and group.assigned_generation != group.generation:
-        effects += _store(group, request, config)
-    return effects
-
-
-def _check(request: SyncGroupRequest, group: ClassicGroup) -> ErrorCode:
+def _check_sync(request: SyncGroupRequest, group: ClassicGroup) -> ErrorCode:
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     error = group.check_member(request.member_id, request.group_instance_id)
@@ -204,75 +224,10 @@ def _check(request: SyncGroupRequest, group: ClassicGroup) -> ErrorCode:
     return ErrorCode.NONE
 
 
-def _park(member: ClassicMember, token: Token) -> list[Effect]:
+def _park_sync(member: ClassicMember, token: Token) -> list[Effect]:
     """Let a sync wait. One that the member sent before is answered: it gave that up."""
     superseded, member.awaiting_sync = member.awaiting_sync, token
     return [] if superseded is None else refuse_sync(superseded, ErrorCode.REBALANCE_IN_PROGRESS)
-
-
-def _store(group: ClassicGroup, request: SyncGroupRequest, config: GroupConfig) -> list[Effect]:
-    generation = group.generation
-    group.assigned_generation = generation
-    assignments = {each.member_id: each.assignment for each in request.assignments}
-
-    def stored(now: Now, error: KafkaError | None) -> list[Effect]:
-        # A rebalance that began meanwhile has answered everybody.
-        if group.state is ClassicGroupState.COMPLETING_REBALANCE and group.generation == generation:
-            return _stored(now, group, config, error=error)
-        return []
-
-    return [Append((group_record(group, assignments),), stored)]
-
-
-def _stored(now: Now, group: ClassicGroup, config: GroupConfig, *, error: KafkaError | None) -> list[Effect]:
-    """Hand out the assignment that is in the log now, or rebalance if it is not."""
-    if error is not None:
-        return drop_assignments(now, group, error.code) + rebalance(now, group, config)
-    group.transition(now, ClassicGroupState.STABLE)
-    effects: list[Effect] = []
-    for member in group.members.values():
-        token, member.awaiting_sync = member.awaiting_sync, None
-        if token is not None:
-            effects += accept_sync(token, group, member)
-            effects += renew_session(now, group, member)
-    return effects
-
-
-def heartbeat(now: Now, request: HeartbeatRequest, group: ClassicGroup) -> tuple[ErrorCode, list[Effect]]:
-    """Note that a member lives, and return what it is told: REBALANCE_IN_PROGRESS to make it join."""
-    state = group.state
-    if state is ClassicGroupState.DEAD:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
-    error = group.check_member(request.member_id, request.group_instance_id)
-    if error:
-        return error, []
-    if request.generation_id != group.generation:
-        return ErrorCode.ILLEGAL_GENERATION, []
-    effects = renew_session(now, group, group.members[request.member_id])
-    if state is ClassicGroupState.PREPARING_REBALANCE:
-        return ErrorCode.REBALANCE_IN_PROGRESS, effects
-    return ErrorCode.NONE, effects
-
-
-def leave_group(
-    now: Now, identities: Iterable[MemberIdentity], group: ClassicGroup, config: GroupConfig
-) -> tuple[list[MemberResponse], list[Effect]]:
-    """Remove members, named by id, or by instance id alone as tools do, and say of each if it was there."""
-    answers: list[MemberResponse] = []
-    effects: list[Effect] = []
-    members_before = len(group.members)
-    for identity in identities:
-        error = _leave(identity, group, effects)
-        answers.append(
-            MemberResponse(
-                member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
-            )
-        )
-    if len(group.members) < members_before:
-        effects += rebalance(now, group, config)
-    else:
-        effects += complete_if_joined(now, group)
-    return answers, effects
 
 
 def _leave(identity: MemberIdentity, group: ClassicGroup, effects: list[Effect]) -> ErrorCode:
@@ -283,9 +238,16 @@ def _leave(identity: MemberIdentity, group: ClassicGroup, effects: list[Effect])
             return ErrorCode.UNKNOWN_MEMBER_ID
     elif member_id in group.pending:
         group.remove(member_id)
-        effects += end_session(group, member_id)
+        effects += group.end_session(member_id)
         return ErrorCode.NONE
     elif error := group.check_member(member_id, identity.group_instance_id):
         return error
     effects += drop_member(group, group.members[member_id])
     return ErrorCode.NONE
+
+
+def member_response(identity: MemberIdentity, error: ErrorCode) -> MemberResponse:
+    """Return the result of LeaveGroup for one member."""
+    return MemberResponse(
+        member_id=identity.member_id, group_instance_id=identity.group_instance_id, error_code=error
+    )

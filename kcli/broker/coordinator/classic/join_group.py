@@ -16,21 +16,17 @@ from kcli.broker.coordinator.classic.group import (
     ClassicGroupState,
     ClassicMember,
     MemberProtocol,
-    group_record,
+    session_key,
 )
 from kcli.broker.coordinator.classic.rebalance import (
     NEW_MEMBER_JOIN_TIMEOUT_MS,
     accept_join,
-    arm_session,
     complete_if_joined,
     drop_member,
-    end_session,
     prepare,
     rebalance,
     refuse_join,
     refuse_parked,
-    renew_session,
-    session_key,
 )
 from kcli.broker.coordinator.effects import Append, Effect, Schedule
 from kcli.protocol.error_codes import ErrorCode
@@ -87,7 +83,7 @@ def _turn_away(join: JoinContext, group: ClassicGroup) -> list[Effect]:
         effects += drop_member(group, member)
     elif member_id in group.pending:
         group.remove(member_id)
-        effects += end_session(group, member_id)
+        effects += group.end_session(member_id)
     else:
         return effects
     return effects + complete_if_joined(join.now, group)
@@ -138,7 +134,7 @@ def _add(join: JoinContext, group: ClassicGroup, member_id: str) -> list[Effect]
         group.new_member_added = True
     group.add(member)
     group.park_join(member, join.token)
-    effects = arm_session(join.now, group, member, timeout_ms=NEW_MEMBER_JOIN_TIMEOUT_MS)
+    effects = group.arm_session(join.now, member, timeout_ms=NEW_MEMBER_JOIN_TIMEOUT_MS)
     return effects + rebalance(join.now, group, join.config)
 
 
@@ -195,10 +191,10 @@ def _return_as(join: JoinContext, group: ClassicGroup, *, former_id: str, new_id
     A stable group goes on as it is if the protocol would be the same: the new id is stored, then answered.
     """
     former = group.members[former_id]
-    effects = refuse_parked(group, former, ErrorCode.FENCED_INSTANCE_ID) + end_session(group, former_id)
+    effects = refuse_parked(group, former, ErrorCode.FENCED_INSTANCE_ID) + group.end_session(former_id)
     member = group.rename(former, new_id)
     effects += _park(join, group, member)
-    effects += arm_session(join.now, group, member)
+    effects += group.arm_session(join.now, member)
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         # The leader may assign to the former id already.
         return effects + prepare(join.now, group, join.config)
@@ -208,7 +204,7 @@ def _return_as(join: JoinContext, group: ClassicGroup, *, former_id: str, new_id
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
             return _returned(now, join, group, former=former, member=member, error=error)
 
-        return [*effects, Append((group_record(group, assignments),), stored)]
+        return [*effects, Append((group.record(assignments),), stored)]
     return effects + rebalance(join.now, group, join.config)
 
 
@@ -231,9 +227,9 @@ def _returned(
     token = join.token
     group.take_join(member)
     if error is not None:
-        effects = end_session(group, member.member_id)
+        effects = group.end_session(member.member_id)
         group.offer(member, former)
-        effects += arm_session(now, group, group.rename(member, former.member_id))
+        effects += group.arm_session(now, group.rename(member, former.member_id))
         return effects + refuse_join(token, error.code)
     leads = member.member_id == group.leader_id
     if join.version >= SKIP_ASSIGNMENT_FROM:
@@ -241,7 +237,7 @@ def _returned(
     else:
         # It must not assign anything: it is told that somebody else leads.
         effects = accept_join(token, group, member, leader_id=former.member_id if leads else group.leader_id)
-    return effects + renew_session(now, group, member)
+    return effects + group.renew_session(now, member)
 
 
 MEMBER_ID_REQUIRED_FROM = 4

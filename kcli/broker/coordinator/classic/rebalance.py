@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kcli.broker.coordinator.classic.group import ClassicGroupState, group_record
+from kcli.broker.coordinator.classic.group import ClassicGroupState, session_key
 from kcli.broker.coordinator.effects import Append, Cancel, Effect, Reply, Schedule
 from kcli.protocol.error_codes import ErrorCode
-from kcli.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
+from kcli.protocol.messages.join_group import JoinGroupResponse
 from kcli.protocol.messages.sync_group import SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -34,40 +34,6 @@ if TYPE_CHECKING:
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
 """How long a new member's first join may stay parked: it has no id yet, so it cannot send heartbeats."""
-
-
-def session_key(group_id: str, member_id: str) -> Hashable:
-    """Return the key of a session's timer."""
-    return ("session", group_id, member_id)
-
-
-def arm_session(
-    now: Now, group: ClassicGroup, member: ClassicMember, *, timeout_ms: int | None = None
-) -> list[Effect]:
-    """Start a member's session anew, for its own session timeout unless another is given."""
-    delay_ms = member.session_timeout_ms if timeout_ms is None else timeout_ms
-    member.deadline_ms = member.timer_ms = now.ms + delay_ms
-    return [Schedule(session_key(group.group_id, member.member_id), delay_ms)]
-
-
-def renew_session(now: Now, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
-    """Note that a member lives."""
-    member.deadline_ms = now.ms + member.session_timeout_ms
-    if member.deadline_ms < member.timer_ms:
-        return arm_session(now, group, member)
-    return []
-
-
-def rearm_session(now: Now, group: ClassicGroup, member: ClassicMember) -> list[Effect]:
-    """Set the timer of a member that outlived it, for the rest of its session."""
-    if member.deadline_ms <= now.ms:
-        return arm_session(now, group, member)
-    return arm_session(now, group, member, timeout_ms=member.deadline_ms - now.ms)
-
-
-def end_session(group: ClassicGroup, member_id: str) -> list[Effect]:
-    """Forget the timer of somebody who is gone."""
-    return [Cancel(session_key(group.group_id, member_id))]
 
 
 def refuse_join(token: Token, error: ErrorCode, member_id: str = "") -> list[Effect]:
@@ -98,7 +64,7 @@ def accept_join(
         leader=leader_id,
         skip_assignment=skip_assignment,
         member_id=member.member_id,
-        members=_member_list(group) if member.member_id == leader_id else [],
+        members=group.join_members() if member.member_id == leader_id else [],
     )
     return [Reply(token, response)]
 
@@ -129,17 +95,6 @@ def refuse_parked(group: ClassicGroup, member: ClassicMember, error: ErrorCode) 
         member.awaiting_sync = None
         effects += refuse_sync(token, error)
     return effects
-
-
-def _member_list(group: ClassicGroup) -> list[JoinGroupResponseMember]:
-    return [
-        JoinGroupResponseMember(
-            member_id=member.member_id,
-            group_instance_id=member.group_instance_id,
-            metadata=member.metadata(group.protocol_name),
-        )
-        for member in group.members.values()
-    ]
 
 
 def join_key(group_id: str) -> Hashable:
@@ -197,7 +152,7 @@ def drop_assignments(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Ef
         member.assignment = b""
         if member.awaiting_sync is not None:
             effects += refuse_parked(group, member, error)
-            effects += renew_session(now, group, member)
+            effects += group.renew_session(now, member)
     return effects
 
 
@@ -236,7 +191,7 @@ def complete(now: Now, group: ClassicGroup) -> list[Effect]:
     group.next_generation(now)
     if group.state is ClassicGroupState.EMPTY:
         # If this cannot be written, a restart brings back members that will not answer, and end as well.
-        return [*effects, Append((group_record(group, {}),))]
+        return [*effects, Append((group.record({}),))]
     return effects + _begin_sync_phase(now, group)
 
 
@@ -254,7 +209,7 @@ def _begin_sync_phase(now: Now, group: ClassicGroup) -> list[Effect]:
         if (token := group.take_join(member)) is not None:
             effects += accept_join(token, group, member)
         member.is_new = False
-        effects += arm_session(now, group, member)
+        effects += group.arm_session(now, member)
     timeout_ms = group.rebalance_timeout_ms
     group.sync_deadline_ms = now.ms + timeout_ms
     return [*effects, Schedule(sync_key(group.group_id), timeout_ms)]
@@ -267,7 +222,7 @@ def drop_member(group: ClassicGroup, member: ClassicMember) -> list[Effect]:
     """Remove a member; what it still waits for is answered with UNKNOWN_MEMBER_ID, so that it joins anew."""
     effects = refuse_parked(group, member, ErrorCode.UNKNOWN_MEMBER_ID)
     group.remove(member.member_id)
-    return effects + end_session(group, member.member_id)
+    return effects + group.end_session(member.member_id)
 
 
 def dissolve(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
@@ -276,7 +231,7 @@ def dissolve(now: Now, group: ClassicGroup, error: ErrorCode) -> list[Effect]:
     for member in group.members.values():
         effects += refuse_parked(group, member, error)
     for member_id in (*group.members, *group.pending):
-        effects += end_session(group, member_id)
+        effects += group.end_session(member_id)
     group.transition(now, ClassicGroupState.DEAD)
     return effects
 
@@ -296,7 +251,7 @@ def expire_session(now: Now, group: ClassicGroup, member_id: str, *, config: Gro
     if member is None:
         return []
     if now.ms < member.deadline_ms or member.is_waiting:
-        return rearm_session(now, group, member)
+        return group.rearm_session(now, member)
     return drop_member(group, member) + rebalance(now, group, config)
 
 

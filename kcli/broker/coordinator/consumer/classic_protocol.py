@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from kcli.broker.coordinator.classic.group_manager import member_response
 from kcli.broker.coordinator.classic.rebalance import refuse_join, refuse_sync
 from kcli.broker.coordinator.consumer.group_registry import Wait
 from kcli.broker.coordinator.consumer.heartbeat_request import known_static_member
@@ -21,7 +22,6 @@ from kcli.protocol.consumer_protocol import PROTOCOL_TYPE, decode_subscription
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.messages.heartbeat import HeartbeatResponse
 from kcli.protocol.messages.join_group import JoinGroupResponse
-from kcli.protocol.messages.leave_group import MemberResponse
 from kcli.protocol.messages.sync_group import SyncGroupResponse
 from kcli.protocol.schema.declaration import DecodeError
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from kcli.protocol.consumer_protocol import Subscription
     from kcli.protocol.messages.heartbeat import HeartbeatRequest
     from kcli.protocol.messages.join_group import JoinGroupRequest
-    from kcli.protocol.messages.leave_group import MemberIdentity
+    from kcli.protocol.messages.leave_group import MemberIdentity, MemberResponse
     from kcli.protocol.messages.sync_group import SyncGroupRequest
 
 
@@ -239,13 +239,7 @@ class ConsumerGroupClassicProtocol:
                 leaving[member.member_id] = member
             except KafkaError as failure:
                 error = failure.code
-            answers.append(
-                MemberResponse(
-                    member_id=identity.member_id,
-                    group_instance_id=identity.group_instance_id,
-                    error_code=error,
-                )
-            )
+            answers.append(member_response(identity, error))
         if not leaving:
             return answer(answers, None)
 

@@ -2,26 +2,23 @@
 
     epoch          goes up with every change of what members want or of the topics they read
     target_epoch   the epoch that `targets` were computed for
-    member epoch   the last target that the member has gone over to (`consumer_member`)
+    member epoch   the last target that the member has reached (`ConsumerMember`)
 
-All of this is hard state and changes in `apply` alone, record by record; only `is_stale` and what belongs to
-it is not. Invariants: a partition has at most one owner; who stands in `static_members` is a member; an
+This is hard state: it changes only in `apply`, record by record. The exceptions are the fields about
+staleness. Invariants: a partition has at most one owner; every entry of `static_members` is a member; every
 expression in `regexes` is one that a member subscribes with (Kafka class `ConsumerGroup`).
-
-The records that consumer groups are kept in (types 3 to 8 and 16), made from what is to be in memory.
-
-Whatever has no order of its own is written sorted, so that equal states are equal bytes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kcli.broker.coordinator.consumer.member import ConsumerMember
 from kcli.broker.coordinator.consumer.topic_regex import ResolvedRegex
 from kcli.broker.coordinator.effects import CoordinatorRecord
+from kcli.broker.coordinator.group import committed_at
 from kcli.protocol.consumer_protocol import PROTOCOL_TYPE
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import (
@@ -43,6 +40,7 @@ from kcli.protocol.internal.coordinator_records import (
     CurrentPartitions,
     TargetPartitions,
 )
+from kcli.protocol.messages.consumer_group_describe import Assignment, DescribedGroup, Member, TopicPartitions
 from kcli.protocol.messages.list_groups import ListedGroup
 
 if TYPE_CHECKING:
@@ -56,125 +54,122 @@ if TYPE_CHECKING:
     from kcli.protocol.messages.offset_fetch import OffsetFetchRequestGroup
 
 
-def member_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Return what a member said of itself."""
-    classic = None
-    if member.classic is not None:
-        classic = ClassicMemberMetadata(
-            session_timeout_ms=member.classic.session_timeout_ms,
-            supported_protocols=[
-                ClassicProtocol(name=name, metadata=metadata) for name, metadata in member.classic.protocols
-            ],
+class ConsumerGroupRecords(NamedTuple):
+    """The records of one consumer group (types 3 to 8 and 16); `ConsumerGroup.apply` reads them.
+
+    Unordered values are written sorted, so that equal states are equal bytes.
+    """
+
+    group_id: str
+
+    def member(self, member: ConsumerMember) -> CoordinatorRecord:
+        """Return the record of a member's subscription and client."""
+        classic = None
+        if member.classic is not None:
+            classic = ClassicMemberMetadata(
+                session_timeout_ms=member.classic.session_timeout_ms,
+                supported_protocols=[
+                    ClassicProtocol(name=name, metadata=metadata)
+                    for name, metadata in member.classic.protocols
+                ],
+            )
+        value = ConsumerGroupMemberMetadataValue(
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=sorted(member.topics),
+            subscribed_topic_regex=member.regex,
+            rebalance_timeout_ms=member.rebalance_timeout_ms,
+            server_assignor=member.assignor,
+            classic_member_metadata=classic,
         )
-    value = ConsumerGroupMemberMetadataValue(
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.regex,
-        rebalance_timeout_ms=member.rebalance_timeout_ms,
-        server_assignor=member.assignor,
-        classic_member_metadata=classic,
-    )
-    return CoordinatorRecord(_member_key(group_id, member.member_id), value)
+        return CoordinatorRecord(self._member_key(member.member_id), value)
 
+    def epoch(self, epoch: int, metadata_hash: int) -> CoordinatorRecord:
+        """Return the record of the group's epoch and the hash of its topics at that epoch."""
+        value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
+        return CoordinatorRecord(ConsumerGroupMetadataKey(group_id=self.group_id), value)
 
-def epoch_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
-    """Return the group's epoch, and the hash of its topics that it was made for."""
-    value = ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
-    return CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group_id), value)
+    def target(self, member_id: str, target: Mapping[bytes, frozenset[int]]) -> CoordinatorRecord:
+        """Return the record of a member's target assignment."""
+        value = ConsumerGroupTargetAssignmentMemberValue(
+            topic_partitions=[
+                TargetPartitions(topic_id=topic_id, partitions=sorted(target[topic_id]))
+                for topic_id in sorted(target)
+            ]
+        )
+        return CoordinatorRecord(self._target_key(member_id), value)
 
+    def target_epoch(self, epoch: int, wall_ms: int) -> CoordinatorRecord:
+        """Return the record of the epoch that the target was computed for, and when."""
+        value = ConsumerGroupTargetAssignmentMetadataValue(
+            assignment_epoch=epoch, assignment_timestamp=wall_ms
+        )
+        return CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), value)
 
-def target_record(group_id: str, member_id: str, target: Mapping[bytes, frozenset[int]]) -> CoordinatorRecord:
-    """Return what a member is to get."""
-    value = ConsumerGroupTargetAssignmentMemberValue(
-        topic_partitions=[
-            TargetPartitions(topic_id=topic_id, partitions=sorted(target[topic_id]))
-            for topic_id in sorted(target)
+    def assignment(self, member: ConsumerMember) -> CoordinatorRecord:
+        """Return the record of a member's current assignment and epoch."""
+        value = ConsumerGroupCurrentMemberAssignmentValue(
+            member_epoch=member.epoch,
+            previous_member_epoch=member.previous_epoch,
+            state=member.state,
+            assigned_partitions=_current(member.assigned),
+            partitions_pending_revocation=_current(member.revoking),
+        )
+        return CoordinatorRecord(self._assignment_key(member.member_id), value)
+
+    def regex(self, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
+        """Return the record of the topics that an expression matched."""
+        value = ConsumerGroupRegularExpressionValue(
+            topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.wall_ms
+        )
+        return CoordinatorRecord(self._regex_key(regex), value)
+
+    # --- tombstones --------------------------------------------------------------------------------
+
+    def member_tombstones(self, member_id: str) -> list[CoordinatorRecord]:
+        """Return the records that delete a member, in the order that Kafka requires when it reads them."""
+        return [
+            CoordinatorRecord(self._assignment_key(member_id), None),
+            CoordinatorRecord(self._target_key(member_id), None),
+            CoordinatorRecord(self._member_key(member_id), None),
         ]
-    )
-    return CoordinatorRecord(_target_key(group_id, member_id), value)
 
+    def regex_tombstone(self, regex: str) -> CoordinatorRecord:
+        """Return the record that deletes an expression."""
+        return CoordinatorRecord(self._regex_key(regex), None)
 
-def target_epoch_record(group_id: str, epoch: int, wall_ms: int) -> CoordinatorRecord:
-    """Return for which epoch the target was computed, and when."""
-    value = ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=wall_ms)
-    return CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), value)
+    def topics_tombstone(self) -> CoordinatorRecord:
+        """Return the record that deletes the record of topics that Kafka wrote before 4.1."""
+        return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=self.group_id), None)
 
+    def tombstones(self, member_ids: Iterable[str], regexes: Iterable[str]) -> list[CoordinatorRecord]:
+        """Return the records that delete the whole group, in the order that Kafka requires."""
+        member_ids = sorted(member_ids)
+        return [
+            *(CoordinatorRecord(self._assignment_key(member_id), None) for member_id in member_ids),
+            *(CoordinatorRecord(self._target_key(member_id), None) for member_id in member_ids),
+            CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id), None),
+            *(CoordinatorRecord(self._member_key(member_id), None) for member_id in member_ids),
+            *(self.regex_tombstone(regex) for regex in sorted(regexes)),
+            self.topics_tombstone(),
+            CoordinatorRecord(ConsumerGroupMetadataKey(group_id=self.group_id), None),
+        ]
 
-def assignment_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
-    """Return what a member has, and how far it came."""
-    value = ConsumerGroupCurrentMemberAssignmentValue(
-        member_epoch=member.epoch,
-        previous_member_epoch=member.previous_epoch,
-        state=member.state,
-        assigned_partitions=_current(member.assigned),
-        partitions_pending_revocation=_current(member.revoking),
-    )
-    return CoordinatorRecord(_assignment_key(group_id, member.member_id), value)
+    # --- keys --------------------------------------------------------------------------------------
 
+    def _member_key(self, member_id: str) -> ConsumerGroupMemberMetadataKey:
+        return ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=member_id)
 
-def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
-    """Return which topics an expression matched."""
-    value = ConsumerGroupRegularExpressionValue(
-        topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.wall_ms
-    )
-    return CoordinatorRecord(_regex_key(group_id, regex), value)
+    def _target_key(self, member_id: str) -> ConsumerGroupTargetAssignmentMemberKey:
+        return ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id)
 
+    def _assignment_key(self, member_id: str) -> ConsumerGroupCurrentMemberAssignmentKey:
+        return ConsumerGroupCurrentMemberAssignmentKey(group_id=self.group_id, member_id=member_id)
 
-# --- tombstones ------------------------------------------------------------------------------------
-
-
-def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """Return what deletes a member; in this order, on which Kafka insists when it reads them."""
-    return [
-        CoordinatorRecord(_assignment_key(group_id, member_id), None),
-        CoordinatorRecord(_target_key(group_id, member_id), None),
-        CoordinatorRecord(_member_key(group_id, member_id), None),
-    ]
-
-
-def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
-    """Return what deletes an expression that nobody subscribes with any more."""
-    return CoordinatorRecord(_regex_key(group_id, regex), None)
-
-
-def topics_tombstone(group_id: str) -> CoordinatorRecord:
-    """Return what deletes the record of topics that Kafka wrote before 4.1."""
-    return CoordinatorRecord(ConsumerGroupPartitionMetadataKey(group_id=group_id), None)
-
-
-def group_tombstones(
-    group_id: str, member_ids: Iterable[str], regexes: Iterable[str]
-) -> list[CoordinatorRecord]:
-    """Return what deletes a group with all its members, in the order in which Kafka can read it."""
-    member_ids = sorted(member_ids)
-    return [
-        *(CoordinatorRecord(_assignment_key(group_id, member_id), None) for member_id in member_ids),
-        *(CoordinatorRecord(_target_key(group_id, member_id), None) for member_id in member_ids),
-        CoordinatorRecord(ConsumerGroupTargetAssignmentMetadataKey(group_id=group_id), None),
-        *(CoordinatorRecord(_member_key(group_id, member_id), None) for member_id in member_ids),
-        *(regex_tombstone(group_id, regex) for regex in sorted(regexes)),
-        topics_tombstone(group_id),
-        CoordinatorRecord(ConsumerGroupMetadataKey(group_id=group_id), None),
-    ]
-
-
-def _member_key(group_id: str, member_id: str) -> ConsumerGroupMemberMetadataKey:
-    return ConsumerGroupMemberMetadataKey(group_id=group_id, member_id=member_id)
-
-
-def _target_key(group_id: str, member_id: str) -> ConsumerGroupTargetAssignmentMemberKey:
-    return ConsumerGroupTargetAssignmentMemberKey(group_id=group_id, member_id=member_id)
-
-
-def _assignment_key(group_id: str, member_id: str) -> ConsumerGroupCurrentMemberAssignmentKey:
-    return ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id)
-
-
-def _regex_key(group_id: str, regex: str) -> ConsumerGroupRegularExpressionKey:
-    return ConsumerGroupRegularExpressionKey(group_id=group_id, regular_expression=regex)
+    def _regex_key(self, regex: str) -> ConsumerGroupRegularExpressionKey:
+        return ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex)
 
 
 def _current(owned: Owned) -> list[CurrentPartitions]:
@@ -187,6 +182,9 @@ def _current(owned: Owned) -> list[CurrentPartitions]:
         for topic_id in sorted(owned)
     ]
 
+
+CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
+"""Member types of ConsumerGroupDescribe."""
 
 NO_TARGET_EPOCH = -1
 """The target epoch of a group whose target was deleted."""
@@ -423,11 +421,44 @@ class ConsumerGroup:
 
     def retention_start(self) -> Callable[[OffsetCommitValue], int] | None:
         """Return since when an offset is not needed: since its commit, if nobody reads the topic."""
-        return _committed_at
+        return committed_at
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """Return what deletes the group's own records."""
-        return group_tombstones(self.group_id, self.members, self.regexes)
+        return ConsumerGroupRecords(self.group_id).tombstones(self.members, self.regexes)
+
+    def described(self, image: MetadataImage, assignor_name: str) -> DescribedGroup:
+        """Return the group as ConsumerGroupDescribe shows it (member types: KIP-1099).
+
+        Partitions of deleted topics are left out.
+        """
+        return DescribedGroup(
+            group_id=self.group_id,
+            group_state=self.state.value,
+            group_epoch=self.epoch,
+            assignment_epoch=self.target_epoch,
+            assignor_name=assignor_name,
+            members=[self._described(member, image) for _, member in sorted(self.members.items())],
+        )
+
+    def _described(self, member: ConsumerMember, image: MetadataImage) -> Member:
+        owned = {
+            topic_id: {*member.assigned.get(topic_id, ()), *member.revoking.get(topic_id, ())}
+            for topic_id in member.assigned.keys() | member.revoking.keys()
+        }
+        return Member(
+            member_id=member.member_id,
+            instance_id=member.instance_id,
+            rack_id=member.rack_id,
+            member_epoch=member.epoch,
+            client_id=member.client_id,
+            client_host=member.client_host,
+            subscribed_topic_names=sorted(member.topics),
+            subscribed_topic_regex=member.regex,
+            assignment=_with_names(owned, image),
+            target_assignment=_with_names(self.targets.get(member.member_id, {}), image),
+            member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
+        )
 
     def listed(self) -> ListedGroup:
         """Return the group's line in ListGroups."""
@@ -444,5 +475,13 @@ def _stale(member: ConsumerMember) -> ErrorCode:
     return ErrorCode.STALE_MEMBER_EPOCH if member.classic is None else ErrorCode.ILLEGAL_GENERATION
 
 
-def _committed_at(offset: OffsetCommitValue) -> int:
-    return offset.commit_timestamp
+def _with_names(partitions: Mapping[bytes, Iterable[int]], image: MetadataImage) -> Assignment:
+    topics = [image.topics_by_id[topic_id] for topic_id in partitions if topic_id in image.topics_by_id]
+    return Assignment(
+        topic_partitions=[
+            TopicPartitions(
+                topic_id=topic.topic_id, topic_name=topic.name, partitions=sorted(partitions[topic.topic_id])
+            )
+            for topic in sorted(topics, key=lambda topic: topic.name)
+        ]
+    )

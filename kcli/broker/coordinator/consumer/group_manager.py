@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kcli.broker.coordinator.consumer.group import ConsumerGroup, assignment_record
+from kcli.broker.coordinator.consumer.group import ConsumerGroup, ConsumerGroupRecords
 from kcli.broker.coordinator.consumer.group_registry import Wait
 from kcli.broker.coordinator.consumer.group_update import choose_assignor
 from kcli.broker.coordinator.consumer.heartbeat_request import (
@@ -35,46 +35,24 @@ from kcli.broker.coordinator.consumer.topic_regex import Effort, TakesTooLong, e
 from kcli.broker.coordinator.effects import Effect, Reply
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.internal.coordinator_records import ConsumerGroupMetadataKey
-from kcli.protocol.messages.consumer_group_describe import (
-    Assignment,
-    DescribedGroup,
-    Member,
-    TopicPartitions,
-)
+from kcli.protocol.messages.consumer_group_describe import DescribedGroup
 from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatResponse
 from kcli.protocol.re2 import InvalidExpression
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Hashable, Iterator, Sequence
 
     from kcli.broker.coordinator.consumer.group_registry import ConsumerGroupRegistry
     from kcli.broker.coordinator.consumer.group_update import GroupUpdate
     from kcli.broker.coordinator.effects import Now, Token
     from kcli.broker.coordinator.group import ClientInfo
-    from kcli.broker.metadata.metadata_image import MetadataDelta, MetadataImage
+    from kcli.broker.metadata.metadata_image import MetadataDelta
     from kcli.broker.metadata.registrations import TopicImage
     from kcli.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 
-CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
-
-
-def describe_consumer_group(
-    group: ConsumerGroup, *, image: MetadataImage, assignors: Sequence[str]
-) -> DescribedGroup:
-    """Return a group with its members; partitions of topics that are gone are left out."""
-    return DescribedGroup(
-        group_id=group.group_id,
-        group_state=group.state.value,
-        group_epoch=group.epoch,
-        assignment_epoch=group.target_epoch,
-        assignor_name=choose_assignor(group.members.values(), assignors),
-        members=[_described(group, member, image) for _, member in sorted(group.members.items())],
-    )
-
-
 def no_such_group(group_id: str, why: str) -> DescribedGroup:
-    """Return the description of a group that does not exist, or is no consumer group."""
+    """Return the description of a group that does not exist, or is not a consumer group."""
     return not_described(group_id, KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {why}."))
 
 
@@ -89,40 +67,6 @@ def not_described(group_id: str, error: KafkaError) -> DescribedGroup:
         assignment_epoch=0,
         assignor_name="",
         members=[],
-    )
-
-
-def _described(group: ConsumerGroup, member: ConsumerMember, image: MetadataImage) -> Member:
-    has = {
-        topic_id: {*member.assigned.get(topic_id, ()), *member.revoking.get(topic_id, ())}
-        for topic_id in member.assigned.keys() | member.revoking.keys()
-    }
-    return Member(
-        member_id=member.member_id,
-        instance_id=member.instance_id,
-        rack_id=member.rack_id,
-        member_epoch=member.epoch,
-        client_id=member.client_id,
-        client_host=member.client_host,
-        subscribed_topic_names=sorted(member.topics),
-        subscribed_topic_regex=member.regex,
-        assignment=_named(has, image),
-        target_assignment=_named(group.targets.get(member.member_id, {}), image),
-        member_type=CONSUMER_MEMBER if member.classic is None else CLASSIC_MEMBER,
-    )
-
-
-def _named(partitions: Mapping[bytes, Iterable[int]], image: MetadataImage) -> Assignment:
-    topics = [image.topics_by_id[topic_id] for topic_id in partitions if topic_id in image.topics_by_id]
-    return Assignment(
-        topic_partitions=[
-            TopicPartitions(
-                topic_id=topic.topic_id,
-                topic_name=topic.name,
-                partitions=sorted(partitions[topic.topic_id]),
-            )
-            for topic in sorted(topics, key=lambda topic: topic.name)
-        ]
     )
 
 
@@ -243,7 +187,7 @@ class ConsumerGroupManager:
 
         if request.instance_id is None or request.member_epoch == LEAVE_EPOCH:
             return self._registry.remove(now, group, [member], answer)
-        records = [assignment_record(group.group_id, member.said_to_leave())]
+        records = [ConsumerGroupRecords(group.group_id).assignment(member.said_to_leave())]
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:
             effects = answer(now, error)
@@ -338,7 +282,7 @@ class ConsumerGroupManager:
         """Return groups as ConsumerGroupDescribe shows them."""
         image, assignors = self._registry.image(), self._registry.config.consumer_assignors
         return [
-            describe_consumer_group(group, image=image, assignors=assignors)
+            group.described(image, choose_assignor(group.members.values(), assignors))
             if isinstance(group := self._groups.get(group_id), ConsumerGroup)
             else no_such_group(group_id, "not found" if group is None else "is not a consumer group")
             for group_id in group_ids

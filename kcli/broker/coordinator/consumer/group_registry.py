@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from kcli.broker.config.group_definitions import of_group
-from kcli.broker.coordinator.classic.group import ClassicGroup, ClassicGroupState, group_record
+from kcli.broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kcli.broker.coordinator.classic.rebalance import dissolve
 from kcli.broker.coordinator.consumer.group import ConsumerGroup
 from kcli.broker.coordinator.consumer.group_update import GroupUpdate
@@ -330,7 +330,7 @@ class ConsumerGroupRegistry:
             image=self.image(),
         )
         assignments = {member.member_id: member.assignment for member in classic.members.values()}
-        records = [*update.records, *update.tombstones(), group_record(classic, assignments)]
+        records = [*update.records, *update.tombstones(), classic.record(assignments)]
         self._becoming_classic[group_id] = classic
 
         def stored(now: Now, error: KafkaError | None) -> list[Effect]:

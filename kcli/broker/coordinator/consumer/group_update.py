@@ -14,21 +14,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kcli.assignors import server_assignors as server_range
-from kcli.assignors import server_assignors as server_uniform
-from kcli.assignors.server_assignors import ServerMember
-from kcli.broker.coordinator.consumer.group import (
-    assignment_record,
-    epoch_record,
-    group_tombstones,
-    member_record,
-    member_tombstones,
-    regex_record,
-    regex_tombstone,
-    target_epoch_record,
-    target_record,
-    topics_tombstone,
-)
+from kcli.assignors.server_assignors import ServerMember, assign_range, assign_uniform
+from kcli.broker.coordinator.consumer.group import ConsumerGroupRecords
 from kcli.broker.coordinator.consumer.member import Reconciliation
 from kcli.broker.coordinator.consumer.topic_regex import Effort, ResolvedRegex, expression
 from kcli.protocol.error_codes import ErrorCode, KafkaError
@@ -47,8 +34,8 @@ if TYPE_CHECKING:
 
 
 ASSIGNORS: Mapping[str, ServerAssignor] = {
-    "uniform": server_uniform.assign_uniform,
-    "range": server_range.assign_range,
+    "uniform": assign_uniform,
+    "range": assign_range,
 }
 
 
@@ -103,7 +90,7 @@ class GroupUpdate:
         self._image = image
         self._config = config
         self._hashes = hashes
-        self._group_id = group.group_id
+        self._record = ConsumerGroupRecords(group.group_id)
         self._effort = Effort()
         self._fresh: dict[str, ResolvedRegex] = {}
         """What expressions that are new to the group match."""
@@ -113,7 +100,7 @@ class GroupUpdate:
     def put(self, member: ConsumerMember) -> None:
         """Take in a member, or what it says of itself now."""
         if self.members.get(member.member_id) != member:
-            self.records.append(member_record(self._group_id, member))
+            self.records.append(self._record.member(member))
             self.members = {**self.members, member.member_id: member}
 
     def replace(self, old: ConsumerMember, new: ConsumerMember) -> None:
@@ -122,8 +109,8 @@ class GroupUpdate:
         self.remove([old])
         self.put(new)
         self.records += [
-            target_record(self._group_id, new.member_id, target),
-            assignment_record(self._group_id, new),
+            self._record.target(new.member_id, target),
+            self._record.assignment(new),
         ]
         self.targets = {**self.targets, new.member_id: target}
 
@@ -131,13 +118,13 @@ class GroupUpdate:
         """Let members go."""
         gone = {member.member_id for member in members}
         for member in members:
-            self.records += member_tombstones(self._group_id, member.member_id)
+            self.records += self._record.member_tombstones(member.member_id)
         self.members = {key: member for key, member in self.members.items() if key not in gone}
         self.targets = {key: target for key, target in self.targets.items() if key not in gone}
 
     def tombstones(self) -> list[CoordinatorRecord]:
         """Return what deletes the group as it will be."""
-        return group_tombstones(self._group_id, self.members, self.regexes)
+        return self._record.tombstones(self.members, self.regexes)
 
     def resubscribe(self, old: ConsumerMember, new: ConsumerMember, *, with_target: bool = True) -> bool:
         """Take in what a member says of itself, and bring the group up to date: epoch and target.
@@ -170,7 +157,7 @@ class GroupUpdate:
         """Forget the expressions that nobody subscribes with any more."""
         used = {member.regex for member in self.members.values()}
         for regex in sorted(self.regexes.keys() - used):
-            self.records.append(regex_tombstone(self._group_id, regex))
+            self.records.append(self._record.regex_tombstone(regex))
         self.regexes = {regex: resolved for regex, resolved in self.regexes.items() if regex in used}
 
     def _match_regexes(self) -> bool:
@@ -218,7 +205,7 @@ class GroupUpdate:
             resolved = known or ResolvedRegex(frozenset(), self._image.offset, self._now.wall_ms)
         if known is not None and known.topics == resolved.topics:
             return False
-        self.records.append(regex_record(self._group_id, regex, resolved))
+        self.records.append(self._record.regex(regex, resolved))
         self.regexes = {**self.regexes, regex: resolved}
         return True
 
@@ -231,11 +218,11 @@ class GroupUpdate:
         metadata_hash = self._hashes.of_group({*names, *matched}, self._image)
         if bump or metadata_hash != self.group.metadata_hash:
             self.epoch += 1
-            self.records.append(epoch_record(self._group_id, self.epoch, metadata_hash))
+            self.records.append(self._record.epoch(self.epoch, metadata_hash))
         self.group.is_stale = False
         self.group.fresh_epoch = self.epoch
         if self.group.has_topics_record:
-            self.records.append(topics_tombstone(self._group_id))
+            self.records.append(self._record.topics_tombstone())
 
     def retarget(self) -> None:
         """Compute the target of a new epoch; not again too soon after the last one (KIP-1263)."""
@@ -253,8 +240,8 @@ class GroupUpdate:
         )
         for member_id in sorted(targets):
             if targets[member_id] != self.targets.get(member_id):
-                self.records.append(target_record(self._group_id, member_id, targets[member_id]))
-        self.records.append(target_epoch_record(self._group_id, self.epoch, self._now.wall_ms))
+                self.records.append(self._record.target(member_id, targets[member_id]))
+        self.records.append(self._record.target_epoch(self.epoch, self._now.wall_ms))
         self.targets, self.target_epoch = targets, self.epoch
 
     def reconcile(
@@ -279,6 +266,6 @@ class GroupUpdate:
         )
         stepped = reconciliation.step(member, subscription_changed=subscription_changed)
         if stepped != member:
-            self.records.append(assignment_record(self._group_id, stepped))
+            self.records.append(self._record.assignment(stepped))
             self.members = {**self.members, member_id: stepped}
         return stepped

@@ -18,15 +18,8 @@ from kcli.broker.coordinator.classic.group import (
     ClassicMember,
     MemberProtocol,
 )
-from kcli.broker.coordinator.classic.rebalance import arm_session
 from kcli.broker.coordinator.classic.rebalance import rebalance as begin_rebalance
-from kcli.broker.coordinator.consumer.group import (
-    assignment_record,
-    epoch_record,
-    member_record,
-    target_epoch_record,
-    target_record,
-)
+from kcli.broker.coordinator.consumer.group import ConsumerGroupRecords
 from kcli.broker.coordinator.consumer.member import ClassicOffer, ConsumerMember
 from kcli.protocol.consumer_protocol import (
     HIGHEST_VERSION,
@@ -80,18 +73,18 @@ def upgrade_records(
     except DecodeError as error:
         raise _not_upgraded(group, "its members' metadata is malformed") from error
     names = {name for member in members for name in member.topics}
-    group_id, epoch = group.group_id, group.generation
+    record, epoch = ConsumerGroupRecords(group.group_id), group.generation
     targets = {
         member.member_id: {topic_id: frozenset(owned) for topic_id, owned in member.assigned.items()}
         for member in members
     }
     return [
         *group.tombstones(),
-        *(member_record(group_id, member) for member in members),
-        epoch_record(group_id, epoch, hashes.of_group(names, image)),
-        *(target_record(group_id, member_id, target) for member_id, target in targets.items()),
-        target_epoch_record(group_id, epoch, 0),
-        *(assignment_record(group_id, member) for member in members),
+        *(record.member(member) for member in members),
+        record.epoch(epoch, hashes.of_group(names, image)),
+        *(record.target(member_id, target) for member_id, target in targets.items()),
+        record.target_epoch(epoch, 0),
+        *(record.assignment(member) for member in members),
     ]
 
 
@@ -216,5 +209,5 @@ def begin_classic(now: Now, group: ClassicGroup, config: GroupConfig, *, rebalan
     """Let a group that has become classic go on: sessions start anew. Members may have gone on before."""
     effects: list[Effect] = []
     for member in group.members.values():
-        effects += arm_session(now, group, member)
+        effects += group.arm_session(now, member)
     return effects + begin_rebalance(now, group, config) if rebalance else effects

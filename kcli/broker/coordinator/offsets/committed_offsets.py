@@ -16,8 +16,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from kcli.broker.coordinator.classic.group import ClassicGroup, offset_tombstone
-from kcli.broker.coordinator.classic.rebalance import renew_session
+from kcli.broker.coordinator.classic.group import ClassicGroup
 from kcli.broker.coordinator.effects import Append, CoordinatorRecord, Effect, Reply
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.internal.coordinator_records import OffsetCommitKey, OffsetCommitValue
@@ -52,6 +51,11 @@ if TYPE_CHECKING:
 
 TopicOffsets = dict[int, "OffsetCommitValue"]
 """The offsets of one topic by partition."""
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRecord:
+    """Return the record that deletes a group's offset of one partition."""
+    return CoordinatorRecord(OffsetCommitKey(group=group_id, topic=topic, partition=partition), None)
 
 
 class OffsetStore:
@@ -166,7 +170,7 @@ class GroupOffsets:
             return [Reply(token, commit_refused(request, error))]
         effects: list[Effect] = []
         if isinstance(group, ClassicGroup) and (member := group.members.get(request.member_id)) is not None:
-            effects += renew_session(now, group, member)
+            effects += group.renew_session(now, member)
         response, records = self._commit_records(now, request)
         if not records:
             return [*effects, Reply(token, response)]
