@@ -122,12 +122,6 @@ THIRD_PARTY: dict[str, set[str]] = {
 
 STILL_UPWARD: frozenset[str] = frozenset(
     {
-        "kcli.broker.handlers.fetch.delayed_fetch -> kcli.broker.handlers.fetch.handler.Fetched",
-        "kcli.broker.network.outbox -> kcli.broker.network.request_engine.Answer",
-        "kcli.broker.network.request_engine -> kcli.broker.handlers.api_versions.API_VERSIONS_KEY",
-        "kcli.broker.network.request_engine -> kcli.broker.handlers.api_versions.unsupported_version_body",
-        "kcli.broker.network.responses -> kcli.broker.network.request_engine.Answer",
-        "kcli.broker.network.responses -> kcli.broker.network.request_engine.Engine",
         "kcli.spark.decode.formats.formats -> kcli.spark.export.options.FieldFormat",
         "kcli.spark.decode.formats.formats -> kcli.spark.export.options.OnBadValue",
         "kcli.storage.producers.producer_snapshot -> kcli.storage.log.local_log.LogSegments",
@@ -154,18 +148,6 @@ STILL_CIRCLES: tuple[str, ...] = (
         "kcli.broker.replication.replica_fetcher "
         "kcli.broker.replication.replica_manager "
     ),
-    (
-        "kcli.broker.handlers.api_versions "
-        "kcli.broker.network.connection "
-        "kcli.broker.network.inbox "
-        "kcli.broker.network.outbox "
-        "kcli.broker.network.quota_engine "
-        "kcli.broker.network.request_context "
-        "kcli.broker.network.request_engine "
-        "kcli.broker.network.responses "
-        "kcli.broker.network.socket_server "
-    ),
-    ("kcli.broker.handlers.fetch.delayed_fetch kcli.broker.handlers.fetch.handler "),
     (
         "kcli.spark.export.writing.data_file "
         "kcli.spark.export.writing.split_rows "

@@ -49,8 +49,8 @@ def _serve_one(
             if stop > have:
                 break
             answer = engine.feed(context, scratch, position + 4, stop)
-            assert isinstance(answer, bytes)
-            answers.append(answer)
+            assert isinstance(answer, list)
+            answers += answer
             position = stop
         scratch[: have - position] = bytes(scratch[position:have])
         have -= position

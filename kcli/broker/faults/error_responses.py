@@ -196,7 +196,7 @@ def spare_others(response: FetchResponse, concerns: Callable[[str], bool], broke
 _ANYWHERE = frozenset({"topic", "topic_name"})
 _NAMES = _ANYWHERE | {"name"}
 """What the name of a topic is called in the rows of a list of topics …"""
-_LISTSRequestTopics = frozenset({"topic_names", "subscribed_topic_names"})
+_TOPIC_LISTS = frozenset({"topic_names", "subscribed_topic_names"})
 """… and lists of nothing but names."""
 
 
@@ -226,7 +226,7 @@ def _walk(value: Any, *, is_topic: bool) -> Iterator[str | bytes | None]:  # noq
             is_topics = "topic" in field.name
             for each in content if field.is_array else (content,):
                 yield from _walk(each, is_topic=is_topics)
-        elif field.is_array and (field.name in _LISTSRequestTopics or field.name == "topics"):
+        elif field.is_array and (field.name in _TOPIC_LISTS or field.name == "topics"):
             yield from content
         elif field.name == "topic_id" or (not field.is_array and field.name in names):
             yield content

@@ -1,10 +1,10 @@
-"""FaultyEngine: stands before a node's `RequestEngine` while requests to the node shall suffer."""
+"""FaultEngine: stands before a node's `RequestEngine` while requests to the node shall suffer."""
 
 from __future__ import annotations
 
 from functools import partial
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -17,7 +17,7 @@ from kcli.broker.faults.error_responses import (
     with_topic_errors,
 )
 from kcli.broker.network.request_context import CloseConnection
-from kcli.broker.network.responses import Later
+from kcli.broker.network.responses import AwaitedResponse, ParkedResponse, frame_of, then
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.protocol.frames import (
     RequestHeader,
@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from kcli.broker.network.apis import Api
     from kcli.broker.network.client_quotas import Allowance
     from kcli.broker.network.request_context import RequestContext
-    from kcli.broker.network.request_engine import Answer, Engine, RequestEngine
+    from kcli.broker.network.request_engine import Engine, RequestEngine
+    from kcli.broker.network.responses import Frame, Response
 
 NEVER_MS = 7 * 24 * 3600 * 1000
 """How long a request that is never answered waits for its client to leave."""
@@ -46,19 +47,7 @@ _SIZE = Struct(">i")
 _METADATA_KEY = message_info(MetadataRequest).key
 
 
-class Unanswered(DelayedOperation):
-    """A request whose answer never comes. Its connection ends when the client closes it."""
-
-    __slots__ = ()
-
-    def try_complete(self, key: object) -> bool:
-        return False
-
-    def finish(self) -> NoReturn:
-        raise CloseConnection("a fault left a request without an answer")
-
-
-class FaultyEngine:
+class FaultEngine:
     """What connections of one node feed while `faults`, in this order, concern its requests.
 
     Requests that are left alone go to `engine`; `reader` tells what is in one.
@@ -72,7 +61,7 @@ class FaultyEngine:
         self._apis = {api.key: api for api in apis}
         self.faults = faults
 
-    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
         """Handle the request in `buffer[start:end]`, or do what a fault wants. Raises `CloseConnection`."""
         active = self._find(context, buffer, start, end)
         if active is None:
@@ -81,8 +70,8 @@ class FaultyEngine:
         if fault.kind == "error":
             return self._refuse(active, context, buffer, start, end)
         if fault.after:
-            answer = self._engine.feed(context, buffer, start, end)
-            return Later(answer, partial(self._afterwards, active, context))
+            response = self._engine.feed(context, buffer, start, end)
+            return AwaitedResponse(response, partial(self._afterwards, active, context))
         match fault.kind:
             case "drop":
                 return self._unanswered(context)
@@ -92,11 +81,9 @@ class FaultyEngine:
                 # The buffer is not ours any longer than this call.
                 frame = bytearray(buffer[start:end])
                 delay_ms, allowance = fault.delay_ms, context.allowance
-                return Later(self._delayed(context, frame, delay_ms=delay_ms, allowance=allowance))
-
-    def finish(self, operation: DelayedOperation) -> Answer:
-        """Return the answer of a request whose operation has ended."""
-        return self._engine.finish(operation)
+                return AwaitedResponse(
+                    frame, partial(self._delayed, context, delay_ms=delay_ms, allowance=allowance)
+                )
 
     # --- which fault ---------------------------------------------------------------------------------
 
@@ -129,14 +116,15 @@ class FaultyEngine:
 
     # --- what it does --------------------------------------------------------------------------------
 
-    def _unanswered(self, context: RequestContext) -> Unanswered:
-        operation = Unanswered()
+    def _unanswered(self, context: RequestContext) -> Response:
+        """Return a response that never comes; its connection ends when the client closes it."""
+        operation = DelayedOperation()
         context.node.purgatory.park(operation, (), NEVER_MS)
-        return operation
+        return ParkedResponse(operation, _close)
 
     async def _delayed(
         self, context: RequestContext, frame: bytearray, *, delay_ms: int, allowance: Allowance | None
-    ) -> Answer:
+    ) -> Response:
         """Feed a request later, with what its client may read, which the context tells for one feed only."""
         await trio.sleep(delay_ms / 1000)
         context.allowance = allowance
@@ -145,9 +133,9 @@ class FaultyEngine:
         finally:
             context.allowance = None
 
-    async def _afterwards(self, active: ActiveFault, context: RequestContext, answer: Answer) -> Answer:
-        """Do harm to an answer, once it is there."""
-        answer = await self._resolved(context, answer)
+    async def _afterwards(self, active: ActiveFault, context: RequestContext, response: Response) -> Response:
+        """Do harm to a response, once its frame is there."""
+        frame = await frame_of(response, context.node.purgatory)
         fault = active.request_fault
         match fault.kind:
             case "drop":
@@ -156,22 +144,13 @@ class FaultyEngine:
                 raise CloseConnection(f"fault {active.number}")
             case _:
                 await trio.sleep(fault.delay_ms / 1000)
-                return answer
-
-    async def _resolved(self, context: RequestContext, answer: Answer) -> bytes | list[Any] | None:
-        while answer is not None and not isinstance(answer, bytes | list):
-            if isinstance(answer, DelayedOperation):
-                await context.node.purgatory.wait(answer)
-                answer = self._engine.finish(answer)
-            else:
-                answer = await answer
-        return answer
+                return frame
 
     # --- errors --------------------------------------------------------------------------------------
 
     def _refuse(
         self, active: ActiveFault, context: RequestContext, buffer: memoryview, start: int, end: int
-    ) -> Answer:
+    ) -> Response:
         """Answer with an error: all of a request, or those of its topics that the fault is about."""
         fault, code = active.request_fault, active.request_fault.code
         assert code is not None
@@ -185,24 +164,22 @@ class FaultyEngine:
             return fault.concerns_any((topic,))
 
         if api.key == _METADATA_KEY:
-            answer = self._engine.feed(context, buffer, start, end)
+            response = self._engine.feed(context, buffer, start, end)
             change = partial(with_topic_errors, code=code, concerns=concerns)
-            return Later(answer, partial(self._changed, context, reply_to=reply_to, change=change))
+            return then(response, partial(_changed, reply_to=reply_to, change=change))
         some = TopicErrors(api, context.api_version, request=request, concerns=concerns, broker=context.node)
         if some.strike_some:
             served = buffer[start:end] if fault.after else self._frame(context, some.request_of_others())
-            answer = self._engine.feed(context, served, 0, len(served))
+            response = self._engine.feed(context, served, 0, len(served))
             change = partial(some.answer, code=code, why=why)
-            return Later(answer, partial(self._changed, context, reply_to=reply_to, change=change))
+            return then(response, partial(_changed, reply_to=reply_to, change=change))
         refusal = self._refusal(active, api, context, complete_fetch(request, context.node), why=why)
         if isinstance(refusal, FetchResponse):
             spare_others(refusal, concerns, context.node)
-        frame = encode_response(*reply_to, refusal)
+        frame = [encode_response(*reply_to, refusal)]
         if not fault.after:
             return frame
-        return Later(
-            self._engine.feed(context, buffer, start, end), partial(self._instead, context, frame=frame)
-        )
+        return then(self._engine.feed(context, buffer, start, end), lambda _: frame)
 
     def _frame(self, context: RequestContext, request: object) -> memoryview:
         """Return a request as it would come in instead of that of the context."""
@@ -221,21 +198,12 @@ class FaultyEngine:
             raise CloseConnection(f"fault {active.number}: {api.name} has no answer for {code.name}")
         return response
 
-    async def _instead(self, context: RequestContext, answer: Answer, *, frame: bytes) -> bytes:
-        """Return another frame once the true answer is there."""
-        await self._resolved(context, answer)
-        return frame
 
-    async def _changed(
-        self,
-        context: RequestContext,
-        answer: Answer,
-        *,
-        reply_to: tuple[int, int, int],
-        change: Callable[[Any], object],
-    ) -> bytes:
-        """Return the frame of an answer that is changed once it is there."""
-        parts = await self._resolved(context, answer)
-        frame = b"".join(parts) if isinstance(parts, list) else parts or b""
-        _, response = decode_response(*reply_to[:2], memoryview(frame)[_SIZE.size :])
-        return encode_response(*reply_to, change(response))
+def _close() -> Response:
+    raise CloseConnection("a fault left a request without an answer")
+
+
+def _changed(frame: Frame, *, reply_to: tuple[int, int, int], change: Callable[[Any], object]) -> Frame:
+    """Return the frame of a changed response."""
+    _, response = decode_response(*reply_to[:2], memoryview(b"".join(frame))[_SIZE.size :])
+    return [encode_response(*reply_to, change(response))]

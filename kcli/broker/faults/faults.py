@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kcli.broker.faults.fault import ActiveFault, LinkFault, NodeFault, RequestFault, fault_of
-from kcli.broker.faults.fault_engine import FaultyEngine
+from kcli.broker.faults.fault_engine import FaultEngine
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_engine import Layer
 from kcli.errors import KcliError
@@ -140,7 +140,7 @@ class Faults:
             for active in self._active.values()
             if isinstance(active.fault, RequestFault) and active.fault.node in (None, broker.node_id)
         ]
-        make = partial(FaultyEngine, apis=APIS, faults=own, reader=broker.engine) if own else None
+        make = partial(FaultEngine, apis=APIS, faults=own, reader=broker.engine) if own else None
         broker.engine_layers.put(Layer.FAULTS, make)
         full = broker.node_id in self._nodes_with("fill-disk")
         for directory in broker.log_manager.directories:

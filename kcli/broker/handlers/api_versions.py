@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 import re
-from struct import Struct
 from typing import TYPE_CHECKING
 
 from kcli.broker.controller.feature_control import SUPPORTED_FEATURES
@@ -30,9 +29,6 @@ if TYPE_CHECKING:
     from kcli.broker.network.request_context import RequestContext
     from kcli.protocol.messages.api_versions import ApiVersionsRequest
 
-API_VERSIONS_KEY = 18
-
-_FALLBACK = Struct(">hihhh")
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -45,19 +41,12 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
             return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
     image = context.node.image
     cache = context.node.replica_manager.encoded_metadata
-    key = (API_VERSIONS_KEY, version)
+    key = ("api versions", version)
     body = cache.get(key, image)
     if body is None:
         response = _response(context.apis, image.features, image.offset, version)
         body = cache.put(key, image, codec(ApiVersionsResponse, version).encode(response))
     return body
-
-
-def unsupported_version_body(api: Api) -> bytes:
-    """Return the answer to a version that does not exist: version 0, with one range to choose from."""
-    return _FALLBACK.pack(
-        ErrorCode.UNSUPPORTED_VERSION, 1, API_VERSIONS_KEY, api.min_version, api.max_version
-    )
 
 
 def _response(

@@ -225,10 +225,7 @@ def offset_for_leader_epoch(
         topics=[
             OffsetForLeaderTopicResult(
                 topic=topic.topic,
-                partitions=[
-                    _answer_of_offset_for_leader_epoch(topic.topic, wanted, context)
-                    for wanted in topic.partitions
-                ],
+                partitions=[_end_of_epoch(topic.topic, wanted, context) for wanted in topic.partitions],
             )
             for topic in request.topics
         ]
@@ -253,9 +250,7 @@ def failed_offset_for_leader_epoch(
     )
 
 
-def _answer_of_offset_for_leader_epoch(
-    topic: str, wanted: OffsetForLeaderPartition, context: RequestContext
-) -> EpochEndOffset:
+def _end_of_epoch(topic: str, wanted: OffsetForLeaderPartition, context: RequestContext) -> EpochEndOffset:
     response = EpochEndOffset(partition=wanted.partition)
     try:
         partition = context.node.replica_manager.leader(topic, wanted.partition, wanted.current_leader_epoch)

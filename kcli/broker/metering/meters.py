@@ -28,8 +28,7 @@ from kcli.broker.metering.request_times import FETCH, FETCH_CONSUMER, FETCH_FOLL
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_context import CloseConnection
 from kcli.broker.network.request_engine import Layer
-from kcli.broker.network.responses import Later
-from kcli.broker.waiting.purgatory import DelayedOperation
+from kcli.broker.network.responses import then
 from kcli.protocol.frames import parse_request_header
 from kcli.protocol.schema.declaration import DecodeError
 
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from kcli.broker.network.request_context import RequestContext
-    from kcli.broker.network.request_engine import Answer, Engine, RequestEngine
+    from kcli.broker.network.request_engine import Engine, RequestEngine
+    from kcli.broker.network.responses import Frame, Response
     from kcli.broker.node.broker import Broker
 
 
@@ -64,52 +64,25 @@ class TimingEngine:
         self._reader = reader
         self._times = times
 
-    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
         """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
         name = self._name(context, buffer, start, end)
         began = current_time()
         try:
-            answer = self._engine.feed(context, buffer, start, end)
+            response = self._engine.feed(context, buffer, start, end)
         except CloseConnection:
-            now = current_time()
-            self._count((name, began, now), now)
+            self._count(name, began, current_time())
             raise
-        now = current_time()
-        return self._taken((name, began, now), answer, now)
+        handled = current_time()
 
-    def finish(self, operation: DelayedOperation) -> Answer:
-        """Return the answer of a request whose operation has ended."""
-        # It has none if it was parked before anybody measured.
-        timing: Timing | None = getattr(operation, "timing", None)
-        if timing is None:
-            return self._engine.finish(operation)
-        try:
-            answer = self._engine.finish(operation)
-        except CloseConnection:
-            self._count(timing, current_time())
-            raise
-        return self._taken(timing, answer, current_time())
+        def count(frame: Frame) -> Frame:
+            self._count(name, began, handled)
+            return frame
 
-    def _taken(self, timing: Timing, answer: Answer, now: float) -> Answer:
-        """Count the request if it is answered; else see to it that it will be."""
-        if isinstance(answer, DelayedOperation):
-            answer.timing = timing
-        elif isinstance(answer, Later):
-            return Later(answer, partial(self._awaited, timing))
-        else:
-            self._count(timing, now)
-        return answer
+        return then(response, count, partial(self._count, name, began, handled))
 
-    async def _awaited(self, timing: Timing, later: Later) -> Answer:
-        try:
-            answer = await later
-        except CloseConnection:
-            self._count(timing, current_time())
-            raise
-        return self._taken(timing, answer, current_time())
-
-    def _count(self, timing: Timing, answered: float) -> None:
-        name, began, handled = timing
+    def _count(self, name: str, began: float, handled: float) -> None:
+        answered = current_time()
         local_ns, total_ns = int((handled - began) * 1e9), int((answered - began) * 1e9)
         for times in self._times:
             if began >= times.since:
@@ -140,10 +113,6 @@ class TimingEngine:
         # Version 15 and above have it there only.
         request: Any = None if read is None else read[1]
         return request is not None and request.replica_state.replica_id >= 0
-
-
-if TYPE_CHECKING:
-    Timing = tuple[str, float, float]
 
 
 class Nodes(Protocol):

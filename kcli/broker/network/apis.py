@@ -13,14 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from importlib import import_module
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.schema.declaration import codec
 
 if TYPE_CHECKING:
     from types import ModuleType
 
     from kcli.protocol.error_codes import KafkaError
+
+API_VERSIONS_KEY = 18
+_UNSUPPORTED_VERSION = Struct(">hihhh")
 
 Handler = Callable[[Any, Any], Any]
 """Answers a request, given its context."""
@@ -106,6 +111,13 @@ class Api:
     def direct(self) -> Direct | None:
         """The shortcut for the commonest requests, if there is one."""
         return None if self._direct is None else _named(self._direct)
+
+
+def unsupported_version_body(api: Api) -> bytes:
+    """Return the ApiVersions response to an unknown version of it: in version 0, with its own range."""
+    return _UNSUPPORTED_VERSION.pack(
+        ErrorCode.UNSUPPORTED_VERSION, 1, api.key, api.min_version, api.max_version
+    )
 
 
 def _handlers(name: str) -> ModuleType:

@@ -28,7 +28,7 @@ from trio.lowlevel import checkpoint, wait_readable
 from kcli.broker.network.inbox import Inbox, read_size
 from kcli.broker.network.outbox import TURN_BYTES, Outbox
 from kcli.broker.network.request_context import CloseConnection
-from kcli.broker.network.responses import AnswerQueue, Later, give_up
+from kcli.broker.network.responses import ResponseQueue
 from kcli.broker.waiting.pause_gate import PauseGate, Sleeper
 from kcli.broker.waiting.timer import monotonic_ms
 
@@ -39,14 +39,15 @@ if TYPE_CHECKING:
     from kcli.broker.network.reactor import Reactor
     from kcli.broker.network.request_context import RequestContext
     from kcli.broker.network.request_engine import Engine
+    from kcli.broker.network.responses import AwaitedResponse
     from kcli.broker.waiting.purgatory import Purgatory
 
 TURN_SECONDS = 0.002
-TIMED_ANSWERS = 4
-"""After so many small answers the clock is looked at."""
+TIMED_RESPONSES = 4
+"""After so many small responses the connection looks at the clock."""
 FLUSH_BYTES = 256 * 1024
 
-_Stop = tuple[Later | None, memoryview, int, int]
+_Stop = tuple["AwaitedResponse | None", memoryview, int, int]
 """An answer that has to be awaited, if any, and the requests behind it."""
 _NO_BYTES = memoryview(b"")
 _log = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class Connection:
         self._purgatory = purgatory
         self._in = Inbox(sock, buffers, max_request_bytes)
         self._out = Outbox(sock)
-        self._unanswered = AnswerQueue(self._out, self._note_ended)
+        self._unanswered = ResponseQueue(self._out, self._note_ended)
         self.is_closing = False
         self._reactor = reactor
         self._sleeper = Sleeper()
@@ -132,7 +133,9 @@ class Connection:
             self._socket.close()
             self._unanswered.give_up(self._purgatory)
             if self._stop is not None:
-                give_up(self._stop[0], self._purgatory)
+                pending = self._stop[0]
+                if pending is not None:
+                    pending.give_up(self._purgatory)
             if self._in.frame is not None:
                 self._in.drop_frame()
 
@@ -286,21 +289,21 @@ class Connection:
             if waiting and not self._unanswered.may_pass(view, position + 4, size):
                 self._unanswered.hold_back()
                 return None, *inbox.own(view, position, end)
-            answer = feed(context, view, position + 4, stop)
+            response = feed(context, view, position + 4, stop)
             position = stop
-            if type(answer) is bytes and not waiting:
-                parts.append(answer)
+            if type(response) is list and not waiting and len(response) == 1:
+                parts += response
                 if position == end:
                     return None
-                out.size_bytes += len(answer)
-                if len(parts) % TIMED_ANSWERS:
+                out.size_bytes += len(response[0])
+                if len(parts) % TIMED_RESPONSES:
                     continue
-            elif answer is None:
+            elif not response:
                 continue
             else:
-                later = self._unanswered.take(answer, context.api_key, self._engine)
-                if later is not None:
-                    return later, *inbox.own(view, position, end)
+                pending = self._unanswered.take(response, context.api_key)
+                if pending is not None:
+                    return pending, *inbox.own(view, position, end)
                 if position == end:
                     return None
             now = perf_counter()
@@ -320,9 +323,9 @@ class Connection:
             if self.is_closing:
                 return
             await self._out.send()
-            (answer, view, position, end), self._stop = self._stop, None
-            if answer is not None:
-                await self._deliver(answer)
+            (pending, view, position, end), self._stop = self._stop, None
+            if pending is not None:
+                await self._deliver(pending)
             else:
                 await checkpoint()
             # With nothing behind it, what is incomplete has been kept already.
@@ -354,10 +357,10 @@ class Connection:
 
     def _take_ended(self) -> None:
         """Take the answers that are there by now."""
-        later = self._unanswered.settle(self._engine)
-        if later is not None:
+        pending = self._unanswered.settle()
+        if pending is not None:
             rest = (_NO_BYTES, 0, 0) if self._stop is None else self._stop[1:]
-            self._stop = later, *rest
+            self._stop = pending, *rest
 
     async def _drain(self) -> None:
         """Return when everything that was asked is answered, or about to be by what is in `_stop`."""
@@ -372,12 +375,12 @@ class Connection:
                 self._more = True  # So that the last answer wakes the task.
                 await self._sleeper.sleep()
 
-    async def _deliver(self, answer: Later) -> None:
-        """Take an answer that has to be awaited, now that those before it are sent."""
-        later: Later | None = answer
-        # It may be one again: a write that was held back, and then is a long one.
-        while later is not None:
-            later = self._unanswered.take(await later, self._context.api_key, self._engine)
+    async def _deliver(self, response: AwaitedResponse) -> None:
+        """Await a response and take it, now that those before it are sent."""
+        pending: AwaitedResponse | None = response
+        # The result may be another one: a request that was held back, and is then handled in turns.
+        while pending is not None:
+            pending = self._unanswered.take(await pending, self._context.api_key)
         if self._gate.is_closed:
             await self._gate.passed()
         self.active = True

@@ -19,8 +19,6 @@ from kcli.storage.log.file_records import FileSlice
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kcli.broker.network.request_engine import Answer
-
 TURN_BYTES = 1024 * 1024
 """How much of files is sent before other connections have their turn."""
 REST_PARTS, REST_BYTES = 8, 16 * 1024
@@ -57,15 +55,6 @@ class Outbox:
             self.size_bytes += len(part)
             if type(part) is FileSlice:
                 self._has_files = True
-
-    def put(self, frame: Answer) -> None:
-        """Add an answer that is there; None is none."""
-        if type(frame) is bytes:
-            self.parts.append(frame)
-            self.size_bytes += len(frame)
-        elif frame is not None:
-            assert isinstance(frame, list)
-            self.add(frame)
 
     def close(self) -> None:
         """Have `send` wait no more: who closes the socket wakes nobody who waits for room from now on."""

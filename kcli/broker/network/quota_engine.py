@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from kcli.broker.network.client_quotas import ClientQuotas
 from kcli.broker.network.request_engine import Layer
-from kcli.broker.network.responses import DelayedResponse, Later
+from kcli.broker.network.responses import AwaitedResponse, ParkedResponse, then
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.broker.waiting.timer import monotonic_ms
 from kcli.protocol.frames import decode_response, encode_response
@@ -25,35 +25,15 @@ if TYPE_CHECKING:
     from kcli.broker.config.broker_definitions import BrokerSettings
     from kcli.broker.metadata.metadata_image import QuotaEntity
     from kcli.broker.network.request_context import RequestContext
-    from kcli.broker.network.request_engine import Answer, Engine, EngineLayers
+    from kcli.broker.network.request_engine import Engine, EngineLayers
+    from kcli.broker.network.responses import Frame, Response
 
 _HEADER = Struct(">hhih")
 """API key and version, correlation id, size of the client id."""
 _PRODUCE_KEY, _FETCH_KEY = 0, 1
 _SIZE_BYTES = 4
-_TOLD_FROM = 1
-"""Before this version of Produce an answer cannot tell of a pause."""
-
-
-class HeldRequest(DelayedOperation):
-    """A request that came on a mute connection, which `engine` is fed when that may speak again."""
-
-    __slots__ = ("_context", "_engine", "_frame")
-
-    def __init__(self, context: RequestContext, frame: bytearray, *, engine: Engine) -> None:
-        super().__init__()
-        self._context = context
-        self._frame = frame
-        self._engine = engine
-        self.reply_to = None
-
-    def finish(self) -> Later:
-        return Later(self._handle())
-
-    async def _handle(self) -> Answer:
-        """Handle it, unless the node has been paused meanwhile: then later."""
-        await self._context.node.until_awake()
-        return self._engine.feed(self._context, memoryview(self._frame), 0, len(self._frame))
+_THROTTLE_TIME_FROM = 1
+"""The first version of Produce whose response has a throttle time."""
 
 
 class QuotaEngine:
@@ -63,13 +43,11 @@ class QuotaEngine:
         self._engine = engine
         self._quotas = quotas
 
-    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
         """Handle the request in `buffer[start:end]`, or hold it back. Raises `CloseConnection`."""
         now_ms = monotonic_ms()
         if context.mute_until_ms > now_ms:
-            held = HeldRequest(context, bytearray(buffer[start:end]), engine=self)
-            context.node.purgatory.park(held, (), context.mute_until_ms - now_ms)
-            return held
+            return self._hold_back(context, bytearray(buffer[start:end]), context.mute_until_ms - now_ms)
         if end - start >= _HEADER.size:
             key, _, _, size = _HEADER.unpack_from(buffer, start)
             if key == _PRODUCE_KEY:
@@ -82,22 +60,30 @@ class QuotaEngine:
                     context.allowance = None
         return self._engine.feed(context, buffer, start, end)
 
-    def finish(self, operation: DelayedOperation) -> Answer:
-        """Return the answer of a request whose operation has ended."""
-        return self._engine.finish(operation)
+    def _hold_back(self, context: RequestContext, frame: bytearray, pause_ms: int) -> Response:
+        """Return a response that is parked for the pause; the request is handled after it."""
+        pause = DelayedOperation()
+        context.node.purgatory.park(pause, (), pause_ms)
+        return ParkedResponse(pause, lambda: AwaitedResponse(frame, partial(self._feed_awake, context)))
 
-    def _produce(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+    async def _feed_awake(self, context: RequestContext, frame: bytearray) -> Response:
+        """Handle a request that was held back; a paused node handles it when it goes on."""
+        await context.node.until_awake()
+        return self.feed(context, memoryview(frame), 0, len(frame))
+
+    def _produce(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
         client_id = _client_id(buffer, start, size=_HEADER.unpack_from(buffer, start)[3])
-        answer = self._engine.feed(context, buffer, start, end)
+        response = self._engine.feed(context, buffer, start, end)
         now_ms = monotonic_ms()
         allowance = self._quotas.producer(client_id, now_ms)
         pause_ms = 0 if allowance is None else allowance.take(end - start, now_ms)
         if not pause_ms:
-            return answer
+            return response
         context.mute(pause_ms, now_ms)
-        if context.api_version < _TOLD_FROM:
-            return answer
-        return _told(answer, version=context.api_version, pause_ms=pause_ms)
+        version = context.api_version
+        if version < _THROTTLE_TIME_FROM:
+            return response
+        return then(response, partial(_with_throttle_time, version=version, pause_ms=pause_ms))
 
 
 class QuotaLayer:
@@ -129,19 +115,10 @@ def _client_id(buffer: memoryview, start: int, *, size: int) -> str:
     return str(buffer[start : start + max(size, 0)], "utf-8", "replace")
 
 
-def _told(answer: Answer, *, version: int, pause_ms: int) -> Answer:
-    """Return the answer of a Produce, told of a pause."""
-    if isinstance(answer, bytes | list):
-        frame = memoryview(b"".join(answer) if isinstance(answer, list) else answer)[_SIZE_BYTES:]
-        correlation_id, response = decode_response(_PRODUCE_KEY, version, frame)
-        response.throttle_time_ms = pause_ms
-        return encode_response(_PRODUCE_KEY, version, correlation_id, response)
-    if isinstance(answer, DelayedResponse):
-        answer.response.throttle_time_ms = pause_ms
-    elif isinstance(answer, Later):
-        return Later(answer, partial(_told_later, version=version, pause_ms=pause_ms))
-    return answer
-
-
-async def _told_later(answer: Later, *, version: int, pause_ms: int) -> Answer:
-    return _told(await answer, version=version, pause_ms=pause_ms)
+def _with_throttle_time(frame: Frame, *, version: int, pause_ms: int) -> Frame:
+    """Return the frame of a Produce response with the pause in it."""
+    if not frame:
+        return frame
+    correlation_id, response = decode_response(_PRODUCE_KEY, version, memoryview(frame[0])[_SIZE_BYTES:])
+    response.throttle_time_ms = pause_ms
+    return [encode_response(_PRODUCE_KEY, version, correlation_id, response)]

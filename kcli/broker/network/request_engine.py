@@ -1,20 +1,18 @@
-"""RequestEngine: one request in, its answer out; synchronous, knows no socket.
+"""RequestEngine: one request in, its response out; synchronous, knows no socket.
 
 `feed` decodes a frame, calls the API's handler and encodes what it returns. A handler returns
 
-* a response object, or the bytes of a response body, or its parts, some of them in files: answered at once;
-* None: there is nothing to answer (Produce with acks=0);
-* a `DelayedOperation` it has parked: `finish` makes the answer when it has ended;
-* a coroutine: whoever drives the engine gets `Later`, and awaits that.
+* a response object, or the bytes of a response body, or its parts, some of them in files;
+* None: the client expects no response (Produce with acks=0);
+* a `DelayedOperation` it has parked, whose `finish` returns one of these;
+* a coroutine, which a task awaits.
 
-A handler's `KafkaError`, or any other exception, becomes the API's error response. What the protocol has no
-answer for raises `CloseConnection`: an unknown API or version, a body that cannot be read. Whatever else is
-raised is a bug after which the connection cannot go on.
+A handler's `KafkaError`, or any other exception, becomes the API's error response. Where the protocol has no
+response, for an unknown API or version or a body that cannot be read, `feed` raises `CloseConnection`. Any
+other exception is a bug, after which the connection cannot go on.
 
-EngineLayers: what stands between a node's connections and its `RequestEngine`.
-
-Faults, quotas and measurements each put an engine of their own before it, but only as long as they have
-something to do: without them a request costs nothing more.
+EngineLayers: the engines for faults, quotas and measurements that stand before the `RequestEngine` of a node.
+Each is there only while it has something to do, so without them a request costs nothing more.
 """
 
 from __future__ import annotations
@@ -26,9 +24,9 @@ from struct import Struct
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kcli.broker.handlers.api_versions import API_VERSIONS_KEY, unsupported_version_body
+from kcli.broker.network.apis import API_VERSIONS_KEY, unsupported_version_body
 from kcli.broker.network.request_context import CloseConnection
-from kcli.broker.network.responses import Later
+from kcli.broker.network.responses import AwaitedResponse, ParkedResponse
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 from kcli.protocol.frames import parse_request_header, response_header_version
@@ -39,6 +37,7 @@ if TYPE_CHECKING:
 
     from kcli.broker.network.apis import Api
     from kcli.broker.network.request_context import RequestContext
+    from kcli.broker.network.responses import Response
 
 
 _log = logging.getLogger(__name__)
@@ -51,9 +50,6 @@ _FRAME = Struct(">ii")
 _TAGGED_FRAME = Struct(">iix")
 _MAX_CACHED_CLIENT_IDS = 10_000
 _MAX_CACHED_CLIENT_ID_BYTES = 256
-
-Answer = bytes | list[Any] | DelayedOperation | Later | None
-"""A whole frame as bytes, or in parts of which some are file slices; or not yet, or never."""
 
 
 class _Version:
@@ -90,12 +86,8 @@ class _Version:
 class Engine(Protocol):
     """What connections feed."""
 
-    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
         """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
-        ...
-
-    def finish(self, operation: DelayedOperation) -> Answer:
-        """Return the answer of a request whose operation has ended."""
         ...
 
 
@@ -107,7 +99,7 @@ class RequestEngine:
         self._versions: dict[int, _Version] = {}
         self._client_ids: dict[bytes, str] = {}
 
-    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
         """Handle the request in `buffer[start:end]`. Raises `CloseConnection`."""
         if end - start < _HEADER_SIZE:
             raise CloseConnection(f"a request of {end - start} bytes has no header")
@@ -115,7 +107,7 @@ class RequestEngine:
         entry = self._versions.get(number) or self._find(number)
         if entry is None:
             body = self._unsupported(number)
-            return _FRAME.pack(4 + len(body), correlation_id) + body
+            return [_FRAME.pack(4 + len(body), correlation_id) + body]
         context.api_key = entry.key
         context.api_version = entry.version
         context.correlation_id = correlation_id
@@ -123,7 +115,7 @@ class RequestEngine:
         if entry.direct is not None and client_id_size >= -1:
             behind = position + client_id_size if client_id_size > 0 else position
             answer = entry.direct(context, buffer, behind, end)
-            if type(answer) is bytes or type(answer) is list:
+            if type(answer) is list:
                 return answer
             if answer is not None:
                 return self._encode(entry, correlation_id, answer)
@@ -140,7 +132,7 @@ class RequestEngine:
         try:
             result = entry.handler(request, context)
             if type(result) is CoroutineType:
-                return Later(result, partial(self._finish_later, entry, request, context))
+                return AwaitedResponse(result, partial(self._await, entry, request, context))
             return self._encode(entry, correlation_id, result)
         except Exception as error:
             return self._failure(entry, request, context, error)
@@ -164,44 +156,42 @@ class RequestEngine:
         context.client_id = header.client_id or ""
         return entry.api, entry.decode(buffer, start + position, end)[0]
 
-    def finish(self, operation: DelayedOperation) -> Answer:
-        """Return the answer of a request whose operation has ended."""
+    def _finish(self, entry: _Version, correlation_id: int, operation: DelayedOperation) -> Response:
+        """Return the response of an operation that has ended."""
         result = operation.finish()
-        if operation.reply_to is None:  # It was held back before anybody looked at it.
-            return result  # type: ignore[no-any-return]  # what handles it
-        entry, correlation_id = operation.reply_to
         if type(result) is CoroutineType:
-            return Later(result, partial(self._finish_delayed, entry, correlation_id))
+            return AwaitedResponse(result, partial(self._await_finished, entry, correlation_id))
         return self._encode(entry, correlation_id, result)
 
-    async def _finish_delayed(
+    async def _await_finished(
         self, entry: _Version, correlation_id: int, coroutine: Coroutine[Any, Any, Any]
-    ) -> Answer:
+    ) -> Response:
         return self._encode(entry, correlation_id, await coroutine)
 
-    async def _finish_later(
+    async def _await(
         self, entry: _Version, request: object, context: RequestContext, coroutine: Coroutine[Any, Any, Any]
-    ) -> Answer:
+    ) -> Response:
         try:
             return self._encode(entry, context.correlation_id, await coroutine)
         except Exception as error:
             return self._failure(entry, request, context, error)
 
-    def _encode(self, entry: _Version, correlation_id: int, result: object) -> Answer:
+    def _encode(self, entry: _Version, correlation_id: int, result: object) -> Response:
         if type(result) is bytes:
-            return entry.frame.pack(entry.header_size + len(result), correlation_id) + result
+            return [entry.frame.pack(entry.header_size + len(result), correlation_id) + result]
         if result is None:
-            return None
+            return []
         if isinstance(result, DelayedOperation):
-            result.reply_to = entry, correlation_id
-            return result
+            return ParkedResponse(result, partial(self._finish, entry, correlation_id, result))
         is_body = type(result) is list
         parts: list[Any] = result if is_body else entry.encode(result)  # type: ignore[assignment]
         size = entry.header_size + sum(map(len, parts))
         parts.insert(0, entry.frame.pack(size, correlation_id))
-        return parts if is_body or entry.api.sends_files else b"".join(parts)
+        return parts if is_body or entry.api.sends_files else [b"".join(parts)]
 
-    def _failure(self, entry: _Version, request: object, context: RequestContext, error: Exception) -> Answer:
+    def _failure(
+        self, entry: _Version, request: object, context: RequestContext, error: Exception
+    ) -> Response:
         """Return the error response for what a handler raised."""
         if isinstance(error, CloseConnection):
             raise error

@@ -1,71 +1,140 @@
-"""Later: an answer that has to be awaited, and may be made of another.
+"""Responses on their way to the outbox of a connection, in the order of the requests.
 
-What a handler awaits is encoded behind it; then a pause is told, a fault does its harm, a time is taken. Each
-of these is a coroutine around the one before, and one that was never begun ends nothing when it is closed.
-So they are made when they are awaited, and before that there is only what the first of them has to await,
-which `give_up` ends where nobody will.
+| type | what it is |
+|---|---|
+| `Frame` | the parts of an encoded response; empty if the client expects none |
+| `ParkedResponse` | a parked operation will make it; the connection needs no task for that |
+| `AwaitedResponse` | the task of the connection awaits it |
 
-DelayedResponse: an answer that is ready but for partitions in which other replicas have yet to follow.
-
-An acks=all write waits for the high watermark, a deletion of records for the low one. Each partition begins
-with REQUEST_TIMED_OUT and keeps it unless it is settled in time; what was done to the leader's log stays in
-any case (classes `DelayedProduce` and `DelayedDeleteRecords`).
-
-AnswerQueue: the answers of one connection on their way to its outbox, in the order of the requests.
-
-As a rule nothing is handled behind a request whose answer is to come. But an operation that `lets_pass` has
-been carried out, and only its answer is missing: requests of the same kind may follow then, and their answers
-wait behind it.
+Layers before the engine change a response with `then`, whichever type it has. A coroutine that was never
+started cannot clean up, so an `AwaitedResponse` starts none before it is awaited: until then it only holds
+the `source`, which `give_up` ends if the client leaves.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from struct import Struct
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from kcli.broker.network.request_context import CloseConnection
 from kcli.broker.waiting.purgatory import DelayedOperation
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Hashable, Sequence
 
     from kcli.broker.network.outbox import Outbox
-    from kcli.broker.network.request_engine import Answer, Engine
     from kcli.broker.replication.partition import PartitionId
     from kcli.broker.replication.replica_manager import ReplicaManager
     from kcli.broker.waiting.purgatory import Purgatory
 
+Frame = list[Any]
+"""Bytes and slices of log files (`FileSlice`). Without slices the engine joins them to one part."""
 
-class Later:
-    """What `work` returns, called with `source`: another answer, or a handler's coroutine.
 
-    Without `work` it is what `source` returns, a coroutine.
-    """
+class PendingResponse:
+    """A response whose frame is not there yet."""
+
+    __slots__ = ()
+
+    def then(self, step: Step, on_close: Callable[[], object] | None = None) -> PendingResponse:
+        """Return what `step` makes of the frame; `on_close` is called if `CloseConnection` comes instead."""
+        raise NotImplementedError
+
+    async def wait(self, purgatory: Purgatory) -> Frame:
+        """Return the frame. Raises `CloseConnection`."""
+        raise NotImplementedError
+
+    def give_up(self, purgatory: Purgatory) -> None:
+        """Drop the operation or close the coroutine behind the response: its client has left."""
+        raise NotImplementedError
+
+
+Response = Frame | PendingResponse
+
+
+class ParkedResponse(PendingResponse):
+    """A response that `finish` makes once `operation` has ended."""
+
+    __slots__ = ("finish", "operation")
+
+    def __init__(self, operation: DelayedOperation, finish: Callable[[], Response]) -> None:
+        self.operation = operation
+        self.finish = finish
+
+    def then(self, step: Step, on_close: Callable[[], object] | None = None) -> ParkedResponse:
+        return ParkedResponse(self.operation, partial(_finish_then, self.finish, step, on_close))
+
+    async def wait(self, purgatory: Purgatory) -> Frame:
+        await purgatory.wait(self.operation)
+        return await frame_of(self.finish(), purgatory)
+
+    def give_up(self, purgatory: Purgatory) -> None:
+        purgatory.drop(self.operation)
+
+
+class AwaitedResponse(PendingResponse):
+    """A response that `work` makes of `source`: another response, a coroutine of a handler or plain data."""
 
     __slots__ = ("_work", "source")
 
-    def __init__(self, source: object, work: Work | None = None) -> None:
+    def __init__(self, source: object, work: Callable[[Any], Coroutine[Any, Any, Response]]) -> None:
         self.source: Any = source
         self._work = work
 
-    def __await__(self) -> Generator[Any, Any, Answer]:
-        coroutine = self.source if self._work is None else self._work(self.source)
-        return coroutine.__await__()
+    def __await__(self) -> Generator[Any, Any, Response]:
+        return self._work(self.source).__await__()
+
+    def then(self, step: Step, on_close: Callable[[], object] | None = None) -> AwaitedResponse:
+        return AwaitedResponse(self, partial(_await_then, step, on_close))
+
+    async def wait(self, purgatory: Purgatory) -> Frame:
+        return await frame_of(await self, purgatory)
+
+    def give_up(self, purgatory: Purgatory) -> None:
+        if isinstance(self.source, PendingResponse):
+            self.source.give_up(purgatory)
+        elif type(self.source) is CoroutineType:
+            self.source.close()
 
 
-def give_up(answer: object, purgatory: Purgatory) -> None:
-    """Let go of an answer that nobody waits for any more, and of what it was to be made of."""
-    while isinstance(answer, Later):
-        answer = answer.source
-    if isinstance(answer, DelayedOperation):
-        purgatory.drop(answer)
-    elif isinstance(answer, CoroutineType):
-        answer.close()
+def then(response: Response, step: Step, on_close: Callable[[], object] | None = None) -> Response:
+    """Return what `step` makes of the frame of a response: at once if the frame is there, else later."""
+    return step(response) if type(response) is list else response.then(step, on_close)  # type: ignore[union-attr]
+
+
+async def frame_of(response: Response, purgatory: Purgatory) -> Frame:
+    """Return the frame of a response once it is there. Raises `CloseConnection`."""
+    return await response.wait(purgatory) if isinstance(response, PendingResponse) else response
+
+
+def _finish_then(
+    finish: Callable[[], Response], step: Step, on_close: Callable[[], object] | None
+) -> Response:
+    try:
+        response = finish()
+    except CloseConnection:
+        if on_close is not None:
+            on_close()
+        raise
+    return then(response, step, on_close)
+
+
+async def _await_then(
+    step: Step, on_close: Callable[[], object] | None, pending: AwaitedResponse
+) -> Response:
+    try:
+        response = await pending
+    except CloseConnection:
+        if on_close is not None:
+            on_close()
+        raise
+    return then(response, step, on_close)
 
 
 if TYPE_CHECKING:
-    Work = Callable[[Any], Coroutine[Any, Any, Answer]]
-
+    Step = Callable[[Frame], Response]
 
 R = TypeVar("R")
 
@@ -138,10 +207,12 @@ _KEY = Struct(">h")
 _read_key = _KEY.unpack_from
 
 
-class AnswerQueue:
-    """What has not been answered yet: `waiting`, of which the first is an operation.
+class ResponseQueue:
+    """The responses of one connection that cannot be sent yet, `waiting`; the first of them is parked.
 
-    `waiter` is called when it has ended.
+    As a rule the next request is handled only after the response to the one before is there. If an operation
+    `lets_pass`, only its response is missing: requests of the same API are handled, and their responses wait
+    behind it. `waiter` is called when the first operation has ended.
     """
 
     __slots__ = ("_out", "_passing", "_waiter", "waiting")
@@ -149,74 +220,82 @@ class AnswerQueue:
     def __init__(self, out: Outbox, waiter: Callable[[], None]) -> None:
         self._out = out
         self._waiter = waiter
-        self.waiting: list[Any] = []
+        self.waiting: list[Frame | ParkedResponse] = []
         # The API whose requests may be handled nevertheless.
         self._passing = _NO_API
 
     @property
     def has_ended(self) -> bool:
-        """Whether the first answer is there."""
-        return bool(self.waiting) and self.waiting[0].ended
+        """Whether the first response can be made."""
+        if not self.waiting:
+            return False
+        first = self.waiting[0]
+        return not isinstance(first, ParkedResponse) or first.operation.ended
 
     @property
     def holds_back(self) -> bool:
-        """Whether no request may be handled before all of these have their answers."""
+        """Whether no request may be handled before all of these have their frames."""
         return self._passing == _NO_API and bool(self.waiting)
 
     def hold_back(self) -> None:
-        """Let no request be handled before all of these have their answers."""
+        """Let no request be handled before all of these have their frames."""
         self._passing = _NO_API
 
     def may_pass(self, view: memoryview, position: int, size: int) -> bool:
-        """Whether the request at a position may be handled now."""
+        """Return whether the request at a position may be handled now."""
         return (
             size >= _KEY.size
             and _read_key(view, position)[0] == self._passing
             and len(self.waiting) < MAX_WAITING
         )
 
-    def take(self, answer: Answer, api_key: int, engine: Engine) -> Later | None:
-        """Take the answer to the latest request; return it if it has to be awaited."""
+    def take(self, response: Response, api_key: int) -> AwaitedResponse | None:
+        """Take the response to the latest request; return it if a task has to await it."""
         waiting = self.waiting
-        if isinstance(answer, DelayedOperation):
-            if waiting or not answer.ended:
-                if not answer.lets_pass:
+        while isinstance(response, ParkedResponse):
+            operation = response.operation
+            if waiting or not operation.ended:
+                if not operation.lets_pass:
                     self._passing = _NO_API
                 elif not waiting:
                     self._passing = api_key
-                answer.waiter = self._waiter
-                waiting.append(answer)
+                operation.waiter = self._waiter
+                waiting.append(response)
                 return None
-            answer = engine.finish(answer)
-        if isinstance(answer, Later):
-            return answer
+            response = response.finish()
+        if isinstance(response, AwaitedResponse):
+            return response
+        assert isinstance(response, list)
         if waiting:
-            waiting.append(answer)
+            waiting.append(response)
         else:
-            self._out.put(answer)
+            self._out.add(response)
         return None
 
-    def settle(self, engine: Engine) -> Later | None:
-        """Let the answers go that are there, as far as nothing before them is missing.
+    def settle(self) -> AwaitedResponse | None:
+        """Give the outbox every frame that is there, up to the first response that is still pending.
 
-        Return one that has to be awaited; nothing waits behind it.
+        Return a response that a task has to await; no other waits behind it.
         """
         waiting = self.waiting
         while waiting:
-            answer = waiting[0]
-            is_operation = isinstance(answer, DelayedOperation)
-            if is_operation and not answer.ended:
-                break
-            del waiting[0]
-            if is_operation:
-                answer = engine.finish(answer)
-                if isinstance(answer, Later):
-                    return answer
-            self._out.put(answer)
+            response: Response = waiting[0]
+            if isinstance(response, ParkedResponse):
+                if not response.operation.ended:
+                    break
+                del waiting[0]
+                response = response.finish()
+                if isinstance(response, AwaitedResponse):
+                    return response
+            else:
+                del waiting[0]
+            assert isinstance(response, list)
+            self._out.add(response)
         return None
 
     def give_up(self, purgatory: Purgatory) -> None:
-        """Let go of everything: nobody waits for these answers any more."""
-        for answer in self.waiting:
-            give_up(answer, purgatory)
+        """Give up every response: the client has left."""
+        for response in self.waiting:
+            if isinstance(response, PendingResponse):
+                response.give_up(purgatory)
         self.waiting.clear()

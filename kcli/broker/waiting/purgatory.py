@@ -36,17 +36,13 @@ _log = logging.getLogger(__name__)
 class DelayedOperation(TimerTask):
     """What waits. Subclasses add what they wait for and how the answer is made."""
 
-    __slots__ = ("ended", "expired", "keys", "lets_pass", "purgatory", "reply_to", "timing", "waiter")
+    __slots__ = ("ended", "expired", "keys", "lets_pass", "purgatory", "waiter")
 
     keys: tuple[Hashable, ...]
     ended: bool
     expired: bool
     purgatory: Purgatory
     """Where it was parked."""
-    reply_to: Any
-    """The header of the request, for the engine that answers it; None if `finish` handles the request."""
-    timing: tuple[str, float, float]
-    """Of the request, while somebody measures: its API, when it came, and when it had been handled."""
     waiter: Callable[[], None] | None
     """Called when the operation has ended."""
     lets_pass: bool

@@ -11,7 +11,7 @@ from kcli.broker.handlers.metadata import TOPICS_PER_TURN
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_context import RequestContext
 from kcli.broker.network.request_engine import RequestEngine
-from kcli.broker.network.responses import Later
+from kcli.broker.network.responses import AwaitedResponse
 from kcli.protocol.error_codes import ErrorCode
 from kcli.protocol.frames import decode_response
 from kcli.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
@@ -50,9 +50,9 @@ async def test_others_run_meanwhile(count: int, tmp_path: Path) -> None:
         names = [f"unknown-{number:06}" for number in range(count)]
         request = request_frame(by_name(names), 12)
         answer = feed(node, request)
-        assert type(answer) is Later
+        assert type(answer) is AwaitedResponse
         nursery.start_soon(others)
-        frame = await answer
+        (frame,) = await answer
         nursery.cancel_scope.cancel()
     assert turns > count // TOPICS_PER_TURN
     _, response = decode_response(METADATA, 12, frame[4:])
@@ -62,7 +62,7 @@ async def test_others_run_meanwhile(count: int, tmp_path: Path) -> None:
 async def test_a_few_names_are_answered_at_once(tmp_path: Path) -> None:
     async with running_node(tmp_path) as node:
         names = [f"unknown-{number:06}" for number in range(TOPICS_PER_TURN)]
-        assert type(feed(node, request_frame(by_name(names), 12))) is bytes
+        assert type(feed(node, request_frame(by_name(names), 12))) is list
 
 
 @pytest.mark.parametrize("version", [1, 4, 9, 12])

@@ -14,7 +14,7 @@ from kcli.broker.metering.request_times import RequestTimes
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_context import CloseConnection, RequestContext
 from kcli.broker.network.request_engine import RequestEngine
-from kcli.broker.network.responses import Later
+from kcli.broker.network.responses import AwaitedResponse, ParkedResponse
 from kcli.broker.waiting.purgatory import DelayedOperation, Purgatory
 from kcli.broker.waiting.timer import Timer
 from kcli.protocol.frames import RequestHeader, encode_request
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from trio.testing import MockClock
 
-    from kcli.broker.network.request_engine import Answer
+    from kcli.broker.network.responses import Response
 
 HANDLED_MS = 3
 CONTEXT = RequestContext(cast("Any", None), "PLAINTEXT", "test")
@@ -38,23 +38,21 @@ HEARTBEAT = HeartbeatRequest(group_id="g", generation_id=1, member_id="m")
 class Waiting(DelayedOperation):
     """What waits for its time to be up."""
 
-    def finish(self) -> bytes:
-        return b"late"
+
+def late() -> Response:
+    return [b"late"]
 
 
 class Handler:
     """An engine that takes three milliseconds, and does with a request what it was made for."""
 
-    def __init__(self, clock: MockClock, answer: Callable[[], Answer]) -> None:
+    def __init__(self, clock: MockClock, answer: Callable[[], Response]) -> None:
         self._clock = clock
         self._answer = answer
 
-    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
         self._clock.jump(HANDLED_MS / 1000)
         return self._answer()
-
-    def finish(self, operation: DelayedOperation) -> Answer:
-        return cast("Answer", operation.finish())
 
 
 def frame_of(request: object, version: int, client_id: str | None = "test") -> memoryview:
@@ -62,13 +60,13 @@ def frame_of(request: object, version: int, client_id: str | None = "test") -> m
     return memoryview(bytearray(encode_request(header, request)))[4:]
 
 
-def fed(engine: TimingEngine, frame: memoryview | None = None) -> Answer:
+def fed(engine: TimingEngine, frame: memoryview | None = None) -> Response:
     frame = frame_of(HEARTBEAT, 4) if frame is None else frame
     return engine.feed(CONTEXT, frame, 0, len(frame))
 
 
 def engine_for(
-    clock: MockClock, answer: Callable[[], Answer], *times: RequestTimes, reader: RequestEngine = READER
+    clock: MockClock, answer: Callable[[], Response], *times: RequestTimes, reader: RequestEngine = READER
 ) -> TimingEngine:
     return TimingEngine(Handler(clock, answer), reader=reader, times=times)
 
@@ -85,23 +83,27 @@ def begun() -> RequestTimes:
     return RequestTimes(trio.current_time())
 
 
-async def raise_later() -> Answer:
+async def raise_later(_: object) -> Response:
     await trio.sleep(0.2)
     raise CloseConnection("no")
 
 
-async def answer_later(answer: Answer) -> Answer:
+async def answer_later(answer: Response) -> Response:
     await trio.sleep(0.2)
     return answer
 
 
-def raise_now() -> Answer:
+def raise_now() -> Response:
     raise CloseConnection("no")
 
 
-@pytest.mark.parametrize("answer", [b"done", [b"in", b"parts"], None])
+def later(answer: Response) -> Response:
+    return AwaitedResponse(answer, answer_later)
+
+
+@pytest.mark.parametrize("answer", [[b"done"], [b"in", b"parts"], []])
 async def test_what_is_answered_at_once_or_never_has_a_local_time_only(
-    answer: Answer, autojump_clock: MockClock
+    answer: Response, autojump_clock: MockClock
 ) -> None:
     times = begun()
     engine = engine_for(autojump_clock, lambda: answer, times)
@@ -115,25 +117,25 @@ async def test_an_operation_is_remote_from_when_it_was_handled_to_its_end(autoju
     engine = engine_for(autojump_clock, lambda: parked(purgatory, 500), times)
     async with trio.open_nursery() as nursery:
         await nursery.start(timer.run)
-        operation = fed(engine)
-        assert isinstance(operation, DelayedOperation)
+        response = fed(engine)
+        assert isinstance(response, ParkedResponse)
         assert read(times) == {}
-        await purgatory.wait(operation)
-        assert engine.finish(operation) == b"late"
+        await purgatory.wait(response.operation)
+        assert response.finish() == [b"late"]
         nursery.cancel_scope.cancel()
     assert read(times) == {"Heartbeat": (1, HANDLED_MS, 500, 503)}
 
 
-def parked(purgatory: Purgatory, timeout_ms: int) -> Waiting:
+def parked(purgatory: Purgatory, timeout_ms: int) -> ParkedResponse:
     operation = Waiting()
     purgatory.park(operation, ("key",), timeout_ms)
-    return operation
+    return ParkedResponse(operation, late)
 
 
 async def test_a_coroutine_is_remote_until_it_has_answered(autojump_clock: MockClock) -> None:
     times = begun()
-    answer = fed(engine_for(autojump_clock, lambda: Later(answer_later(b"done")), times))
-    assert await cast("Any", answer) == b"done"
+    answer = fed(engine_for(autojump_clock, lambda: later([b"done"]), times))
+    assert await cast("Any", answer) == [b"done"]
     assert read(times) == {"Heartbeat": (1, HANDLED_MS, 200, 203)}
 
 
@@ -141,28 +143,25 @@ async def test_a_coroutine_that_ends_with_an_operation_counts_once_that_has_ende
     autojump_clock: MockClock,
 ) -> None:
     times, operation = begun(), Waiting()
-    engine = engine_for(autojump_clock, lambda: Later(answer_later(operation)), times)
-    assert await cast("Any", fed(engine)) is operation
+    engine = engine_for(autojump_clock, lambda: later(ParkedResponse(operation, late)), times)
+    response = await cast("Any", fed(engine))
+    assert response.operation is operation
     assert read(times) == {}
     await trio.sleep(0.3)
-    assert engine.finish(operation) == b"late"
+    assert response.finish() == [b"late"]
     assert read(times) == {"Heartbeat": (1, HANDLED_MS, 500, 503)}
 
 
 async def test_an_operation_that_ends_with_a_coroutine_counts_once_that_has_answered(
     autojump_clock: MockClock,
 ) -> None:
-    class Twofold(Waiting):
-        def finish(self) -> Any:
-            return Later(answer_later(b"read"))
-
     times = begun()
-    engine = engine_for(autojump_clock, Twofold, times)
-    operation = fed(engine)
+    engine = engine_for(autojump_clock, lambda: ParkedResponse(Waiting(), lambda: later([b"read"])), times)
+    response = fed(engine)
     await trio.sleep(0.3)
-    answer = engine.finish(cast("DelayedOperation", operation))
+    answer = cast("ParkedResponse", response).finish()
     assert read(times) == {}
-    assert await cast("Any", answer) == b"read"
+    assert await cast("Any", answer) == [b"read"]
     assert read(times) == {"Heartbeat": (1, HANDLED_MS, 500, 503)}
 
 
@@ -174,55 +173,54 @@ async def test_a_request_that_ends_its_connection_is_counted(autojump_clock: Moc
 
 
 async def test_one_that_ends_it_later_is_counted_too(autojump_clock: MockClock) -> None:
-    class Refused(Waiting):
-        def finish(self) -> bytes:
-            raise CloseConnection("no")
-
     times = begun()
     with pytest.raises(CloseConnection):
-        await cast("Any", fed(engine_for(autojump_clock, lambda: Later(raise_later()), times)))
-    engine = engine_for(autojump_clock, Refused, times)
-    operation = fed(engine)
+        await cast("Any", fed(engine_for(autojump_clock, lambda: AwaitedResponse(None, raise_later), times)))
+    engine = engine_for(autojump_clock, lambda: ParkedResponse(Waiting(), raise_now), times)
+    response = fed(engine)
     await trio.sleep(0.2)
     with pytest.raises(CloseConnection):
-        engine.finish(cast("DelayedOperation", operation))
+        cast("ParkedResponse", response).finish()
     assert read(times) == {"Heartbeat": (2, 2 * HANDLED_MS, 400, 406)}
 
 
 async def test_what_a_bug_ends_is_raised_and_not_counted(autojump_clock: MockClock) -> None:
-    async def fail_later() -> Answer:
+    async def fail_later(_: object) -> Response:
         raise LookupError
 
-    def fail_now() -> Answer:
+    def fail_now() -> Response:
         raise LookupError
 
     times = begun()
     with pytest.raises(LookupError):
         fed(engine_for(autojump_clock, fail_now, times))
     with pytest.raises(LookupError):
-        await cast("Any", fed(engine_for(autojump_clock, lambda: Later(fail_later()), times)))
+        await cast("Any", fed(engine_for(autojump_clock, lambda: AwaitedResponse(None, fail_later), times)))
     assert read(times) == {}
 
 
 async def test_what_was_parked_before_anybody_measured_is_answered_and_not_counted(
     autojump_clock: MockClock,
 ) -> None:
+    response = ParkedResponse(Waiting(), late)
     times = begun()
-    assert engine_for(autojump_clock, raise_now, times).finish(Waiting()) == b"late"
-    assert read(times) == {}
+    fed(engine_for(autojump_clock, lambda: [b"other"], times))
+    assert response.finish() == [b"late"]
+    assert read(times) == {"Heartbeat": (1, HANDLED_MS, 0, HANDLED_MS)}
 
 
 async def test_each_who_measures_counts_what_came_since_and_all_of_it(autojump_clock: MockClock) -> None:
-    first, operations = begun(), [Waiting(), Waiting()]
-    remaining = iter(operations)
-    fed(engine_for(autojump_clock, lambda: next(remaining), first))
+    def parked_one() -> Response:
+        return ParkedResponse(Waiting(), late)
+
+    first = begun()
+    responses = [fed(engine_for(autojump_clock, parked_one, first))]
     second = begun()
-    # The layer is made anew when somebody joins; what it said of the first request lies with that.
-    both = engine_for(autojump_clock, lambda: next(remaining), first, second)
-    fed(both)
+    # The layer is made anew when a second meter starts; the first response keeps what it was given.
+    responses.append(fed(engine_for(autojump_clock, parked_one, first, second)))
     await trio.sleep(0.1)
-    for operation in operations:
-        both.finish(operation)
+    for response in responses:
+        cast("ParkedResponse", response).finish()
     assert read(first) == {"Heartbeat": (2, 2 * HANDLED_MS, 203, 209)}
     assert read(second) == {"Heartbeat": (1, HANDLED_MS, 100, 103)}
 
@@ -231,10 +229,10 @@ async def test_nothing_is_kept_of_a_request_whose_client_has_left(autojump_clock
     times, timer = begun(), Timer()
     purgatory = Purgatory(timer)
     engine = engine_for(autojump_clock, lambda: parked(purgatory, 500), times)
-    operation = cast("Waiting", fed(engine))
-    kept = weakref.ref(operation)
-    purgatory.drop(operation)
-    del operation
+    response = cast("ParkedResponse", fed(engine))
+    kept = weakref.ref(response.operation)
+    response.give_up(purgatory)
+    del response
     gc.collect()
     assert kept() is None
     assert read(times) == {}
@@ -258,7 +256,7 @@ async def test_a_fetch_counts_as_that_of_who_sent_it(
 ) -> None:
     times = begun()
     fed(
-        engine_for(autojump_clock, lambda: b"", times),
+        engine_for(autojump_clock, lambda: [b""], times),
         frame_of(fetch(version, replica_id), version, client_id),
     )
     one = (1, HANDLED_MS, 0, HANDLED_MS)
@@ -270,13 +268,13 @@ async def test_a_consumer_whose_rack_looks_like_the_number_of_a_replica_is_one(
 ) -> None:
     times = begun()
     frame = frame_of(fetch(17, -1, rack_id="\x01\x0d" + 12 * "r"), 17)
-    fed(engine_for(autojump_clock, lambda: b"", times), frame)
+    fed(engine_for(autojump_clock, lambda: [b""], times), frame)
     assert "FetchConsumer" in read(times)
 
 
 async def test_all_fetches_together_are_those_of_consumers_and_followers(autojump_clock: MockClock) -> None:
     times = begun()
-    engine = engine_for(autojump_clock, lambda: b"", times)
+    engine = engine_for(autojump_clock, lambda: [b""], times)
     for replica_id in (-1, 2, -1):
         fed(engine, frame_of(fetch(17, replica_id), 17))
     assert {api: count for api, (count, *_) in read(times).items()} == {

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from kcli.broker.faults.fault import ActiveFault, RequestFault
-from kcli.broker.faults.fault_engine import FaultyEngine
+from kcli.broker.faults.fault_engine import FaultEngine
 from kcli.broker.metadata.metadata_image import PRODUCER_BYTE_RATE
 from kcli.broker.metering.meters import TimingEngine
 from kcli.broker.metering.request_times import RequestTimes
@@ -19,7 +19,7 @@ from kcli.broker.network.client_quotas import ClientQuotas
 from kcli.broker.network.quota_engine import QuotaEngine
 from kcli.broker.network.request_context import RequestContext
 from kcli.broker.network.request_engine import RequestEngine
-from kcli.broker.network.responses import Later, give_up
+from kcli.broker.network.responses import AwaitedResponse, ParkedResponse
 from kcli.broker.waiting.purgatory import DelayedOperation, Purgatory
 from kcli.broker.waiting.timer import Timer
 from kcli.protocol.error_codes import ErrorCode
@@ -30,7 +30,8 @@ from tests.broker.records import batch, produce_request
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kcli.broker.network.request_engine import Answer, Engine
+    from kcli.broker.network.request_engine import Engine
+    from kcli.broker.network.responses import Response
 
     Wrap = Callable[[Engine], Engine]
 
@@ -41,14 +42,11 @@ READER = RequestEngine(APIS)
 class Handler:
     """An engine with one answer to everything."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Response) -> None:
         self._answer = answer
 
-    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Answer:
+    def feed(self, context: RequestContext, buffer: memoryview, start: int, end: int) -> Response:
         return self._answer
-
-    def finish(self, operation: DelayedOperation) -> Answer:
-        raise AssertionError("no operation ends here")
 
 
 def timed(engine: Engine) -> Engine:
@@ -63,7 +61,7 @@ def limited(engine: Engine) -> Engine:
 
 def faulty(engine: Engine, **fault: Any) -> Engine:
     active = ActiveFault(1, RequestFault(**fault), seed=0, spent=lambda _: None)
-    return FaultyEngine(engine, reader=READER, apis=APIS, faults=[active])
+    return FaultEngine(engine, reader=READER, apis=APIS, faults=[active])
 
 
 DELAYED = partial(faulty, kind="delay", delay_ms=100, after=True)
@@ -80,7 +78,7 @@ LAYERS: dict[str, tuple[Wrap, ...]] = {
 }
 
 
-def fed(answer: Answer, layers: tuple[Wrap, ...]) -> Answer:
+def fed(answer: Response, layers: tuple[Wrap, ...]) -> Response:
     """Feed a write to topics `t` and `other` to layers before an engine with this answer."""
     engine: Engine = Handler(answer)
     for wrap in layers:
@@ -100,16 +98,24 @@ async def to_come() -> bytes:
     return b""
 
 
+async def made_of(coroutine: Any) -> Response:
+    return [await coroutine]
+
+
+def never() -> Response:
+    raise AssertionError("no operation ends here")
+
+
 @pytest.mark.parametrize("layers", LAYERS.values(), ids=LAYERS)
 async def test_what_a_handler_has_made_ends_with_an_answer_that_nobody_awaits(
     layers: tuple[Wrap, ...],
 ) -> None:
     coroutine = to_come()
-    answer = fed(Later(coroutine), layers)
-    assert isinstance(answer, Later)
+    answer = fed(AwaitedResponse(coroutine, made_of), layers)
+    assert isinstance(answer, AwaitedResponse)
     assert (answer.source is not coroutine) == bool(layers)
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED
-    give_up(answer, Purgatory(Timer()))
+    answer.give_up(Purgatory(Timer()))
     assert inspect.getcoroutinestate(coroutine) == inspect.CORO_CLOSED
 
 
@@ -117,8 +123,8 @@ async def test_an_operation_is_dropped_with_the_answer_that_is_made_of_it() -> N
     purgatory = Purgatory(Timer())
     operation = DelayedOperation()
     purgatory.park(operation, ("key",), 1000)
-    answer = fed(operation, (DELAYED,))
-    assert isinstance(answer, Later)
+    answer = fed(ParkedResponse(operation, never), (DELAYED,))
+    assert isinstance(answer, AwaitedResponse)
     assert purgatory.parked == 1
-    give_up(answer, purgatory)
+    answer.give_up(purgatory)
     assert (purgatory.parked, operation.ended) == (0, True)

@@ -14,9 +14,9 @@ import trio
 
 from kcli.broker.network.apis import APIS
 from kcli.broker.network.request_context import CloseConnection, RequestContext
+from kcli.broker.network.responses import frame_of
 from kcli.broker.node_context import NodeState
 from kcli.broker.process.cluster import Cluster, ClusterOptions
-from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.protocol.frames import RequestHeader, decode_response, encode_request
 from kcli.protocol.schema.declaration import message_info
 
@@ -97,19 +97,12 @@ async def _exchange(broker: Broker, request: object, version: int) -> Any:
     context = RequestContext(broker, broker.endpoints[0].name, "client", APIS)
     frame = bytearray(encode_request(RequestHeader(info.key, version, CORRELATION_ID, "client"), request))
     engine = broker._server._engine  # With the faults that stand before it.
-    answer = engine.feed(context, memoryview(frame), 4, len(frame))
-    while not isinstance(answer, bytes | list):
-        if isinstance(answer, DelayedOperation):
-            await broker.purgatory.wait(answer)
-            answer = engine.finish(answer)
-        elif answer is None:
-            raise CloseConnection("no answer")
-        else:
-            answer = await answer
-    if isinstance(answer, list):
-        answer = b"".join(
-            part if isinstance(part, bytes | memoryview | bytearray) else part.read() for part in answer
-        )
+    parts = await frame_of(engine.feed(context, memoryview(frame), 4, len(frame)), broker.purgatory)
+    if not parts:
+        raise CloseConnection("no answer")
+    answer = b"".join(
+        part if isinstance(part, bytes | memoryview | bytearray) else part.read() for part in parts
+    )
     if broker.is_paused:
         await broker.until_awake()
     return decode_response(info.key, version, memoryview(answer)[4:])[1]

@@ -6,19 +6,22 @@ counts that one partition anew. The logs are read for the answer only when it is
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kcli.broker.replication import partition as partition_reading
 from kcli.broker.waiting.purgatory import DelayedOperation
 from kcli.protocol.error_codes import KafkaError
+from kcli.protocol.messages.fetch import FetchResponse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterable
 
-    from kcli.broker.handlers.fetch.handler import Fetched
     from kcli.broker.replication.fetch_data import FetchedPartition, FetchPartition
     from kcli.broker.replication.partition import Partition
     from kcli.broker.replication.replica_manager import Reader, ReplicaManager
+
+Fetched = FetchResponse | bytes | list[Any]
+"""A response, or the body of one, in parts where some of it is in files."""
 
 
 class _Watched:

@@ -15,9 +15,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from kcli.broker.handlers.fetch.delayed_fetch import DelayedFetch
+from kcli.broker.handlers.fetch.delayed_fetch import DelayedFetch, Fetched
 from kcli.broker.handlers.fetch.down_conversion import (
     CONVERTED_BELOW,
     LARGE_BYTES,
@@ -58,9 +58,6 @@ _NO_BYTES = b""
 _SIZE_BYTES = 4
 ANY_REPLICA_FROM = 11
 """From this version on consumers may read from followers, and be told of one (KIP-392)."""
-
-Fetched = FetchResponse | bytes | list[Any]
-"""A response, or the body of one, in parts where some of it is in files."""
 
 
 def fetch(

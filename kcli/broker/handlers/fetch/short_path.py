@@ -64,9 +64,7 @@ Wanted = tuple[bytes, int, int, int, int, int, int, int]
 """Topic, partition, leader epoch, offset, isolation level, longest wait, fewest and most bytes."""
 
 
-def fetch_directly(
-    context: RequestContext, buffer: memoryview, position: int, end: int
-) -> bytes | list[Any] | None:
+def fetch_directly(context: RequestContext, buffer: memoryview, position: int, end: int) -> list[Any] | None:
     """Handle a request, of which `buffer[position:end]` is the body; None if it is not of this shape.
 
     In flexible versions the tags of the header stand before the body.
@@ -102,7 +100,7 @@ def fetch_directly(
         data = records.read()
     except (KafkaError, OSError):
         return None
-    return b"".join((head, data, *form.tail)) if len(data) == size else None
+    return [b"".join((head, data, *form.tail))] if len(data) == size else None
 
 
 def read_plain(buffer: memoryview, position: int, end: int, version: int) -> Wanted | None:

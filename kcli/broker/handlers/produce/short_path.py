@@ -49,7 +49,7 @@ Read = tuple[int, bytes, int, memoryview]
 
 def produce_directly(
     context: RequestContext, buffer: memoryview, position: int, end: int
-) -> bytes | ProduceResponse | None:
+) -> list[bytes] | ProduceResponse | None:
     """Handle a request, of which `buffer[position:end]` is the body; None if it is not of this shape."""
     version = context.api_version
     if not FIRST_VERSION <= version < TOPIC_IDS_FROM or end - position > YIELD_BYTES:
@@ -87,7 +87,9 @@ def produce_directly(
     except KafkaError as error:
         return _refusal(partition, records, acks, error, log_start_offset)
     pack, size, head, tail = one_row_answer(name, version)
-    return pack(size, context.correlation_id, head, index, 0, offset, append_time, log.log_start_offset, tail)
+    return [
+        pack(size, context.correlation_id, head, index, 0, offset, append_time, log.log_start_offset, tail)
+    ]
 
 
 def read_plain(buffer: memoryview, position: int, end: int) -> Read | None:
