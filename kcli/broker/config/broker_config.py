@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config.broker_definitions import BROKER_CONFIGS, SETTINGS, BrokerSettings
 from kcli.broker.config.config_definition import InvalidConfig, UpdateMode
-from kcli.broker.config.inert_configs import INERT_CONFIGS, is_inert, warning
+from kcli.broker.config.inert_configs import INERT_CONFIGS, is_inert, refusal, warning
 from kcli.broker.config.listener_config import (
     ListenerConfig,
     check_distinct_ports,
@@ -153,11 +153,14 @@ class BrokerConfig(BrokerSettings):
         """Check and type a broker's static properties.
 
         Raises `UsageError` for a name Kafka does not have, with the nearest known one as a hint, and for
-        a value that cannot be. What Kafka knows and kcli does not act on becomes a warning.
+        an invalid value, and for a property of access control that kcli does not act on. Any other property
+        of Kafka without effect becomes a warning.
         """
         static: dict[str, str] = {}
         warnings = []
         for name, text in properties.items():
+            if refused := refusal(name, text):
+                raise UsageError(refused, hint="remove it: kcli has no access control, TLS or SASL yet")
             if name in BROKER_CONFIGS:
                 static[name] = text
             elif not is_inert(name):

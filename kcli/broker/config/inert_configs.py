@@ -9,11 +9,16 @@ they steer is not: logs are not compacted. `warning` tells of these, too.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kcli.protocol.configs import no_effect
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 _OF_KAFKA_4_3 = """
     add.partitions.to.txn.retry.backoff.max.ms add.partitions.to.txn.retry.backoff.ms
-    alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
+    allow.everyone.if.no.acl.found alter.config.policy.class.name alter.log.dirs.replication.quota.window.num
     alter.log.dirs.replication.quota.window.size.seconds authorizer.class.name
     background.threads
     client.quota.callback.class config.providers
@@ -117,7 +122,7 @@ _OF_KAFKA_4_3 = """
     ssl.keystore.type ssl.principal.mapping.rules ssl.protocol ssl.provider
     ssl.secure.random.implementation ssl.trustmanager.algorithm ssl.truststore.certificates
     ssl.truststore.location ssl.truststore.password ssl.truststore.type telemetry.max.bytes
-    transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
+    super.users transaction.abort.timed.out.transaction.cleanup.interval.ms transaction.max.timeout.ms
     transaction.partition.verification.enable
     transaction.remove.expired.transaction.cleanup.interval.ms
     transaction.state.log.load.buffer.size transaction.state.log.min.isr
@@ -149,7 +154,8 @@ _OF_OLDER_RELEASES = """
 
 INERT_CONFIGS: frozenset[str] = frozenset((_OF_KAFKA_4_3 + _OF_OLDER_RELEASES).split())
 
-_PREFIXES = ("listener.name.", "rlmm.config.", "rsm.config.")
+_LISTENER_PREFIX = "listener.name."
+_PREFIXES = (_LISTENER_PREFIX, "rlmm.config.", "rsm.config.")
 _OF_OTHER_GROUPS = ("share.", "streams.")
 """How the configurations of groups begin that kcli does not have."""
 
@@ -165,6 +171,36 @@ _ACCEPTED_ONLY: frozenset[str] = frozenset(
         "log.cleaner.max.compaction.lag.ms",
     ]
 )
+
+
+_OPEN_DOORS: Mapping[str, frozenset[str]] = {
+    "allow.everyone.if.no.acl.found": frozenset({"true"}),
+    "authorizer.class.name": frozenset(),
+    "connections.max.reauth.ms": frozenset({"0"}),
+    "principal.builder.class": frozenset(
+        {"org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder"}
+    ),
+    "security.providers": frozenset(),
+    "ssl.client.auth": frozenset({"none"}),
+    "ssl.engine.factory.class": frozenset(),
+    "super.users": frozenset(),
+}
+"""Configurations that decide who gets in, each with the values that let everybody in, as kcli does."""
+
+
+def refusal(name: str, value: str) -> str | None:
+    """Return why a broker must not start with this value: it would not keep anybody out; None if it may.
+
+    A name with a listener's prefix counts as the name behind it.
+    """
+    found = next((door for door in _OPEN_DOORS if name == door or _is_of_listener(name, door)), None)
+    if found is None or not value.strip() or value.strip().lower() in map(str.lower, _OPEN_DOORS[found]):
+        return None
+    return f"`{name}` is set, and kcli does not act on it: everybody would get in"
+
+
+def _is_of_listener(name: str, door: str) -> bool:
+    return name.startswith(_LISTENER_PREFIX) and name.endswith(f".{door}")
 
 
 def warning(name: str, value: str) -> str | None:

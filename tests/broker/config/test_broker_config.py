@@ -277,3 +277,45 @@ def test_only_what_may_change_while_a_broker_runs_says_so() -> None:
     changeable = {name for name, row in BROKER_CONFIGS.items() if row.mode is not UpdateMode.READ_ONLY}
     assert {"max.connections", "log.retention.ms", "min.insync.replicas"} <= changeable
     assert not {"listeners", "node.id", "log.dirs", "log.retention.hours", "num.partitions"} & changeable
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("authorizer.class.name", "org.apache.kafka.metadata.authorizer.StandardAuthorizer"),
+        ("super.users", "User:admin"),
+        ("allow.everyone.if.no.acl.found", "false"),
+        ("ssl.client.auth", "required"),
+        ("ssl.client.auth", "requested"),
+        ("connections.max.reauth.ms", "3600000"),
+        ("principal.builder.class", "com.example.Builder"),
+        ("ssl.engine.factory.class", "com.example.Factory"),
+        ("security.providers", "com.example.Provider"),
+        ("listener.name.external.ssl.client.auth", "required"),
+        ("listener.name.external.plain.connections.max.reauth.ms", "1"),
+    ],
+)
+def test_access_control_that_would_not_act_is_refused(name: str, value: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        config(**{name: value})
+    assert refused.value.message == f"`{name}` is set, and kcli does not act on it: everybody would get in"
+    assert refused.value.hint == "remove it: kcli has no access control, TLS or SASL yet"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("authorizer.class.name", ""),
+        ("super.users", " "),
+        ("allow.everyone.if.no.acl.found", "true"),
+        ("ssl.client.auth", "none"),
+        ("connections.max.reauth.ms", "0"),
+        (
+            "principal.builder.class",
+            "org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder",
+        ),
+        ("listener.name.external.ssl.client.auth", "none"),
+    ],
+)
+def test_access_control_that_is_off_costs_a_warning(name: str, value: str) -> None:
+    assert len(config(**{name: value}).warnings) == 1
