@@ -59,11 +59,10 @@ class Driver:
         self._engines["local engine"].close()
 
     def _export(self, request: dict[str, str]) -> None:
-        from kcli.spark.export.target.local_target import LocalTarget
-
         from kcli.spark.export.engine import NoProgress
         from kcli.spark.export.export_run import run_export
         from kcli.spark.export.options import ExportOptions
+        from kcli.spark.export.target.local_target import LocalTarget
         from kcli.spark.source.ranges.selection import Subscribe
 
         source = _source(request)

@@ -19,8 +19,8 @@ import pyarrow.dataset
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
-from kcli.spark.export.target.local_target import LocalTarget
 
+from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
 from tests.spark.export.exporting import offsets_in, temporary_files
 from tests.support.kcli_broker import KcliBroker

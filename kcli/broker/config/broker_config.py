@@ -1,21 +1,12 @@
 """BrokerConfig: a broker's effective configuration, layer over layer.
 
 A value comes from the first of: the broker's own dynamic configuration, the cluster's dynamic default, the
-static properties the broker was started with, the built-in default (KIP-226). An instance never changes;
-a dynamic change makes a new one with `with_dynamic`. Settings read as attributes named as the
-configurations with underscores; a topic's configuration comes from `log_config`.
+static properties of the broker, the built-in default (KIP-226). An instance never changes; `with_dynamic`
+returns another. Settings read as attributes named as the configurations with underscores.
 
-Constraints between broker configurations: what Kafka refuses together although each may be set.
-
-The relations are those of Kafka 4.3 (classes `KafkaConfig` and `GroupCoordinatorConfig`) among the
-configurations that act in kcli. They hold at the start, and for what a change would make of the effective
-values.
-
-What a node checks before a dynamic configuration is stored that would be in effect on it (KIP-226).
-
-The controller looks at single values. Whether they go together with everything else that the node was given,
-only the node itself can tell (classes `DynamicBrokerConfig` and `DynamicThreadPool`): the one that is asked
-looks at its own configuration, and at the default of all.
+The constraints between configurations are Kafka's (classes `KafkaConfig`, `GroupCoordinatorConfig`). They
+hold at the start and after every dynamic change: the controller checks single values, the node that takes the
+request checks what they become together (`DynamicBrokerConfig`, `DynamicThreadPool`).
 """
 
 from __future__ import annotations
@@ -55,7 +46,7 @@ class _Order:
     is_strict: bool = False
 
     def check(self, config: BrokerConfig) -> None:
-        """Raise `InvalidConfig`, which names both and their values."""
+        """Raise `InvalidConfig` with both names and values unless the order holds."""
         low, high = config.value(self.lower), config.value(self.higher)
         if low > high or (self.is_strict and low == high):
             must = "must be below" if self.is_strict else "must not be above"
@@ -64,7 +55,7 @@ class _Order:
 
 _GROUP = "group.consumer"
 _ORDERS = (
-    # A fetch that waits for so long would look like a node that does not answer, or like one that lags.
+    # A longer wait would look like a node that does not respond, or like a lagging one.
     _Order("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
     _Order("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
     _Order(f"{_GROUP}.min.heartbeat.interval.ms", f"{_GROUP}.max.heartbeat.interval.ms"),
@@ -80,46 +71,18 @@ _ORDERS = (
 )
 
 
-def check_constraints(config: BrokerConfig) -> None:
-    """Raise `InvalidConfig` for effective values that are impossible together."""
-    for order in _ORDERS:
-        order.check(config)
-    _check_retention(config)
-    if config.max_connections_per_ip == 0 and not config.max_connections_per_ip_overrides.strip():
-        raise InvalidConfig(
-            "`max.connections.per.ip` (0) lets nobody connect without `max.connections.per.ip.overrides`"
-        )
-
-
-def doubts(config: BrokerConfig) -> tuple[str, ...]:
-    """Return a line for each pair of values that is possible and hardly meant, as Kafka logs them."""
-    interval, session = config.broker_heartbeat_interval_ms, config.broker_session_timeout_ms
-    if 2 * interval <= session:
-        return ()
-    return (
-        f"`broker.heartbeat.interval.ms` ({interval}) is more than half of `broker.session.timeout.ms` "
-        f"({session}): a node may be taken for dead that is not",
-    )
-
-
-def _check_retention(config: BrokerConfig) -> None:
-    """Raise `InvalidConfig` if topics' records would be too old at once; a topic of its own may say so."""
-    if config.topic_defaults["retention.ms"] != 0:
-        return
-    names = [synonym.name for synonym in TOPIC_CONFIGS["retention.ms"].synonyms]
-    name = next(name for name in names if config.value(name) is not None)
-    raise InvalidConfig(f"`{name}` (0) must be at least 1, or -1 to keep records for ever")
-
-
+_POOLS = ("num.recovery.threads.per.data.dir", "num.replica.fetchers")
+_WITHOUT_LIMIT = -1
+_AS_LONG_AS_ALL = -2
 _EMPTY: Mapping[str, str] = MappingProxyType({})
 _LOG_CONFIG_FIELDS = frozenset(LogConfig.__dataclass_fields__)
 
 
 class BrokerConfig(BrokerSettings):
-    """An immutable set of effective values. Make one with `from_properties`.
+    """An immutable set of effective values; `from_properties` makes one.
 
     `static`, `dynamic_default` and `dynamic_broker` are the layers as text, by configuration name;
-    `warnings` has one line for each property that was accepted and has no effect.
+    `warnings` has a line for each accepted property without effect.
     """
 
     static: Mapping[str, str]
@@ -171,16 +134,16 @@ class BrokerConfig(BrokerSettings):
         try:
             config = cls(static=MappingProxyType(static), warnings=tuple(warnings))
             config._check()
-            if more := doubts(config):
+            if more := config._doubts():
                 config = cls(static=config.static, warnings=(*warnings, *more))
         except InvalidConfig as error:
             raise UsageError(error.message, hint=error.hint) from error
         return config
 
     def with_dynamic(self, *, broker: Mapping[str, str], default: Mapping[str, str]) -> BrokerConfig:
-        """Return this configuration under other dynamic layers.
+        """Return this configuration with other dynamic layers.
 
-        What is stored but not known, or no longer valid, is left out: an old record must not stop a broker.
+        Unknown names and invalid values are left out: an old record must not stop a broker.
         """
         return BrokerConfig(
             static=self.static,
@@ -190,18 +153,18 @@ class BrokerConfig(BrokerSettings):
         )
 
     def value(self, name: str) -> Any:  # noqa: ANN401  # the row says which type
-        """Return the effective value of any configuration in the table, None where there is none."""
+        """Return the effective value of a configuration, None if it has none."""
         return self._values[name]
 
     @cached_property
     def topic_defaults(self) -> Mapping[str, Any]:
-        """The typed configuration of a topic that overrides nothing, by topic configuration name."""
+        """The typed configuration of a topic without overrides, by topic configuration name."""
         return MappingProxyType({name: self._topic_default(row) for name, row in TOPIC_CONFIGS.items()})
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
-        """Return what a log acts on: the topic's overrides over this broker's defaults.
+        """Return the configuration of a log: the topic's overrides over this broker's defaults.
 
-        Overrides that are stored but not known, or no longer valid, are left out.
+        Unknown names and invalid values are left out.
         """
         values = dict(self.topic_defaults)
         for name, text in overrides.items():
@@ -217,17 +180,17 @@ class BrokerConfig(BrokerSettings):
 
     @cached_property
     def log_directories(self) -> tuple[str, ...]:
-        """The configured log directories, empty if neither `log.dirs` nor `log.dir` is given."""
+        """The configured log directories; empty without `log.dirs` and `log.dir`."""
         return self.log_dirs or self.log_dir or ()
 
     @cached_property
     def listener_configs(self) -> tuple[ListenerConfig, ...]:
-        """The listeners to open: all but those that are for controllers only."""
+        """The listeners to open: all but those for controllers only."""
         return self._without_controllers(self._parse_listeners(self.listeners, "listeners"))
 
     @cached_property
     def advertised_listener_configs(self) -> tuple[ListenerConfig, ...]:
-        """What clients are told, in the order of `listeners`; a listener not advertised is left out."""
+        """The listeners given to clients, in the order of `listeners`, without those not advertised."""
         if self.advertised_listeners is None:
             return self.listener_configs
         advertised = self._parse_listeners(self.advertised_listeners, "advertised.listeners")
@@ -246,16 +209,83 @@ class BrokerConfig(BrokerSettings):
         for synonym in row.synonyms:
             value = self._values[synonym.name]
             if value is not None and row.name == "retention.ms":
-                # Any negative time means for ever, in each unit (`KafkaConfig.logRetentionTimeMillis`).
+                # Any negative time means forever, in each unit (`KafkaConfig.logRetentionTimeMillis`).
                 return max(value * synonym.factor, -1)
             if value is not None:
                 return value if synonym.factor == 1 else value * synonym.factor
         return row.definition.default
 
+    def check_reconfiguration(self, values: Mapping[str, str], *, is_default: bool) -> None:
+        """Check what this configuration becomes if `values` replace a whole dynamic layer of it.
+
+        The layer is the node's own, or with `is_default` the default of all nodes. Raises `KafkaError`
+        INVALID_REQUEST, as Kafka does. Names and values that cannot be stored at all are for the controller.
+        """
+        dynamic = {
+            name: text
+            for name, text in values.items()
+            if name in BROKER_CONFIGS and BROKER_CONFIGS[name].mode is not UpdateMode.READ_ONLY
+        }
+        if is_default:
+            after = self.with_dynamic(broker=self.dynamic_broker, default=dynamic)
+        else:
+            after = self.with_dynamic(broker=dynamic, default=self.dynamic_default)
+        try:
+            after._check_constraints()
+            after._check_pools(self)
+            after._check_local_retention()
+        except InvalidConfig as error:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
+
+    def _check_constraints(self) -> None:
+        """Raise `InvalidConfig` for effective values that are impossible together."""
+        for order in _ORDERS:
+            order.check(self)
+        if self.topic_defaults["retention.ms"] == 0:  # A topic of its own may have it.
+            names = [synonym.name for synonym in TOPIC_CONFIGS["retention.ms"].synonyms]
+            name = next(name for name in names if self.value(name) is not None)
+            raise InvalidConfig(f"`{name}` (0) must be at least 1, or -1 to keep records forever")
+        if self.max_connections_per_ip == 0 and not self.max_connections_per_ip_overrides.strip():
+            raise InvalidConfig(
+                "`max.connections.per.ip` (0) lets nobody connect without `max.connections.per.ip.overrides`"
+            )
+
+    def _check_pools(self, before: BrokerConfig) -> None:
+        """Raise `InvalidConfig` if a number of tasks is less than half or more than double what it was."""
+        for name in _POOLS:
+            old, new = before.value(name), self.value(name)
+            if not old // 2 <= new <= old * 2:
+                raise InvalidConfig(
+                    f"`{name}` ({new}) must be between half and double of its current value {old}"
+                )
+
+    def _check_local_retention(self) -> None:
+        """Raise `InvalidConfig` if the local disk would keep records longer than the topic does."""
+        for unit in ("ms", "bytes"):
+            total = self.topic_defaults[f"retention.{unit}"]
+            local = self.topic_defaults[f"local.retention.{unit}"]
+            if total == _WITHOUT_LIMIT or local == _AS_LONG_AS_ALL:
+                continue
+            if local == _WITHOUT_LIMIT or local > total:
+                raise InvalidConfig(
+                    f"`log.local.retention.{unit}` ({local}) must not be above "
+                    f"`log.retention.{unit}` ({total})"
+                )
+
+    def _doubts(self) -> tuple[str, ...]:
+        """Return a line for values that are possible together but probably a mistake, as Kafka logs them."""
+        interval, session = self.broker_heartbeat_interval_ms, self.broker_session_timeout_ms
+        if 2 * interval <= session:
+            return ()
+        return (
+            f"`broker.heartbeat.interval.ms` ({interval}) is more than half of `broker.session.timeout.ms` "
+            f"({session}): the controller may fence a node that is alive",
+        )
+
     def _check(self) -> None:
         """Raise `InvalidConfig` for values that are impossible together."""
         check_topic_configs({}, self.topic_defaults)
-        check_constraints(self)
+        self._check_constraints()
         if not self.listener_configs:
             raise InvalidConfig("`listeners` has no listener for clients")
         check_distinct_ports(self._parse_listeners(self.listeners, "listeners"))
@@ -273,7 +303,7 @@ class BrokerConfig(BrokerSettings):
 
 
 def _usable(layer: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the entries of a dynamic layer that the table knows and accepts."""
+    """Return the known and valid entries of a dynamic layer."""
     usable = {}
     for name, text in layer.items():
         try:
@@ -286,9 +316,9 @@ def _usable(layer: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _unify_node_id(static: dict[str, str]) -> None:
-    """Give `node.id` and its older name `broker.id` the same value; the newer name wins."""
+    """Give `node.id` and its older name `broker.id` the same value; `node.id` wins."""
     if static.get("broker.id", "").strip() == "-1":
-        del static["broker.id"]  # What older releases generate an id for.
+        del static["broker.id"]  # Older releases generate an id then.
     given = [name for name in ("node.id", "broker.id") if name in static]
     if given:
         static["node.id"] = static["broker.id"] = static[given[0]]
@@ -297,54 +327,3 @@ def _unify_node_id(static: dict[str, str]) -> None:
 def _unknown_name(name: str) -> UsageError:
     hint = nearest_hint(name, [*BROKER_CONFIGS, *INERT_CONFIGS])
     return UsageError(f"unknown broker config name: {name}", hint=hint)
-
-
-_POOLS = ("num.recovery.threads.per.data.dir", "num.replica.fetchers")
-_WITHOUT_LIMIT = -1
-_AS_LONG_AS_ALL = -2
-
-
-def check_reconfiguration(config: BrokerConfig, values: Mapping[str, str], *, is_default: bool) -> None:
-    """Check what a node would go by after a change of its own configuration, or of the default of all.
-
-    `config` is what it goes by now, `values` the whole of what is to be stored. Raises `KafkaError`
-    INVALID_REQUEST, as Kafka does. Names and values that cannot be stored at all are left to the controller.
-    """
-    dynamic = {
-        name: text
-        for name, text in values.items()
-        if name in BROKER_CONFIGS and BROKER_CONFIGS[name].mode is not UpdateMode.READ_ONLY
-    }
-    if is_default:
-        after = config.with_dynamic(broker=config.dynamic_broker, default=dynamic)
-    else:
-        after = config.with_dynamic(broker=dynamic, default=config.dynamic_default)
-    try:
-        check_constraints(after)
-        _check_pools(config, after)
-        _check_local_retention(after)
-    except InvalidConfig as error:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, error.message) from error
-
-
-def _check_pools(before: BrokerConfig, after: BrokerConfig) -> None:
-    """Raise `InvalidConfig` for a number of tasks that is changed by more than half or double."""
-    for name in _POOLS:
-        old, new = before.value(name), after.value(name)
-        if not old // 2 <= new <= old * 2:
-            raise InvalidConfig(
-                f"`{name}` ({new}) must be between half and double of what it is, which is {old}"
-            )
-
-
-def _check_local_retention(config: BrokerConfig) -> None:
-    """Raise `InvalidConfig` if copies on the local disk were to be kept for longer than the records."""
-    for unit in ("ms", "bytes"):
-        total = config.topic_defaults[f"retention.{unit}"]
-        local = config.topic_defaults[f"local.retention.{unit}"]
-        if total == _WITHOUT_LIMIT or local == _AS_LONG_AS_ALL:
-            continue
-        if local == _WITHOUT_LIMIT or local > total:
-            raise InvalidConfig(
-                f"`log.local.retention.{unit}` ({local}) must not be above `log.retention.{unit}` ({total})"
-            )

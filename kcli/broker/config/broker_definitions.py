@@ -1,17 +1,8 @@
 """BrokerSettings: the broker configurations that kcli acts on, one typed row each.
 
 The class body is the table: each row has Kafka's name, type and default, its check and how it may change
-while the broker runs. The rows of the group coordinator stand in `group_settings`, those of replication in
-`replication_settings`, the defaults of topics in `topic_configs`. Names that Kafka knows and kcli does not
-act on stand in `inert_configs`.
-
-ControllerSettings: how patient the controller is with brokers, and what it does of its own accord.
-
-NodeSettings: the broker configurations by which nodes and their controller know of each other.
-
-ReplicationSettings: the broker configurations of copying partitions from node to node.
-
-Names, types and defaults are Kafka's (classes `ReplicationConfigs` and `QuotaConfig`).
+while the broker runs (Kafka classes `KafkaConfig`, `GroupCoordinatorConfig`, `ReplicationConfigs` and
+`QuotaConfig`). The defaults of topics are in `topic_definitions`, names without effect in `inert_configs`.
 """
 
 from __future__ import annotations
@@ -31,86 +22,21 @@ from kcli.broker.config.config_definition import (
     boolean,
     integer,
     long,
+    one_of,
     optional,
     string,
+    taken,
     words,
 )
-from kcli.broker.config.group_definitions import GroupSettings
 from kcli.broker.config.inert_configs import is_inert
 from kcli.broker.config.topic_definitions import LOG_BROKER_CONFIGS
-from kcli.protocol.configs import no_effect
+from kcli.protocol.configs import ConfigType, no_effect
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
-@dataclass(frozen=True, slots=True)
-class ControllerSettings:
-    """The configuration of the node that is in office, as far as the controller goes by it.
-
-    Leaders are given back to the preferred replicas of a broker when more than
-    `leader_imbalance_percentage` of the partitions that prefer it are led elsewhere.
-    """
-
-    broker_session_timeout_ms: int = 9000
-    auto_leader_rebalance: bool = True
-    leader_imbalance_check_interval_ms: int = 300_000
-    leader_imbalance_percentage: int = 0
-    unclean_election_interval_ms: int = 300_000
-
-
-class NodeSettings:
-    """Heartbeats, sessions and the controller's own undertakings; on an instance each reads as its value."""
-
-    broker_heartbeat_interval_ms = integer(
-        "broker.heartbeat.interval.ms", 2000, "How often a node says that it is there.", check=at_least(1)
-    )
-    broker_session_timeout_ms = integer(
-        "broker.session.timeout.ms",
-        9000,
-        "How long a node may be silent before the controller takes its leaderships away.",
-        check=at_least(1),
-    )
-    controller_quorum_fetch_timeout_ms = integer(
-        "controller.quorum.fetch.timeout.ms",
-        2000,
-        "How long the controller's node may be out of reach before another takes office.",
-        check=at_least(0),
-    )
-    auto_leader_rebalance_enable = boolean(
-        "auto.leader.rebalance.enable", True, "Whether preferred replicas are made leaders again."
-    )
-    leader_imbalance_check_interval_seconds = long(
-        "leader.imbalance.check.interval.seconds",
-        300,
-        "How often it is looked whether preferred replicas lead.",
-        check=at_least(1),
-    )
-    leader_imbalance_per_broker_percentage = integer(
-        "leader.imbalance.per.broker.percentage",
-        0,
-        "How many percent of the partitions that prefer a node may be led elsewhere, as before Kafka 4.",
-        check=between(0, 100),
-        internal=True,
-    )
-    unclean_leader_election_interval_ms = long(
-        "unclean.leader.election.interval.ms",
-        300_000,
-        "How often partitions without a leader are looked for whose topics would rather lose records.",
-        check=at_least(1),
-    )
-
-
-def controller_settings(settings: NodeSettings) -> ControllerSettings:
-    """Return what the controller goes by when the node with these settings holds its office."""
-    return ControllerSettings(
-        broker_session_timeout_ms=int(settings.broker_session_timeout_ms),
-        auto_leader_rebalance=bool(settings.auto_leader_rebalance_enable),
-        leader_imbalance_check_interval_ms=int(settings.leader_imbalance_check_interval_seconds) * 1000,
-        leader_imbalance_percentage=int(settings.leader_imbalance_per_broker_percentage),
-        unclean_election_interval_ms=int(settings.unclean_leader_election_interval_ms),
-    )
-
+ASSIGNORS = ("uniform", "range")
+MIGRATION_POLICIES = ("bidirectional", "upgrade", "downgrade", "disabled")
 
 _CLUSTER_WIDE = UpdateMode.CLUSTER_WIDE
 _MEBIBYTE = 1 << 20
@@ -123,79 +49,6 @@ def _selector(value: str) -> str | None:
     return None if value in {_LEADER_SELECTOR, RACK_AWARE_SELECTOR} else f"must be `{RACK_AWARE_SELECTOR}`"
 
 
-class ReplicationSettings:
-    """A broker's settings for replication; on an instance each reads as its value."""
-
-    num_replica_fetchers = integer(
-        "num.replica.fetchers",
-        1,
-        "How many fetchers copy from each other broker.",
-        check=at_least(1),
-        mode=_CLUSTER_WIDE,
-    )
-    replica_lag_time_max_ms = long(
-        "replica.lag.time.max.ms",
-        30_000,
-        "How long a replica may be behind before it is no longer in sync.",
-        check=at_least(1),
-    )
-    replica_fetch_max_bytes = integer(
-        "replica.fetch.max.bytes",
-        _MEBIBYTE,
-        "Most bytes of one partition that a replica fetches at once.",
-        check=at_least(0),
-    )
-    replica_fetch_response_max_bytes = integer(
-        "replica.fetch.response.max.bytes",
-        10 * _MEBIBYTE,
-        "Most bytes of all partitions that a replica fetches at once; never more than a megabyte is.",
-        check=at_least(0),
-    )
-    replica_fetch_wait_max_ms = integer(
-        "replica.fetch.wait.max.ms",
-        500,
-        "How long a high watermark that has moved may take to be told to the replicas of idle partitions.",
-    )
-    replica_fetch_backoff_ms = integer(
-        "replica.fetch.backoff.ms",
-        1000,
-        "How long a partition that could not be fetched is left alone.",
-        check=at_least(0),
-    )
-    replica_socket_timeout_ms = integer(
-        "replica.socket.timeout.ms", 30_000, "How long another broker may take to answer."
-    )
-    replica_selector_class = optional(
-        string(
-            "replica.selector.class",
-            "",
-            "How consumers are told which replica to read from; by default always from the leader.",
-            check=_selector,
-        )
-    )
-    leader_replication_throttled_rate = long(
-        "leader.replication.throttled.rate",
-        LONG_MAX,
-        "Most bytes a second that leaders send to throttled replicas.",
-        check=at_least(0),
-        mode=_CLUSTER_WIDE,
-    )
-    follower_replication_throttled_rate = long(
-        "follower.replication.throttled.rate",
-        LONG_MAX,
-        "Most bytes a second that throttled replicas fetch.",
-        check=at_least(0),
-        mode=_CLUSTER_WIDE,
-    )
-    replica_alter_log_dirs_io_max_bytes_per_second = long(
-        "replica.alter.log.dirs.io.max.bytes.per.second",
-        LONG_MAX,
-        "Most bytes a second that are copied of replicas that move between log directories.",
-        check=at_least(0),
-        mode=_CLUSTER_WIDE,
-    )
-
-
 _CONNECTION_LIMIT = re.compile(r"\s*[^\s,]+:\s*\d+\s*", re.ASCII)
 
 
@@ -204,24 +57,28 @@ def _connection_limits(value: str) -> str | None:
     return f"`{wrong[0].strip()}` is not an address:count pair" if wrong else None
 
 
-class BrokerSettings(GroupSettings, NodeSettings, ReplicationSettings):
-    """A broker's own settings, those for groups included; on an instance each reads as its value."""
+def _positive(name: str, default: int, doc: str) -> ConfigDefinition[int]:
+    return integer(name, default, doc, check=at_least(1))
+
+
+class BrokerSettings:
+    """A broker's own settings; on an instance each row reads as its value."""
 
     # Who the broker is
-    node_id = integer(
-        "node.id", 1, "Number of this node, unlike any other of the cluster.", check=at_least(0)
-    )
-    broker_id = integer("broker.id", -1, "Older name of `node.id`, which wins if both are given.")
-    broker_rack = optional(string("broker.rack", "", "Rack that the broker stands in, for placing replicas."))
+    node_id = integer("node.id", 1, "Id of this node, unique in the cluster.", check=at_least(0))
+    broker_id = integer("broker.id", -1, "Older name of `node.id`; `node.id` wins if both are set.")
+    broker_rack = optional(string("broker.rack", "", "Rack of the broker, used to place replicas."))
 
     # Where its data is
-    log_dir = optional(words("log.dir", (), "Directory of the logs; `log.dirs` wins if both are given."))
-    log_dirs = optional(words("log.dirs", (), "Directories of the logs, separated by commas."))
+    log_dir = optional(words("log.dir", (), "Log directory; `log.dirs` wins if both are set."))
+    log_dirs = optional(words("log.dirs", (), "Log directories, separated by commas."))
 
     # Listeners and connections
-    listeners = words("listeners", ("PLAINTEXT://:9092",), "Addresses to listen on, as name://host:port.")
+    listeners = words(
+        "listeners", ("PLAINTEXT://:9092",), "Addresses to listen on, each as name://host:port."
+    )
     advertised_listeners = optional(
-        words("advertised.listeners", (), "Addresses that clients are told, if not those of `listeners`.")
+        words("advertised.listeners", (), "Addresses given to clients; by default those of `listeners`.")
     )
     listener_security_protocol_map = string(
         "listener.security.protocol.map",
@@ -231,155 +88,420 @@ class BrokerSettings(GroupSettings, NodeSettings, ReplicationSettings):
     controller_listener_names = words(
         "controller.listener.names",
         (),
-        "Listeners meant for controllers only; they are not opened, as the controller is in the process.",
+        "Listeners for controllers only; kcli does not open them: its controller is in the same process.",
     )
-    # Not Kafka's own defaults (102400, 102400 and 50). A backlog of 50 makes each client of a burst wait for
-    # a second. What the system's own tuning lets wait in a socket, up to megabytes, has left the processor's
-    # caches when a client on the same machine takes it: consumers were up to 1.4 times as fast with this
-    # bound as without, and the broker took two thirds of the CPU time.
+    # Kafka's defaults are 102400, 102400 and 50. A backlog of 50 makes each client of a burst wait a second.
+    # A send buffer that the system tunes grows to megabytes, which leave the processor's caches before a
+    # client on the same machine reads them: with this bound consumers were up to 1.4 times as fast, for two
+    # thirds of the broker's CPU time.
     socket_send_buffer_bytes = integer(
-        "socket.send.buffer.bytes", 256 * 1024, "Send buffer of a connection; -1 leaves it to the system."
+        "socket.send.buffer.bytes",
+        256 * 1024,
+        "Send buffer of a connection in bytes; -1 lets the system choose.",
     )
     socket_receive_buffer_bytes = integer(
-        "socket.receive.buffer.bytes", -1, "Receive buffer of a connection; -1 leaves it to the system."
+        "socket.receive.buffer.bytes",
+        -1,
+        "Receive buffer of a connection in bytes; -1 lets the system choose.",
     )
     socket_request_max_bytes = integer(
-        "socket.request.max.bytes", 100 << 20, "Largest request that is read.", check=at_least(1)
+        "socket.request.max.bytes", 100 << 20, "Maximum size of a request in bytes.", check=at_least(1)
     )
     socket_listen_backlog_size = integer(
-        "socket.listen.backlog.size", 4096, "How many connections may wait to be accepted.", check=at_least(1)
+        "socket.listen.backlog.size",
+        4096,
+        "Maximum number of connections waiting to be accepted.",
+        check=at_least(1),
     )
     max_connections = integer(
         "max.connections",
         INT_MAX,
-        "How many connections the broker holds at once.",
+        "Maximum number of open connections.",
         check=at_least(0),
         mode=_CLUSTER_WIDE,
     )
     max_connections_per_ip = integer(
         "max.connections.per.ip",
         INT_MAX,
-        "How many connections one client address may hold at once.",
+        "Maximum number of open connections from one client address.",
         check=at_least(0),
         mode=_CLUSTER_WIDE,
     )
     max_connections_per_ip_overrides = string(
         "max.connections.per.ip.overrides",
         "",
-        "Limits for single addresses, as address:count pairs.",
+        "Connection limits of single addresses, as address:count pairs.",
         check=_connection_limits,
         mode=_CLUSTER_WIDE,
     )
     connections_max_idle_ms = long(
-        "connections.max.idle.ms", 600_000, "How long a connection may be silent before it is closed."
+        "connections.max.idle.ms",
+        600_000,
+        "How long a connection may be idle before the broker closes it, in ms.",
     )
 
     # Quotas of clients
     quota_window_num = integer(
-        "quota.window.num", 11, "Over how many samples the rate of a client is taken.", check=at_least(1)
+        "quota.window.num", 11, "Number of samples that a client's rate is computed from.", check=at_least(1)
     )
     quota_window_size_seconds = integer(
-        "quota.window.size.seconds", 1, "How long one of these samples is.", check=at_least(1)
+        "quota.window.size.seconds", 1, "Length of one of these samples in seconds.", check=at_least(1)
     )
 
     # Topics
     num_partitions = integer(
         "num.partitions",
         1,
-        "How many partitions a topic gets if its creator does not say.",
+        "Default number of partitions of a new topic.",
         check=at_least(1),
     )
     default_replication_factor = integer(
         "default.replication.factor",
         1,
-        "How many replicas a partition gets if its topic's creator does not say.",
+        "Default replication factor of a new topic.",
     )
     auto_create_topics_enable = boolean(
-        "auto.create.topics.enable", True, "Whether a topic is created when a client asks about it."
+        "auto.create.topics.enable", True, "Whether a client's request for an unknown topic creates it."
     )
-    delete_topic_enable = boolean("delete.topic.enable", True, "Whether topics may be deleted.")
+    delete_topic_enable = boolean("delete.topic.enable", True, "Whether clients may delete topics.")
 
     # Logs, beside the defaults of topics
     num_recovery_threads_per_data_dir = integer(
         "num.recovery.threads.per.data.dir",
         2,
-        "How many threads per directory recover logs at start; a change counts from the next start on.",
+        "Threads per log directory that recover logs at the start; a change counts from the next start.",
         check=at_least(1),
         mode=_CLUSTER_WIDE,
     )
     log_retention_check_interval_ms = long(
         "log.retention.check.interval.ms",
         300_000,
-        "How often old segments are looked for.",
+        "How often to look for segments to delete, in ms.",
         check=at_least(1),
     )
     log_flush_offset_checkpoint_interval_ms = integer(
         "log.flush.offset.checkpoint.interval.ms",
         60_000,
-        "How often the recovery points are written to their file.",
+        "How often to write the recovery points to their checkpoint file, in ms.",
         check=at_least(0),
     )
     log_flush_start_offset_checkpoint_interval_ms = integer(
         "log.flush.start.offset.checkpoint.interval.ms",
         60_000,
-        "How often the log start offsets are written to their file.",
+        "How often to write the log start offsets to their checkpoint file, in ms.",
         check=at_least(0),
     )
     log_initial_task_delay_ms = long(
         "log.initial.task.delay.ms",
         30_000,
-        "How long after the start the first round of log housekeeping comes.",
+        "How long after the start the first log housekeeping begins, in ms.",
         check=at_least(0),
         internal=True,
     )
     replica_high_watermark_checkpoint_interval_ms = long(
         "replica.high.watermark.checkpoint.interval.ms",
         5000,
-        "How often the high watermarks are written to their file.",
+        "How often to write the high watermarks to their checkpoint file, in ms.",
     )
     producer_id_expiration_ms = integer(
         "producer.id.expiration.ms",
         86_400_000,
-        "How long the last sequence of an idle producer is remembered.",
+        "How long the broker keeps the state of an idle producer, in ms.",
         check=at_least(1),
         mode=_CLUSTER_WIDE,
     )
     producer_id_expiration_check_interval_ms = integer(
         "producer.id.expiration.check.interval.ms",
         600_000,
-        "How often idle producers are looked for.",
+        "How often to look for idle producers, in ms.",
         check=at_least(1),
         internal=True,
     )
 
     # Fetching and describing
     fetch_max_bytes = integer(
-        "fetch.max.bytes", 55 << 20, "Most bytes of records that one fetch returns.", check=at_least(1024)
+        "fetch.max.bytes", 55 << 20, "Maximum bytes of records in a fetch response.", check=at_least(1024)
     )
     max_incremental_fetch_session_cache_slots = integer(
         "max.incremental.fetch.session.cache.slots",
         1000,
-        "How many incremental fetch sessions are kept.",
+        "Maximum number of incremental fetch sessions.",
         check=at_least(0),
     )
     max_request_partition_size_limit = integer(
         "max.request.partition.size.limit",
         2000,
-        "Most partitions that one answer to DescribeTopicPartitions holds.",
+        "Maximum number of partitions in a DescribeTopicPartitions response.",
         check=at_least(1),
+    )
+
+    # Replication
+    num_replica_fetchers = integer(
+        "num.replica.fetchers",
+        1,
+        "Number of fetchers that copy from each other broker.",
+        check=at_least(1),
+        mode=_CLUSTER_WIDE,
+    )
+    replica_lag_time_max_ms = long(
+        "replica.lag.time.max.ms",
+        30_000,
+        "How long a replica may lag before it leaves the in-sync replicas, in ms.",
+        check=at_least(1),
+    )
+    replica_fetch_max_bytes = integer(
+        "replica.fetch.max.bytes",
+        _MEBIBYTE,
+        "Maximum bytes of one partition in a follower's fetch.",
+        check=at_least(0),
+    )
+    replica_fetch_response_max_bytes = integer(
+        "replica.fetch.response.max.bytes",
+        10 * _MEBIBYTE,
+        "Maximum bytes of all partitions in a follower's fetch; kcli never fetches more than 1 MiB.",
+        check=at_least(0),
+    )
+    replica_fetch_wait_max_ms = integer(
+        "replica.fetch.wait.max.ms",
+        500,
+        "How long a leader may wait to tell followers of idle partitions a new high watermark, in ms.",
+    )
+    replica_fetch_backoff_ms = integer(
+        "replica.fetch.backoff.ms",
+        1000,
+        "How long a follower waits before it fetches a failed partition again, in ms.",
+        check=at_least(0),
+    )
+    replica_socket_timeout_ms = integer(
+        "replica.socket.timeout.ms", 30_000, "How long a follower waits for another broker's response, in ms."
+    )
+    replica_selector_class = optional(
+        string(
+            "replica.selector.class",
+            "",
+            "Class that picks the replica a consumer reads from; by default the leader.",
+            check=_selector,
+        )
+    )
+    leader_replication_throttled_rate = long(
+        "leader.replication.throttled.rate",
+        LONG_MAX,
+        "Maximum bytes a second that leaders send to throttled replicas.",
+        check=at_least(0),
+        mode=_CLUSTER_WIDE,
+    )
+    follower_replication_throttled_rate = long(
+        "follower.replication.throttled.rate",
+        LONG_MAX,
+        "Maximum bytes a second that throttled replicas fetch.",
+        check=at_least(0),
+        mode=_CLUSTER_WIDE,
+    )
+    replica_alter_log_dirs_io_max_bytes_per_second = long(
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+        LONG_MAX,
+        "Maximum bytes a second copied for replicas that move between log directories.",
+        check=at_least(0),
+        mode=_CLUSTER_WIDE,
+    )
+
+    # Heartbeats, sessions and what the controller does on its own
+    broker_heartbeat_interval_ms = integer(
+        "broker.heartbeat.interval.ms",
+        2000,
+        "How often a node sends a heartbeat to the controller, in ms.",
+        check=at_least(1),
+    )
+    broker_session_timeout_ms = integer(
+        "broker.session.timeout.ms",
+        9000,
+        "How long after a node's last heartbeat the controller fences it, in ms.",
+        check=at_least(1),
+    )
+    controller_quorum_fetch_timeout_ms = integer(
+        "controller.quorum.fetch.timeout.ms",
+        2000,
+        "How long the controller may be unreachable before the nodes elect another, in ms.",
+        check=at_least(0),
+    )
+    auto_leader_rebalance_enable = boolean(
+        "auto.leader.rebalance.enable",
+        True,
+        "Whether the controller moves leadership back to preferred replicas.",
+    )
+    leader_imbalance_check_interval_seconds = long(
+        "leader.imbalance.check.interval.seconds",
+        300,
+        "How often the controller checks whether preferred replicas lead, in seconds.",
+        check=at_least(1),
+    )
+    leader_imbalance_per_broker_percentage = integer(
+        "leader.imbalance.per.broker.percentage",
+        0,
+        "Percentage of the partitions preferring a node that other nodes may lead, as before Kafka 4.",
+        check=between(0, 100),
+        internal=True,
+    )
+    unclean_leader_election_interval_ms = long(
+        "unclean.leader.election.interval.ms",
+        300_000,
+        "How often to look for leaderless partitions of topics with "
+        "`unclean.leader.election.enable=true`, in ms.",
+        check=at_least(1),
+    )
+
+    # Groups of the classic protocol, whose leader assigns
+    group_min_session_timeout_ms = integer(
+        "group.min.session.timeout.ms", 6000, "Minimum session timeout of a member, in ms."
+    )
+    group_max_session_timeout_ms = integer(
+        "group.max.session.timeout.ms", 1_800_000, "Maximum session timeout of a member, in ms."
+    )
+    group_initial_rebalance_delay_ms = integer(
+        "group.initial.rebalance.delay.ms",
+        0,
+        "How long an empty group waits for more members before its first rebalance, in ms.",
+    )
+    group_max_size = _positive("group.max.size", INT_MAX, "Maximum number of members of a group.")
+
+    # Groups of the consumer protocol, whose coordinator assigns (KIP-848)
+    group_consumer_session_timeout_ms = _positive(
+        "group.consumer.session.timeout.ms",
+        45_000,
+        "How long after its last heartbeat a member is removed, in ms.",
+    )
+    group_consumer_min_session_timeout_ms = _positive(
+        "group.consumer.min.session.timeout.ms", 45_000, "Minimum session timeout of a group, in ms."
+    )
+    group_consumer_max_session_timeout_ms = _positive(
+        "group.consumer.max.session.timeout.ms", 60_000, "Maximum session timeout of a group, in ms."
+    )
+    group_consumer_heartbeat_interval_ms = _positive(
+        "group.consumer.heartbeat.interval.ms",
+        5000,
+        "Heartbeat interval that the coordinator gives to members, in ms.",
+    )
+    group_consumer_min_heartbeat_interval_ms = _positive(
+        "group.consumer.min.heartbeat.interval.ms", 5000, "Minimum heartbeat interval of a group, in ms."
+    )
+    group_consumer_max_heartbeat_interval_ms = _positive(
+        "group.consumer.max.heartbeat.interval.ms", 15_000, "Maximum heartbeat interval of a group, in ms."
+    )
+    group_consumer_max_size = _positive(
+        "group.consumer.max.size", INT_MAX, "Maximum number of members of a group of the consumer protocol."
+    )
+    group_consumer_assignors = words(
+        "group.consumer.assignors",
+        ASSIGNORS,
+        "Assignors that members may choose from; the first is the default.",
+        check=one_of(*ASSIGNORS),
+    )
+    # Kafka's default protects a fleet that starts, and would only delay a developer.
+    group_consumer_assignment_interval_ms = integer(
+        "group.consumer.assignment.interval.ms",
+        0,
+        "Minimum time between two assignments of a group, in ms.",
+        check=at_least(0),
+    )
+    group_consumer_min_assignment_interval_ms = integer(
+        "group.consumer.min.assignment.interval.ms",
+        0,
+        "Minimum assignment interval of a group, in ms.",
+        check=at_least(0),
+    )
+    group_consumer_max_assignment_interval_ms = integer(
+        "group.consumer.max.assignment.interval.ms",
+        15_000,
+        "Maximum assignment interval of a group, in ms.",
+        check=at_least(0),
+    )
+    group_consumer_migration_policy = string(
+        "group.consumer.migration.policy",
+        "bidirectional",
+        "How a group with members may change its protocol: bidirectional, upgrade (to the consumer "
+        "protocol), downgrade or disabled.",
+        check=lambda value: one_of(*MIGRATION_POLICIES)(value.lower()),
+    )
+    group_consumer_regex_refresh_interval_ms = integer(
+        "group.consumer.regex.refresh.interval.ms",
+        600_000,
+        "How often to match subscribed patterns against the topics again, in ms.",
+        check=at_least(10_000),
+    )
+
+    # Committed offsets
+    offset_metadata_max_bytes = integer(
+        "offset.metadata.max.bytes", 4096, "Maximum size of the metadata of a committed offset in bytes."
+    )
+    offsets_retention_minutes = _positive(
+        "offsets.retention.minutes",
+        7 * 24 * 60,
+        "How long committed offsets outlive the group's use of them, in minutes.",
+    )
+    offsets_retention_check_interval_ms = long(
+        "offsets.retention.check.interval.ms",
+        600_000,
+        "How often to look for expired offsets, in ms.",
+        check=at_least(1),
+    )
+    offsets_commit_timeout_ms = _positive(
+        "offsets.commit.timeout.ms", 5000, "How long a commit waits for replication before it fails, in ms."
+    )
+    offsets_load_buffer_size = _positive(
+        "offsets.load.buffer.size", 5 << 20, "Bytes read at a time while loading groups."
+    )
+    offsets_topic_num_partitions = _positive(
+        "offsets.topic.num.partitions",
+        50,
+        "Number of partitions of a new `__consumer_offsets`.",
+    )
+    # Kafka waits until there are that many brokers; a developer with fewer would wait forever.
+    offsets_topic_replication_factor: ConfigDefinition[int] = ConfigDefinition(
+        "offsets.topic.replication.factor",
+        ConfigType.SHORT,
+        3,
+        "Replication factor of a new `__consumer_offsets`; at most the number of brokers.",
+        check=at_least(1),
+    )
+    # Kafka takes less than the MiB that `segment.bytes` wants, and then cannot create the topic.
+    offsets_topic_segment_bytes = _positive(
+        "offsets.topic.segment.bytes",
+        100 << 20,
+        "Maximum size of a segment of `__consumer_offsets` in bytes.",
+    )
+    offsets_topic_compression_codec = integer(
+        "offsets.topic.compression.codec",
+        0,
+        "Compression of batches in `__consumer_offsets`: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+        check=between(0, 4),
     )
 
 
 SETTINGS: Mapping[str, ConfigDefinition[Any]] = {
-    row.name: row
-    for table in (BrokerSettings, GroupSettings, NodeSettings, ReplicationSettings)
-    for row in vars(table).values()
-    if isinstance(row, ConfigDefinition)
+    row.name: row for row in vars(BrokerSettings).values() if isinstance(row, ConfigDefinition)
 }
 """The rows of `BrokerSettings` by name."""
 
+
+@dataclass(frozen=True, slots=True)
+class ControllerSettings:
+    """What the controller takes from the configuration of its node.
+
+    The controller moves leadership back to the preferred replicas of a broker when other brokers lead more
+    than `leader_imbalance_percentage` of the partitions that prefer it.
+    """
+
+    broker_session_timeout_ms: int = taken(BrokerSettings.broker_session_timeout_ms)
+    auto_leader_rebalance: bool = taken(BrokerSettings.auto_leader_rebalance_enable)
+    leader_imbalance_check_interval_ms: int = taken(
+        BrokerSettings.leader_imbalance_check_interval_seconds, lambda seconds: seconds * 1000
+    )
+    leader_imbalance_percentage: int = taken(BrokerSettings.leader_imbalance_per_broker_percentage)
+    unclean_election_interval_ms: int = taken(BrokerSettings.unclean_leader_election_interval_ms)
+
+
 BROKER_CONFIGS: Mapping[str, ConfigDefinition[Any]] = {**SETTINGS, **LOG_BROKER_CONFIGS}
-"""Every broker configuration that acts, by name; includes the internal ones, which are never shown."""
+"""Every broker configuration with an effect, by name; the internal ones are never shown."""
 
 _SYNONYMS: tuple[tuple[str, ...], ...] = (
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
@@ -389,7 +511,7 @@ _SYNONYMS: tuple[tuple[str, ...], ...] = (
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """Return the names whose values stand in for `name`, most specific first (`DynamicBrokerConfig`)."""
+    """Return the names whose values `name` may have, the most specific first (`DynamicBrokerConfig`)."""
     if name == "log.flush.interval.ms":
         return (name, "log.flush.scheduler.interval.ms")
     return next((group for group in _SYNONYMS if name in group), (name,))

@@ -1,15 +1,16 @@
-"""ConfigDefinition: what one configuration is called, what it may be, and what it does.
+"""ConfigDefinition: the name, type, default, check and description of one configuration.
 
-A definition is a row of a table (`topic_configs`, `broker_configs`). It turns text into a typed value and
-back into the text that Kafka shows (class `ConfigDef`), and carries what DescribeConfigs tells about it.
-A definition that stands in a class body is also a descriptor: on the class it reads as itself, on an
-instance as the value stored under its field name, so that `config.num_partitions` is typed and cheap.
+A definition is a row of a table (`topic_definitions`, `broker_definitions`). It parses text into a typed
+value and prints a value as Kafka does (class `ConfigDef`). A definition in a class body is also a descriptor:
+on the class it reads as itself, on an instance as the value stored under its field name, so that
+`config.num_partitions` is typed and cheap.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import field, fields
 from enum import Enum
 from typing import Any, Generic, TypeVar, overload
 
@@ -17,6 +18,7 @@ from kcli.errors import KcliError
 from kcli.protocol.configs import ConfigType
 
 T = TypeVar("T")
+V = TypeVar("V")
 
 INT_MAX = 2**31 - 1
 LONG_MAX = 2**63 - 1
@@ -35,11 +37,11 @@ class InvalidConfig(KcliError):
 
 
 Check = Callable[[Any], str | None]
-"""Says what is wrong with a parsed value, or None if it is fine."""
+"""Returns what is wrong with a parsed value, or None."""
 
 
 def at_least(minimum: float) -> Check:
-    """Accept numbers not below `minimum`."""
+    """Accept numbers from `minimum` on."""
 
     def check(value: float) -> str | None:
         return None if value >= minimum else f"must be at least {minimum}"
@@ -133,7 +135,7 @@ class ConfigDefinition(Generic[T]):
         return self.to_text(self.default)
 
     def parse(self, text: str) -> T:
-        """Return the value that `text` stands for; raise `InvalidConfig` if it stands for none."""
+        """Return the value of `text`; raise `InvalidConfig` if it has no valid one."""
         try:
             value = _PARSERS[self.type](text.strip())
         except ValueError as error:
@@ -201,7 +203,7 @@ def _double_text(value: float) -> str:
         return "Infinity" if value > 0 else "-Infinity"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    from decimal import Decimal  # 1 ms of a start, for numbers that hardly anybody configures
+    from decimal import Decimal  # Importing it takes 1 ms, and few brokers have such a number.
 
     shortest = Decimal(repr(value)).normalize()
     sign, digits, _ = shortest.as_tuple()
@@ -275,7 +277,7 @@ def words(
 
 
 def optional(definition: ConfigDefinition[T]) -> ConfigDefinition[T | None]:
-    """Make a configuration that has no value until it is given one."""
+    """Return the same definition without a default."""
     return ConfigDefinition(
         definition.name,
         definition.type,
@@ -285,3 +287,18 @@ def optional(definition: ConfigDefinition[T]) -> ConfigDefinition[T | None]:
         mode=definition.mode,
         internal=definition.internal,
     )
+
+
+def taken(row: ConfigDefinition[T], convert: Callable[[T], V] | None = None) -> Any:  # noqa: ANN401  # T or V
+    """Return a dataclass field for the converted value of a row, by default the row's; `view` fills it."""
+    default = row.default if convert is None else convert(row.default)
+    return field(default=default, metadata={"row": row, "convert": convert})
+
+
+def view(cls: type[V], settings: object) -> V:
+    """Return a dataclass whose fields are all `taken`, with the values that `settings` has for their rows."""
+    values = {}
+    for each in fields(cls):  # type: ignore[arg-type]  # a dataclass
+        value, convert = getattr(settings, each.metadata["row"].field), each.metadata["convert"]
+        values[each.name] = value if convert is None else convert(value)
+    return cls(**values)

@@ -1,8 +1,8 @@
-"""ConfigEntry: one configuration as DescribeConfigs shows it: its value, its source, its synonyms.
+"""DescribedConfigs: the configurations of a resource as DescribeConfigs shows them (class `ConfigHelper`).
 
-The synonyms of an entry are every value that could stand for it, the one that counts first: those of the
-layers from the broker's own dynamic configuration down to the built-in defaults (class `ConfigHelper`). A
-name in another unit (`log.retention.hours`) appears only behind a value of the entry's own main name.
+The synonyms of an entry are its values in all layers, from the broker's own dynamic configuration to the
+built-in default; the first one is effective. A name in another unit (`log.retention.hours`) appears only
+behind a value of the entry's main name.
 """
 
 from __future__ import annotations
@@ -12,23 +12,20 @@ from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from kcli.broker.config.broker_definitions import BROKER_CONFIGS, broker_synonyms
-from kcli.broker.config.config_definition import ConfigDefinition, InvalidConfig, UpdateMode
+from kcli.broker.config.config_definition import ConfigDefinition, InvalidConfig, UpdateMode, view
 from kcli.broker.config.group_definitions import (
     GROUP_CONFIGS,
+    GroupConfig,
     acts,
     broker_synonym,
-    group_config,
-    of_group,
-    value_of,
 )
 from kcli.broker.config.topic_definitions import TOPIC_CONFIGS
 from kcli.protocol.configs import ConfigSource, ConfigType
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from kcli.broker.config.broker_config import BrokerConfig
-    from kcli.broker.config.group_definitions import GroupConfig
     from kcli.broker.config.topic_definitions import TopicConfig
 
 
@@ -43,7 +40,7 @@ class ConfigChange:
 
 @dataclass(frozen=True, slots=True)
 class ConfigSynonym:
-    """A value that an entry has or would have, None if it must not be shown."""
+    """The value of an entry in one layer; None if it must not be shown."""
 
     name: str
     value: str | None
@@ -52,7 +49,7 @@ class ConfigSynonym:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One configuration of one resource. `value` is None where there is none or it must not be shown."""
+    """One configuration of one resource; `value` is None if there is none or it must not be shown."""
 
     definition: ConfigDefinition[Any]
     value: str | None
@@ -71,58 +68,112 @@ class ConfigEntry:
         return self.definition.is_sensitive
 
 
-def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return every configuration of a topic, by name, as this broker sees it."""
-    return [
-        _topic_entry(config, row, overrides)
-        for name, row in sorted(TOPIC_CONFIGS.items())
-        if not row.definition.internal
-    ]
+class DescribedConfigs:
+    """The entries of topics, brokers and groups as the broker with `config` sees them, sorted by name."""
 
-
-def new_topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return the same as CreateTopics reports it: without synonyms, and with sources in other units too."""
-    entries = []
-    for entry in topic_entries(config, overrides):
-        source = ConfigSource.DYNAMIC_TOPIC_CONFIG
-        if entry.name not in overrides:
-            source = _source_of_any(config, TOPIC_CONFIGS[entry.name])
-        entries.append(ConfigEntry(entry.definition, entry.value, source))
-    return entries
-
-
-def broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Return every configuration of a broker, by name."""
-    return [
-        _broker_entry(config, row, config.value(name))
-        for name, row in sorted(BROKER_CONFIGS.items())
-        if not row.internal
-    ]
-
-
-def default_broker_entries(config: BrokerConfig) -> list[ConfigEntry]:
-    """Return the dynamic defaults of all brokers, by name: only those that are set."""
-    entries = []
-    for name, text in sorted(config.dynamic_default.items()):
-        row = BROKER_CONFIGS[name]
-        value = None if row.is_sensitive else text
-        source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
-        entries.append(
-            ConfigEntry(row, value, source, _read_only(row), (ConfigSynonym(name, value, source),))
+    def __init__(self, config: BrokerConfig) -> None:
+        self._config = config
+        self._layers = (
+            (ConfigSource.DYNAMIC_BROKER_CONFIG, config.dynamic_broker),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, config.dynamic_default),
+            (ConfigSource.STATIC_BROKER_CONFIG, config.static),
         )
-    return entries
 
+    def topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """Return every configuration of a topic."""
+        return [
+            self._topic_entry(row, overrides)
+            for _, row in sorted(TOPIC_CONFIGS.items())
+            if not row.definition.internal
+        ]
 
-def group_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return every configuration of a group, by name, as this broker sees it."""
-    effective = of_group(group_config(config), overrides)
-    return [
-        _group_entry(config, row, overrides, effective=effective) for _, row in sorted(GROUP_CONFIGS.items())
-    ]
+    def new_topic(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """Return a topic's entries as CreateTopics reports them: no synonyms, sources in other units too."""
+        entries = []
+        for entry in self.topic(overrides):
+            source = ConfigSource.DYNAMIC_TOPIC_CONFIG
+            if entry.name not in overrides:
+                source = self._source_of_any(TOPIC_CONFIGS[entry.name])
+            entries.append(ConfigEntry(entry.definition, entry.value, source))
+        return entries
+
+    def broker(self) -> list[ConfigEntry]:
+        """Return every configuration of the broker."""
+        return [
+            self._broker_entry(row, self._config.value(name))
+            for name, row in sorted(BROKER_CONFIGS.items())
+            if not row.internal
+        ]
+
+    def default_broker(self) -> list[ConfigEntry]:
+        """Return the dynamic defaults of all brokers that are set."""
+        entries = []
+        for name, text in sorted(self._config.dynamic_default.items()):
+            row = BROKER_CONFIGS[name]
+            value = None if row.is_sensitive else text
+            source = ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+            entries.append(
+                ConfigEntry(row, value, source, _read_only(row), (ConfigSynonym(name, value, source),))
+            )
+        return entries
+
+    def group(self, overrides: Mapping[str, str]) -> list[ConfigEntry]:
+        """Return every configuration of a group."""
+        effective = view(GroupConfig, self._config).of_group(overrides)
+        return [self._group_entry(row, overrides, effective) for _, row in sorted(GROUP_CONFIGS.items())]
+
+    def _group_entry(
+        self, row: ConfigDefinition[Any], overrides: Mapping[str, str], effective: GroupConfig
+    ) -> ConfigEntry:
+        default = broker_synonym(row.name)
+        if acts(row.name):
+            value = row.to_text(effective.value_of(row.name))
+            synonyms = list(self._synonyms(default))
+        else:
+            value = overrides.get(row.name, row.default_text)
+            synonyms = [ConfigSynonym(default, row.default_text, ConfigSource.DEFAULT_CONFIG)]
+        if row.name in overrides:
+            synonyms.insert(0, ConfigSynonym(row.name, value, ConfigSource.DYNAMIC_GROUP_CONFIG))
+        return ConfigEntry(row, value, _first_source(synonyms), synonyms=tuple(synonyms))
+
+    def _topic_entry(self, row: TopicConfig, overrides: Mapping[str, str]) -> ConfigEntry:
+        definition = row.definition
+        synonyms = list(self._synonyms(row.synonyms[0].name)) if row.synonyms else []
+        value = definition.to_text(self._config.topic_defaults[row.name])
+        if row.name in overrides:
+            value = _own_text(definition, overrides[row.name])
+            synonyms.insert(0, ConfigSynonym(row.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
+        return ConfigEntry(definition, value, _first_source(synonyms), synonyms=tuple(synonyms))
+
+    def _broker_entry(self, row: ConfigDefinition[Any], value: object) -> ConfigEntry:
+        synonyms = tuple(self._synonyms(row.name))
+        text = None if row.is_sensitive else row.to_text(value)
+        return ConfigEntry(row, text, _first_source(synonyms), _read_only(row), synonyms)
+
+    def _synonyms(self, name: str) -> Iterator[ConfigSynonym]:
+        """Yield the values of a broker configuration, from the first one under its own name on."""
+        return dropwhile(lambda synonym: synonym.name != name, self._all_synonyms(broker_synonyms(name)))
+
+    def _all_synonyms(self, names: tuple[str, ...]) -> Iterator[ConfigSynonym]:
+        for source, layer in self._layers:
+            for name in names:
+                if name in layer:
+                    value = None if BROKER_CONFIGS[name].is_sensitive else layer[name]
+                    yield ConfigSynonym(name, value, source)
+        for name in names:
+            default = BROKER_CONFIGS[name].default_text
+            if default is not None:
+                yield ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG)
+
+    def _source_of_any(self, row: TopicConfig) -> ConfigSource:
+        for source, layer in self._layers:
+            if any(synonym.name in layer for synonym in row.synonyms):
+                return source
+        return ConfigSource.DEFAULT_CONFIG
 
 
 def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
-    """Return the levels of loggers, by name, as entries."""
+    """Return the levels of loggers as entries."""
     source = ConfigSource.DYNAMIC_BROKER_LOGGER_CONFIG
     return [
         ConfigEntry(ConfigDefinition(name, ConfigType.UNKNOWN, None, ""), level, source)
@@ -130,79 +181,17 @@ def logger_entries(levels: Mapping[str, str]) -> list[ConfigEntry]:
     ]
 
 
-def _group_entry(
-    config: BrokerConfig, row: ConfigDefinition[Any], overrides: Mapping[str, str], *, effective: GroupConfig
-) -> ConfigEntry:
-    default = broker_synonym(row.name)
-    if acts(row.name):
-        value = row.to_text(value_of(effective, row.name))
-        synonyms = list(_synonyms(config, default))
-    else:
-        value = overrides.get(row.name, row.default_text)
-        synonyms = [ConfigSynonym(default, row.default_text, ConfigSource.DEFAULT_CONFIG)]
-    if row.name in overrides:
-        synonyms.insert(0, ConfigSynonym(row.name, value, ConfigSource.DYNAMIC_GROUP_CONFIG))
-    return ConfigEntry(row, value, _first_source(synonyms), synonyms=tuple(synonyms))
-
-
-def _topic_entry(config: BrokerConfig, row: TopicConfig, overrides: Mapping[str, str]) -> ConfigEntry:
-    definition = row.definition
-    synonyms = list(_synonyms(config, row.synonyms[0].name)) if row.synonyms else []
-    value = definition.to_text(config.topic_defaults[row.name])
-    if row.name in overrides:
-        value = _own_text(definition, overrides[row.name])
-        synonyms.insert(0, ConfigSynonym(row.name, value, ConfigSource.DYNAMIC_TOPIC_CONFIG))
-    return ConfigEntry(definition, value, _first_source(synonyms), synonyms=tuple(synonyms))
-
-
 def _own_text(definition: ConfigDefinition[Any], text: str) -> str | None:
-    """Return an override as it counts; one that an older release let through is shown as it is."""
+    """Return an override as Kafka shows it; one that an older release accepted is shown unchanged."""
     try:
         return definition.to_text(definition.parse(text))
     except InvalidConfig:
         return text
 
 
-def _broker_entry(config: BrokerConfig, row: ConfigDefinition[Any], value: object) -> ConfigEntry:
-    synonyms = tuple(_synonyms(config, row.name))
-    text = None if row.is_sensitive else row.to_text(value)
-    return ConfigEntry(row, text, _first_source(synonyms), _read_only(row), synonyms)
-
-
 def _read_only(row: ConfigDefinition[Any]) -> bool:
     return row.mode is UpdateMode.READ_ONLY
 
 
-def _first_source(synonyms: list[ConfigSynonym] | tuple[ConfigSynonym, ...]) -> ConfigSource:
+def _first_source(synonyms: Sequence[ConfigSynonym]) -> ConfigSource:
     return synonyms[0].source if synonyms else ConfigSource.DEFAULT_CONFIG
-
-
-def _layers(config: BrokerConfig) -> tuple[tuple[ConfigSource, Mapping[str, str]], ...]:
-    return (
-        (ConfigSource.DYNAMIC_BROKER_CONFIG, config.dynamic_broker),
-        (ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG, config.dynamic_default),
-        (ConfigSource.STATIC_BROKER_CONFIG, config.static),
-    )
-
-
-def _synonyms(config: BrokerConfig, name: str) -> Iterator[ConfigSynonym]:
-    """Yield what gives a broker configuration a value, beginning with a value of its own name."""
-    return dropwhile(lambda synonym: synonym.name != name, _all_synonyms(config, broker_synonyms(name)))
-
-
-def _all_synonyms(config: BrokerConfig, names: tuple[str, ...]) -> Iterator[ConfigSynonym]:
-    for source, layer in _layers(config):
-        for name in names:
-            if name in layer:
-                yield ConfigSynonym(name, None if BROKER_CONFIGS[name].is_sensitive else layer[name], source)
-    for name in names:
-        default = BROKER_CONFIGS[name].default_text
-        if default is not None:
-            yield ConfigSynonym(name, default, ConfigSource.DEFAULT_CONFIG)
-
-
-def _source_of_any(config: BrokerConfig, row: TopicConfig) -> ConfigSource:
-    for source, layer in _layers(config):
-        if any(synonym.name in layer for synonym in row.synonyms):
-            return source
-    return ConfigSource.DEFAULT_CONFIG

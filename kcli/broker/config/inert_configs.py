@@ -1,10 +1,9 @@
 """INERT_CONFIGS: the broker configurations of Kafka that kcli knows by name and does not act on.
 
-A `server.properties` written for Apache Kafka may name any of them: each costs one warning line and
-nothing else. What kcli does act on stands in `broker_configs` and `topic_configs`.
-
-Some of those rows are there to be accepted, checked and shown, because clients and tools set them, but what
-they steer is not: logs are not compacted. `warning` tells of these, too.
+A `server.properties` written for Apache Kafka may name any of them: each costs one warning line. `refusal`
+names the exceptions: what would keep somebody out of a real broker stops the start. `warning` also covers
+rows of `broker_definitions` and `topic_definitions` that kcli stores and shows without effect, such as those
+of compaction.
 """
 
 from __future__ import annotations
@@ -157,7 +156,7 @@ INERT_CONFIGS: frozenset[str] = frozenset((_OF_KAFKA_4_3 + _OF_OLDER_RELEASES).s
 _LISTENER_PREFIX = "listener.name."
 _PREFIXES = (_LISTENER_PREFIX, "rlmm.config.", "rsm.config.")
 _OF_OTHER_GROUPS = ("share.", "streams.")
-"""How the configurations of groups begin that kcli does not have."""
+"""Prefixes of the configurations of groups that kcli does not have."""
 
 _ACCEPTED_ONLY: frozenset[str] = frozenset(
     [
@@ -185,14 +184,11 @@ _OPEN_DOORS: Mapping[str, frozenset[str]] = {
     "ssl.engine.factory.class": frozenset(),
     "super.users": frozenset(),
 }
-"""Configurations that decide who gets in, each with the values that let everybody in, as kcli does."""
+"""Configurations of access control, each with the values that let everybody in, as kcli does."""
 
 
 def refusal(name: str, value: str) -> str | None:
-    """Return why a broker must not start with this value: it would not keep anybody out; None if it may.
-
-    A name with a listener's prefix counts as the name behind it.
-    """
+    """Return why a broker must not start with this value, None if it may; listener prefixes are ignored."""
     found = next((door for door in _OPEN_DOORS if name == door or _is_of_listener(name, door)), None)
     if found is None or not value.strip() or value.strip().lower() in map(str.lower, _OPEN_DOORS[found]):
         return None
@@ -204,14 +200,14 @@ def _is_of_listener(name: str, door: str) -> bool:
 
 
 def warning(name: str, value: str) -> str | None:
-    """Return what to say of a configuration that does not do what it promises, None if it does."""
+    """Return a warning for a configuration without effect, None if it has its effect."""
     if is_inert(name) or name in _ACCEPTED_ONLY or name.startswith(_OF_OTHER_GROUPS):
         return no_effect(name)
     if name in {"cleanup.policy", "log.cleanup.policy"} and "compact" in value:
-        return f"`{name}={value}`: kcli does not compact logs yet, all versions of a key stay"
+        return f"`{name}={value}`: kcli does not compact logs yet and keeps every record of a key"
     return None
 
 
 def is_inert(name: str) -> bool:
-    """True if Kafka knows the configuration, or its family, and kcli ignores it."""
+    """True if Kafka has the configuration and kcli ignores it."""
     return name in INERT_CONFIGS or name.startswith(_PREFIXES)

@@ -1,7 +1,7 @@
 """Listeners as configured: `listeners`, `advertised.listeners` and `listener.security.protocol.map`.
 
-An entry is `NAME://host:port`; an IPv6 host stands in brackets, an empty host means every address. The
-name picks the security protocol from the map, where a protocol's own name stands for itself.
+An entry is `NAME://host:port`, with an IPv6 host in brackets; an empty host means every address. The map
+gives the security protocol of each name.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ SECURITY_PROTOCOLS: Mapping[str, int] = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTE
 """Numbered as in broker registrations (class `SecurityProtocol`)."""
 
 _EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})
-"""What a socket that listens on all addresses has for one; Kafka refuses the first (`KafkaConfig`)."""
+"""The addresses of a socket that listens on all; Kafka refuses to advertise the first (`KafkaConfig`)."""
 
 _ENTRY = re.compile(r"([A-Za-z0-9_.-]+)://(?:\[([0-9A-Fa-f:.%]+)\]|([^\[\]:/]*)):(-?\d+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """An address to listen on or to tell clients: an empty `host` is every address, `port` 0 any free one."""
+    """An address to listen on or to advertise: an empty `host` is every address, `port` 0 any free port."""
 
     name: str
     host: str
@@ -39,7 +39,7 @@ class ListenerConfig:
 
 
 def parse_protocol_map(text: str) -> dict[str, str]:
-    """Return listener name to security protocol; raise `InvalidConfig` for a malformed map."""
+    """Return the security protocol of each listener name; raise `InvalidConfig` for a malformed map."""
     protocols: dict[str, str] = {}
     for pair in filter(None, (word.strip() for word in text.split(","))):
         name, colon, protocol = pair.partition(":")
@@ -52,7 +52,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 def parse_listeners(
     entries: Iterable[str], protocols: Mapping[str, str], *, property_name: str
 ) -> tuple[ListenerConfig, ...]:
-    """Return the listeners of a list; raise `InvalidConfig` if one is malformed or a name comes twice."""
+    """Return the listeners of a list; raise `InvalidConfig` for a malformed one or a second of a name."""
     found: dict[str, ListenerConfig] = {}
     for entry in entries:
         match = _ENTRY.fullmatch(entry)
@@ -72,7 +72,7 @@ def parse_listeners(
 
 
 def check_distinct_ports(listeners: Iterable[ListenerConfig]) -> None:
-    """Raise `InvalidConfig` if listeners share a port that is not 0: only IPv4 and IPv6 of one may."""
+    """Raise `InvalidConfig` if listeners share a port other than 0; an IPv4 and an IPv6 address may."""
     by_port: dict[int, list[ListenerConfig]] = {}
     for listener in listeners:
         if listener.port:
@@ -88,7 +88,7 @@ def check_distinct_ports(listeners: Iterable[ListenerConfig]) -> None:
 
 
 def check_routable(advertised: Iterable[ListenerConfig]) -> None:
-    """Raise `InvalidConfig` if clients would be told an address that only a listener can have."""
+    """Raise `InvalidConfig` if an advertised address is one that only a listener can have."""
     listeners = list(advertised)
     for listener in listeners:
         if listener.host in _EVERY_ADDRESS:
@@ -96,8 +96,8 @@ def check_routable(advertised: Iterable[ListenerConfig]) -> None:
                 replace(each, host="localhost") if each.host in _EVERY_ADDRESS else each for each in listeners
             )
             raise InvalidConfig(
-                f"clients would be told to connect to `{listener}`: `{listener.host}` is no host's address",
-                hint=f"`--override advertised.listeners={','.join(map(str, named))}` says how they reach it",
+                f"clients cannot connect to the advertised `{listener}`: `{listener.host}` is no host",
+                hint=f"`--override advertised.listeners={','.join(map(str, named))}` gives one they can use",
             )
 
 

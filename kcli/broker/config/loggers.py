@@ -1,8 +1,7 @@
-"""The loggers of the process as the configuration of a broker (KIP-412): which there are, and their levels.
+"""The loggers of the process and their levels, as the configuration of a broker (KIP-412).
 
-Kafka's names of levels stand for Python's: FATAL is CRITICAL, WARN is WARNING, TRACE lies below DEBUG. A
-change holds until the process ends, and for all of its nodes: they share their loggers (class
-`LoggingController`).
+Levels have Kafka's names: FATAL is Python's CRITICAL, WARN is WARNING, TRACE lies below DEBUG. A change lasts
+until the process ends and applies to all of its nodes, which share the loggers (class `LoggingController`).
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ _LEVELS = {
 
 
 def logger_levels() -> dict[str, str]:
-    """Return the level that counts for each logger of kcli, and for the root of all, by name."""
-    # All at once: another thread may make a logger meanwhile.
+    """Return the effective level of each logger of kcli and of the root logger, by name."""
+    # A copy, since another thread may add a logger meanwhile.
     known = list(logging.root.manager.loggerDict.values())
     loggers = (each for each in known if isinstance(each, logging.Logger))
     ours = sorted(each.name for each in loggers if each.name.partition(".")[0] == _OURS)
@@ -40,9 +39,9 @@ def logger_levels() -> dict[str, str]:
 
 
 def alter_loggers(changes: Sequence[ConfigChange], *, validate_only: bool) -> None:
-    """Give loggers other levels, all that are named or none. Raises `KafkaError`.
+    """Set the levels of all named loggers, or of none. Raises `KafkaError`.
 
-    A logger whose level is deleted has that of the one above it.
+    A logger whose level is deleted has that of its parent.
     """
     known = logger_levels()
     for change in changes:
@@ -56,7 +55,7 @@ def alter_loggers(changes: Sequence[ConfigChange], *, validate_only: bool) -> No
 
 def _check(change: ConfigChange, known: Collection[str]) -> None:
     if change.operation not in (ConfigOperation.SET, ConfigOperation.DELETE):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is no list")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "the level of a logger is not a list")
     if change.name not in known:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"there is no logger `{change.name}`")
     if change.operation == ConfigOperation.DELETE and change.name == ROOT:
@@ -64,7 +63,7 @@ def _check(change: ConfigChange, known: Collection[str]) -> None:
     if change.operation == ConfigOperation.SET and change.value not in _LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_CONFIG,
-            f"`{change.value}` is no level for `{change.name}`: it must be one of {', '.join(_LEVELS)}",
+            f"`{change.value}` is not a level of `{change.name}`: it must be one of {', '.join(_LEVELS)}",
         )
 
 
@@ -73,5 +72,5 @@ def _logger(name: str) -> logging.Logger:
 
 
 def _level_name(level: int) -> str:
-    """Return the highest of Kafka's levels that is not above a number."""
+    """Return Kafka's name of the highest level that is not above a number."""
     return next((name for name, number in _LEVELS.items() if number <= level), "TRACE")

@@ -1,4 +1,4 @@
-"""Values of options and arguments, as the command line, JSON and YAML give them."""
+"""Typed values of options, from the command line, JSON or YAML."""
 
 from __future__ import annotations
 

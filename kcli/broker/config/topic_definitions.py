@@ -1,13 +1,7 @@
-"""TOPIC_CONFIGS: every topic configuration, and the broker configurations that are their defaults.
+"""TOPIC_CONFIGS: every topic configuration, and the broker configurations with their defaults.
 
-One row per topic configuration of Kafka 4.3 (class `LogConfig`); `LOG_BROKER_CONFIGS` is derived from them.
-
-TopicConfig: one topic configuration, and the broker configurations that give a topic its default.
-
-The synonyms come most specific first; those that only differ in unit (`log.retention.hours`) carry a factor
-(Kafka class `ServerTopicConfigSynonyms`).
-
-What a topic sets for itself, as text: parsing it and checking it against the table of configurations.
+One row per topic configuration of Kafka 4.3 (class `LogConfig`), with its broker synonyms, the most specific
+first (class `ServerTopicConfigSynonyms`); `LOG_BROKER_CONFIGS` is derived from the rows.
 """
 
 from __future__ import annotations
@@ -36,10 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker configuration that gives a topic configuration its default.
-
-    `factor` converts its unit to the topic's. `definition` is the broker's own row.
-    """
+    """A broker configuration with the default of a topic configuration; `factor` converts its unit."""
 
     definition: ConfigDefinition[Any]
     factor: int = 1
@@ -73,12 +64,12 @@ def topic_row(
     check: Check | None = None,
     others: tuple[Synonym, ...] = (),
     has_broker_default: bool = True,
-    negative_is_for_ever: bool = False,
+    negative_is_unlimited: bool = False,
 ) -> TopicConfig:
-    """Build a row. `broker` is the name of the main synonym, which has the same type and check.
+    """Return a row. `broker` is the name of the main synonym, which has the same type and check.
 
-    When `others` give the value in another unit, the main synonym has no default of its own. With
-    `negative_is_for_ever` it may be any number, and each below zero stands for -1.
+    If `others` give the value in another unit, the main synonym has no default. With `negative_is_unlimited`
+    it may be any number, and every negative one counts as -1.
     """
     definition = ConfigDefinition(name, type, default, doc, check=check)
     if broker is None:
@@ -88,14 +79,14 @@ def topic_row(
         type,
         default if has_broker_default and not others else None,
         f"The default of the topic configuration `{name}`: {doc[0].lower()}{doc[1:]}",
-        check=None if negative_is_for_ever else check,
+        check=None if negative_is_unlimited else check,
         mode=UpdateMode.CLUSTER_WIDE,
     )
     return TopicConfig(definition, (Synonym(main), *others))
 
 
 def other_unit(name: str, default: int | None, factor: int, doc: str, check: Check | None = None) -> Synonym:
-    """Build the synonym that gives the same in another unit."""
+    """Return the synonym with the same value in another unit."""
     return Synonym(ConfigDefinition(name, ConfigType.INT, default, doc, check=check), factor)
 
 
@@ -120,7 +111,7 @@ _SEGMENTS = (
         "segment.bytes",
         _INT,
         1 << 30,
-        "Size at which a segment is closed and a new one begun.",
+        "Size in bytes at which the log rolls to a new segment.",
         broker="log.segment.bytes",
         check=at_least(_MEBIBYTE),
     ),
@@ -128,7 +119,7 @@ _SEGMENTS = (
         "segment.ms",
         _LONG,
         _WEEK_MS,
-        "Age at which a segment that is not empty is closed even though it is not full, in milliseconds.",
+        "Age at which the log rolls to a new segment even if this one is not full, in ms.",
         broker="log.roll.ms",
         check=at_least(1),
         others=(other_unit("log.roll.hours", 168, _HOUR_MS, "`log.roll.ms` in hours.", at_least(1)),),
@@ -137,7 +128,7 @@ _SEGMENTS = (
         "segment.jitter.ms",
         _LONG,
         0,
-        "Upper bound of a random time taken off `segment.ms`, so that segments do not all roll at once.",
+        "Maximum random time subtracted from `segment.ms`, so that segments do not all roll at once, in ms.",
         broker="log.roll.jitter.ms",
         check=at_least(0),
         others=(
@@ -148,7 +139,7 @@ _SEGMENTS = (
         "segment.index.bytes",
         _INT,
         10 << 20,
-        "Size at which an index file is full, which closes its segment.",
+        "Maximum size of an index file in bytes; a full index makes the log roll.",
         broker="log.index.size.max.bytes",
         check=at_least(4),
     ),
@@ -156,7 +147,7 @@ _SEGMENTS = (
         "index.interval.bytes",
         _INT,
         4096,
-        "How many bytes of records are appended between two entries of the offset index.",
+        "Bytes of records between two entries of the offset index.",
         broker="log.index.interval.bytes",
         check=at_least(0),
     ),
@@ -164,7 +155,7 @@ _SEGMENTS = (
         "preallocate",
         _BOOLEAN,
         False,
-        "Whether a new segment's file is given its full size at once.",
+        "Whether to give the file of a new segment its full size at once.",
         broker="log.preallocate",
     ),
 )
@@ -174,7 +165,7 @@ _FLUSH_AND_DELETE = (
         "flush.messages",
         _LONG,
         LONG_MAX,
-        "How many records may be appended before the log is forced to disk.",
+        "Number of records after which the log is flushed to disk.",
         broker="log.flush.interval.messages",
         check=at_least(1),
     ),
@@ -182,7 +173,7 @@ _FLUSH_AND_DELETE = (
         "flush.ms",
         _LONG,
         LONG_MAX,
-        "How long a record may wait before the log is forced to disk, in milliseconds.",
+        "How long a record may stay unflushed, in ms.",
         broker="log.flush.interval.ms",
         check=at_least(0),
         others=(
@@ -191,7 +182,7 @@ _FLUSH_AND_DELETE = (
                     "log.flush.scheduler.interval.ms",
                     ConfigType.LONG,
                     LONG_MAX,
-                    "How often logs are checked for being due to be forced to disk, in milliseconds.",
+                    "How often to look for logs to flush, in ms.",
                 )
             ),
         ),
@@ -200,10 +191,10 @@ _FLUSH_AND_DELETE = (
         "retention.ms",
         _LONG,
         _WEEK_MS,
-        "How long records are kept before their segment may be deleted, in milliseconds; -1 is for ever.",
+        "How long records are kept before their segment may be deleted, in ms; -1 keeps them forever.",
         broker="log.retention.ms",
         check=at_least(-1),
-        negative_is_for_ever=True,
+        negative_is_unlimited=True,
         others=(
             other_unit("log.retention.minutes", None, _MINUTE_MS, "`log.retention.ms` in minutes."),
             other_unit("log.retention.hours", 168, _HOUR_MS, "`log.retention.ms` in hours."),
@@ -213,7 +204,7 @@ _FLUSH_AND_DELETE = (
         "retention.bytes",
         _LONG,
         -1,
-        "Size of a partition above which its oldest segments are deleted; -1 is without limit.",
+        "Size of a partition in bytes above which its oldest segments are deleted; -1 is no limit.",
         broker="log.retention.bytes",
     ),
     topic_row(
@@ -221,7 +212,7 @@ _FLUSH_AND_DELETE = (
         _LIST,
         ("delete",),
         "What happens to old records: `delete` drops whole segments, `compact` keeps the last of each key. "
-        "kcli does not compact yet: with `compact` it demands keys and keeps all versions.",
+        "kcli does not compact yet: with `compact` it requires keys and keeps every record.",
         broker="log.cleanup.policy",
         check=one_of("compact", "delete"),
     ),
@@ -229,7 +220,7 @@ _FLUSH_AND_DELETE = (
         "file.delete.delay.ms",
         _LONG,
         60_000,
-        "How long a deleted file stays on disk under another name, in milliseconds.",
+        "How long a deleted file stays on disk under another name, in ms.",
         broker="log.segment.delete.delay.ms",
         check=at_least(0),
     ),
@@ -240,7 +231,7 @@ _COMPACTION = (
         "delete.retention.ms",
         _LONG,
         24 * _HOUR_MS,
-        "How long a compacted topic keeps the records that delete a key, in milliseconds. No effect yet.",
+        "How long a compacted topic keeps tombstones, in ms. No effect yet.",
         broker="log.cleaner.delete.retention.ms",
         check=at_least(0),
     ),
@@ -248,7 +239,7 @@ _COMPACTION = (
         "min.cleanable.dirty.ratio",
         _DOUBLE,
         0.5,
-        "Share of uncompacted bytes from which on a log is compacted. No effect yet.",
+        "Minimum share of uncompacted bytes at which a log is compacted. No effect yet.",
         broker="log.cleaner.min.cleanable.ratio",
         check=between(0, 1),
     ),
@@ -256,7 +247,7 @@ _COMPACTION = (
         "min.compaction.lag.ms",
         _LONG,
         0,
-        "How long a record stays uncompacted at least, in milliseconds. No effect yet.",
+        "Minimum time that a record stays uncompacted, in ms. No effect yet.",
         broker="log.cleaner.min.compaction.lag.ms",
         check=at_least(0),
     ),
@@ -264,7 +255,7 @@ _COMPACTION = (
         "max.compaction.lag.ms",
         _LONG,
         LONG_MAX,
-        "How long a record may stay uncompacted at most, in milliseconds. No effect yet.",
+        "Maximum time that a record stays uncompacted, in ms. No effect yet.",
         broker="log.cleaner.max.compaction.lag.ms",
         check=at_least(1),
     ),
@@ -275,7 +266,7 @@ _RECORDS = (
         "max.message.bytes",
         _INT,
         1_048_588,
-        "Largest record batch that may be appended, after compression.",
+        "Maximum size of a record batch in bytes, after compression.",
         broker="message.max.bytes",
         check=at_least(0),
     ),
@@ -283,7 +274,7 @@ _RECORDS = (
         "compression.type",
         _STRING,
         "producer",
-        "Codec that batches are stored with; `producer` keeps what the producer chose.",
+        "Codec of stored batches; `producer` keeps the producer's.",
         broker="compression.type",
         check=one_of("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
     ),
@@ -291,7 +282,7 @@ _RECORDS = (
         "compression.gzip.level",
         _INT,
         -1,
-        "Level used when batches are compressed again with gzip; -1 is the codec's own default.",
+        "Level for recompressing batches with gzip; -1 is the codec's default.",
         broker="compression.gzip.level",
         check=between_or(1, 9, -1),
     ),
@@ -299,7 +290,7 @@ _RECORDS = (
         "compression.lz4.level",
         _INT,
         9,
-        "Level used when batches are compressed again with lz4.",
+        "Level for recompressing batches with lz4.",
         broker="compression.lz4.level",
         check=between(1, 17),
     ),
@@ -307,7 +298,7 @@ _RECORDS = (
         "compression.zstd.level",
         _INT,
         3,
-        "Level used when batches are compressed again with zstd.",
+        "Level for recompressing batches with zstd.",
         broker="compression.zstd.level",
         check=between(-131_072, 22),
     ),
@@ -315,7 +306,7 @@ _RECORDS = (
         "message.timestamp.type",
         _STRING,
         "CreateTime",
-        "Whether a record keeps its producer's time or gets the time of its append.",
+        "Whether a record has the time of its producer or of its append.",
         broker="log.message.timestamp.type",
         check=one_of("CreateTime", "LogAppendTime"),
     ),
@@ -323,7 +314,7 @@ _RECORDS = (
         "message.timestamp.before.max.ms",
         _LONG,
         LONG_MAX,
-        "How far a producer's timestamp may lie before the broker's clock, in milliseconds.",
+        "How far a record's timestamp may be behind the broker's clock, in ms.",
         broker="log.message.timestamp.before.max.ms",
         check=at_least(0),
     ),
@@ -331,7 +322,7 @@ _RECORDS = (
         "message.timestamp.after.max.ms",
         _LONG,
         _HOUR_MS,
-        "How far a producer's timestamp may lie after the broker's clock, in milliseconds.",
+        "How far a record's timestamp may be ahead of the broker's clock, in ms.",
         broker="log.message.timestamp.after.max.ms",
         check=at_least(0),
     ),
@@ -342,7 +333,7 @@ _REPLICATION = (
         "min.insync.replicas",
         _INT,
         1,
-        "How many replicas must be in sync for a write with acks=all to be accepted.",
+        "Minimum number of in-sync replicas for a write with acks=all.",
         broker="min.insync.replicas",
         check=at_least(1),
     ),
@@ -350,51 +341,51 @@ _REPLICATION = (
         "unclean.leader.election.enable",
         _BOOLEAN,
         False,
-        "Whether a replica that is not in sync may lead when no other can, at the price of lost records.",
+        "Whether a replica that is not in sync may become leader when no other can, which may lose records.",
         broker="unclean.leader.election.enable",
     ),
     topic_row(
         "leader.replication.throttled.replicas",
         _LIST,
         (),
-        "Replicas whose leader sends at the throttled rate: partition:broker pairs, or `*` for all.",
+        "Replicas whose leader throttles what it sends: partition:broker pairs, or `*` for all.",
         check=_throttled_replicas,
     ),
     topic_row(
         "follower.replication.throttled.replicas",
         _LIST,
         (),
-        "Replicas whose follower fetches at the throttled rate: partition:broker pairs, or `*` for all.",
+        "Replicas whose follower throttles what it fetches: partition:broker pairs, or `*` for all.",
         check=_throttled_replicas,
     ),
 )
 
-# Tiered storage is not offered: these only accept what leaves it off.
+# kcli has no tiered storage: only values that leave it off are valid.
 _REMOTE_STORAGE = (
     topic_row(
         "remote.storage.enable",
         _BOOLEAN,
         False,
-        "Whether old segments move to remote storage; only `false` is possible.",
+        "Whether old segments move to remote storage; only `false` is valid.",
         check=lambda value: "tiered storage is not available" if value else None,
     ),
     topic_row(
         "remote.log.copy.disable",
         _BOOLEAN,
         False,
-        "Whether copying to remote storage is stopped; without effect while there is none.",
+        "Whether copying to remote storage is stopped. No effect.",
     ),
     topic_row(
         "remote.log.delete.on.disable",
         _BOOLEAN,
         False,
-        "Whether switching remote storage off deletes what it holds; without effect while there is none.",
+        "Whether turning remote storage off deletes its data. No effect.",
     ),
     topic_row(
         "local.retention.ms",
         _LONG,
         -2,
-        "How long segments stay on local disk after being copied; without effect while none are.",
+        "How long copied segments stay on the local disk, in ms. No effect.",
         broker="log.local.retention.ms",
         check=at_least(-2),
     ),
@@ -402,13 +393,13 @@ _REMOTE_STORAGE = (
         "local.retention.bytes",
         _LONG,
         -2,
-        "How many bytes stay on local disk after being copied; without effect while none are.",
+        "How many copied bytes stay on the local disk. No effect.",
         broker="log.local.retention.bytes",
         check=at_least(-2),
     ),
 )
 
-# Takes the place of segment.bytes, without its lower bound (Kafka since 4.1), for tests with many segments.
+# Overrides segment.bytes without its lower bound (Kafka since 4.1), for tests with many segments.
 _INTERNAL = (
     TopicConfig(
         ConfigDefinition(
@@ -435,12 +426,12 @@ TOPIC_CONFIGS: Mapping[str, TopicConfig] = {
     )
     for config in group
 }
-"""By name; includes the internal ones, which are never shown."""
+"""By name; the internal ones are never shown."""
 
 LOG_BROKER_CONFIGS: Mapping[str, ConfigDefinition[Any]] = {
     synonym.name: synonym.definition for config in TOPIC_CONFIGS.values() for synonym in config.synonyms
 }
-"""The broker configurations that are topics' defaults, by name."""
+"""The broker configurations with the defaults of topics, by name."""
 
 
 def topic_config(name: str) -> TopicConfig:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from kcli.broker.config.group_definitions import group_config
+from kcli.broker.config.config_definition import view
+from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.coordinator.runtime.coordinator_runtime import CoordinatorRuntime, CoordinatorSettings
 from kcli.protocol.compression.codecs import Codec
 from kcli.protocol.internal.coordinator_records import decode_record
@@ -32,7 +33,7 @@ def group_runtime(
     wall_ms: Callable[[], int],
 ) -> GroupRuntime:
     """Return the runtime that coordinates the groups of a node."""
-    config = group_config(broker_config)
+    config = view(GroupConfig, broker_config)
 
     def new_shard() -> GroupCoordinator:
         from uuid import uuid4

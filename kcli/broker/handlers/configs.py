@@ -20,15 +20,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kcli.broker.config.broker_config import check_reconfiguration
-from kcli.broker.config.config_entries import (
-    ConfigChange,
-    broker_entries,
-    default_broker_entries,
-    group_entries,
-    logger_entries,
-    topic_entries,
-)
+from kcli.broker.config.config_entries import ConfigChange, DescribedConfigs, logger_entries
 from kcli.broker.config.loggers import alter_loggers, logger_levels
 from kcli.broker.controller.configuration_control import values_after
 from kcli.broker.controller.topic_names import check_topic_name
@@ -206,12 +198,12 @@ def _entries(resource: DescribeConfigsResource, broker: NodeContext) -> list[Con
             check_topic_name(name)
             if name not in broker.image.topics:
                 raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic `{name}` does not exist")
-            return topic_entries(broker.config, broker.image.topic_config(name))
+            return DescribedConfigs(broker.config).topic(broker.image.topic_config(name))
         case ConfigResourceType.BROKER if not name:
-            return default_broker_entries(broker.config)
+            return DescribedConfigs(broker.config).default_broker()
         case ConfigResourceType.BROKER:
             _check_is_this_broker(name, broker)
-            return broker_entries(broker.config)
+            return DescribedConfigs(broker.config).broker()
         case ConfigResourceType.BROKER_LOGGER:
             _check_is_this_broker(name, broker)
             return logger_entries(logger_levels())
@@ -222,7 +214,7 @@ def _entries(resource: DescribeConfigsResource, broker: NodeContext) -> list[Con
         case ConfigResourceType.GROUP if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no configuration in common")
         case ConfigResourceType.GROUP:
-            return group_entries(broker.config, broker.image.config(ConfigResourceType.GROUP, name))
+            return DescribedConfigs(broker.config).group(broker.image.config(ConfigResourceType.GROUP, name))
     raise KafkaError(ErrorCode.INVALID_REQUEST, f"there are no resources of type {resource.resource_type}")
 
 
@@ -301,7 +293,7 @@ def _check_broker(resource: AlterResource, broker: NodeContext) -> None:
     """Check a change of this node's values or of all nodes' default; the controller takes any node's."""
     name = resource.resource_name
     if not name or _is_this_broker(name, broker):
-        check_reconfiguration(broker.config, _values_after(resource, broker), is_default=not name)
+        broker.config.check_reconfiguration(_values_after(resource, broker), is_default=not name)
     elif broker.controller_link.controller_id != broker.node_id:
         _check_is_this_broker(name, broker)
 

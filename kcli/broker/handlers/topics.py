@@ -19,8 +19,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, TypeVar
 
-from kcli.broker.config.config_entries import new_topic_entries
-from kcli.broker.config.group_definitions import group_config
+from kcli.broker.config.config_definition import view
+from kcli.broker.config.config_entries import DescribedConfigs
+from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.controller.replication_control import NewPartitions, NewTopic, TopicDefaults
 from kcli.broker.controller.topic_names import check_topic_name
 from kcli.broker.handlers.metadata import TOPIC_OPERATIONS
@@ -62,7 +63,7 @@ def topic_defaults(config: BrokerConfig) -> TopicDefaults:
         partitions=config.num_partitions,
         replication_factor=config.default_replication_factor,
         configs=config.topic_defaults,
-        groups=group_config(config),
+        groups=view(GroupConfig, config),
     )
 
 
@@ -187,7 +188,7 @@ def _created(config: BrokerConfig, topic: CreatableTopic, created: TopicImage) -
                 config_source=entry.source,
                 is_sensitive=entry.is_sensitive,
             )
-            for entry in new_topic_entries(config, overrides)
+            for entry in DescribedConfigs(config).new_topic(overrides)
         ],
     )
 

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from kcli.broker.config.broker_definitions import controller_settings
+from kcli.broker.config.broker_definitions import ControllerSettings
+from kcli.broker.config.config_definition import view
 from kcli.broker.controller.controller import Controller, nodes_came_up, nodes_went_down
 from kcli.broker.controller.controller_election import ControllerLink, ControllerOffice
 from kcli.broker.metadata.metadata_copies import MetadataCopies, bring_level, set_aside
@@ -450,7 +451,7 @@ class Cluster:
             image,
             random=Random(),
             topic_defaults=config.topic_defaults,
-            settings=controller_settings(config),
+            settings=view(ControllerSettings, config),
             node_id=node_id,
         )
 

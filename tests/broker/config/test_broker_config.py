@@ -142,7 +142,7 @@ def test_what_a_cleaner_would_do_is_one_warning_each() -> None:
         log_cleanup_policy="compact", log_cleaner_min_compaction_lag_ms="5", log_cleaner_threads="2"
     )
     assert broker.warnings == (
-        "`log.cleanup.policy=compact`: kcli does not compact logs yet, all versions of a key stay",
+        "`log.cleanup.policy=compact`: kcli does not compact logs yet and keeps every record of a key",
         "`log.cleaner.min.compaction.lag.ms` has no effect in kcli",
         "`log.cleaner.threads` has no effect in kcli",
     )
@@ -176,13 +176,13 @@ def test_what_a_cleaner_would_do_is_one_warning_each() -> None:
         ({"listeners": "SSL://:1"}, "listener `SSL` is SSL, only PLAINTEXT is available", None),
         (
             {"advertised.listeners": "PLAINTEXT://0.0.0.0:1"},
-            "clients would be told to connect to `PLAINTEXT://0.0.0.0:1`: `0.0.0.0` is no host's address",
-            "`--override advertised.listeners=PLAINTEXT://localhost:1` says how they reach it",
+            "clients cannot connect to the advertised `PLAINTEXT://0.0.0.0:1`: `0.0.0.0` is no host",
+            "`--override advertised.listeners=PLAINTEXT://localhost:1` gives one they can use",
         ),
         (
             {"listeners": "PLAINTEXT://0.0.0.0:9092"},
-            "clients would be told to connect to `PLAINTEXT://0.0.0.0:9092`: `0.0.0.0` is no host's address",
-            "`--override advertised.listeners=PLAINTEXT://localhost:9092` says how they reach it",
+            "clients cannot connect to the advertised `PLAINTEXT://0.0.0.0:9092`: `0.0.0.0` is no host",
+            "`--override advertised.listeners=PLAINTEXT://localhost:9092` gives one they can use",
         ),
         (
             {
@@ -190,8 +190,8 @@ def test_what_a_cleaner_would_do_is_one_warning_each() -> None:
                 "listener.security.protocol.map": "IN:PLAINTEXT,OUT:PLAINTEXT,CONTROLLER:PLAINTEXT",
                 "controller.listener.names": "CONTROLLER",
             },
-            "clients would be told to connect to `OUT://[::]:2`: `::` is no host's address",
-            "`--override advertised.listeners=IN://a:1,OUT://localhost:2` says how they reach it",
+            "clients cannot connect to the advertised `OUT://[::]:2`: `::` is no host",
+            "`--override advertised.listeners=IN://a:1,OUT://localhost:2` gives one they can use",
         ),
         (
             {"advertised.listeners": "SSL://a:1"},

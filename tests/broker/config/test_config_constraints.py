@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kcli.broker.config.broker_config import BrokerConfig, check_reconfiguration
+from kcli.broker.config.broker_config import BrokerConfig
 from kcli.errors import UsageError
 from kcli.protocol.error_codes import ErrorCode, KafkaError
 
@@ -73,11 +73,11 @@ def refusal(**properties: str) -> str | None:
         ({"group_min_session_timeout_ms": "1800001"}, None),
         (
             {"log_retention_ms": "0"},
-            "`log.retention.ms` (0) must be at least 1, or -1 to keep records for ever",
+            "`log.retention.ms` (0) must be at least 1, or -1 to keep records forever",
         ),
         (
             {"log_retention_hours": "0"},
-            "`log.retention.hours` (0) must be at least 1, or -1 to keep records for ever",
+            "`log.retention.hours` (0) must be at least 1, or -1 to keep records forever",
         ),
         ({"log_retention_hours": "0", "log_retention_minutes": "-7"}, None),
         ({"log_retention_ms": "-5"}, None),
@@ -114,7 +114,7 @@ def test_at_the_start(properties: dict[str, str], message: str | None) -> None:
             "4501",
             (
                 "`broker.heartbeat.interval.ms` (4501) is more than half of "
-                "`broker.session.timeout.ms` (9000): a node may be taken for dead that is not",
+                "`broker.session.timeout.ms` (9000): the controller may fence a node that is alive",
             ),
         ),
     ],
@@ -142,7 +142,7 @@ def test_one_port_may_be_that_of_ipv4_and_of_ipv6(hosts: tuple[str, str]) -> Non
         ({"max.connections.per.ip": "0", "max.connections.per.ip.overrides": "10.0.0.1:1"}, None),
         (
             {"log.retention.ms": "0"},
-            "`log.retention.ms` (0) must be at least 1, or -1 to keep records for ever",
+            "`log.retention.ms` (0) must be at least 1, or -1 to keep records forever",
         ),
         # Kafka looks at these when it starts, and when a topic is made.
         ({"log.cleaner.min.compaction.lag.ms": "5", "log.cleaner.max.compaction.lag.ms": "4"}, None),
@@ -157,13 +157,13 @@ def test_one_port_may_be_that_of_ipv4_and_of_ipv6(hosts: tuple[str, str]) -> Non
         ({"log.local.retention.bytes": "7", "log.retention.bytes": "-1"}, None),
         (
             {"num.replica.fetchers": "2"},
-            "`num.replica.fetchers` (2) must be between half and double of what it is, which is 6",
+            "`num.replica.fetchers` (2) must be between half and double of its current value 6",
         ),
         ({"num.replica.fetchers": "3"}, None),
         ({"num.replica.fetchers": "12"}, None),
         (
             {"num.replica.fetchers": "13"},
-            "`num.replica.fetchers` (13) must be between half and double of what it is, which is 6",
+            "`num.replica.fetchers` (13) must be between half and double of its current value 6",
         ),
         # The controller says of these that they are not configurable like this.
         ({"replica.fetch.wait.max.ms": "60000", "no.such.name": "1", "max.connections": "many"}, None),
@@ -172,10 +172,10 @@ def test_one_port_may_be_that_of_ipv4_and_of_ipv6(hosts: tuple[str, str]) -> Non
 def test_while_a_broker_runs(values: dict[str, str], message: str | None, is_default: bool) -> None:
     config = BrokerConfig.from_properties({"num.replica.fetchers": "6"})
     if message is None:
-        check_reconfiguration(config, values, is_default=is_default)
+        config.check_reconfiguration(values, is_default=is_default)
         return
     with pytest.raises(KafkaError) as caught:
-        check_reconfiguration(config, values, is_default=is_default)
+        config.check_reconfiguration(values, is_default=is_default)
     assert (caught.value.code, caught.value.message) == (ErrorCode.INVALID_REQUEST, message)
 
 
@@ -183,6 +183,6 @@ def test_a_nodes_own_values_stand_over_the_default_of_all() -> None:
     config = BrokerConfig.from_properties({}).with_dynamic(
         broker={"max.connections.per.ip": "3"}, default={"max.connections": "5"}
     )
-    check_reconfiguration(config, {"max.connections.per.ip": "0"}, is_default=DEFAULT)
+    config.check_reconfiguration({"max.connections.per.ip": "0"}, is_default=DEFAULT)
     with pytest.raises(KafkaError):
-        check_reconfiguration(config, {"max.connections.per.ip": "0"}, is_default=OWN)
+        config.check_reconfiguration({"max.connections.per.ip": "0"}, is_default=OWN)

@@ -6,13 +6,7 @@ import pytest
 
 from kcli.broker.config.broker_config import BrokerConfig
 from kcli.broker.config.config_definition import ConfigDefinition
-from kcli.broker.config.config_entries import (
-    ConfigEntry,
-    broker_entries,
-    default_broker_entries,
-    new_topic_entries,
-    topic_entries,
-)
+from kcli.broker.config.config_entries import ConfigEntry, DescribedConfigs
 from kcli.protocol.configs import ConfigSource, ConfigType
 
 TOPIC, OWN, DEFAULTS, STATIC, BUILT_IN = 1, 2, 3, 4, 5
@@ -93,11 +87,11 @@ def entry_of(
 def test_topics(
     broker: BrokerConfig, overrides: dict[str, str], name: str, expected: tuple[object, ...]
 ) -> None:
-    assert entry_of(topic_entries(broker, overrides), name) == expected
+    assert entry_of(DescribedConfigs(broker).topic(overrides), name) == expected
 
 
 def test_a_topic_has_every_configuration_of_kafka_4_3_and_nothing_internal() -> None:
-    names = [entry.name for entry in topic_entries(config(), {"internal.segment.bytes": "5"})]
+    names = [entry.name for entry in DescribedConfigs(config()).topic({"internal.segment.bytes": "5"})]
     assert len(names) == 33
     assert names == sorted(names)
     assert "internal.segment.bytes" not in names
@@ -107,7 +101,7 @@ def test_brokers() -> None:
     broker = config(node_id="4", log_retention_hours="2").with_dynamic(
         broker={"log.retention.ms": "9"}, default={"max.connections": "5"}
     )
-    entries = broker_entries(broker)
+    entries = DescribedConfigs(broker).broker()
     assert entry_of(entries, "log.retention.ms") == (
         "9",
         OWN,
@@ -133,12 +127,12 @@ def test_the_default_of_all_brokers_shows_only_what_is_set() -> None:
     broker = config(max_connections="1").with_dynamic(
         broker={"max.connections": "2"}, default={"max.connections": "3"}
     )
-    (entry,) = default_broker_entries(broker)
+    (entry,) = DescribedConfigs(broker).default_broker()
     assert entry_of([entry], "max.connections") == ("3", DEFAULTS, [("max.connections", "3", DEFAULTS)])
 
 
 def test_a_new_topic_reports_sources_in_other_units_too() -> None:
-    entries = new_topic_entries(config(log_retention_hours="1"), {"segment.ms": "8"})
+    entries = DescribedConfigs(config(log_retention_hours="1")).new_topic({"segment.ms": "8"})
     assert entry_of(entries, "retention.ms") == ("3600000", STATIC, [])
     assert entry_of(entries, "segment.ms") == ("8", TOPIC, [])
     assert entry_of(entries, "flush.ms") == ("9223372036854775807", BUILT_IN, [])

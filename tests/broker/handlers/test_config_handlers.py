@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from kcli.broker.config.broker_config import BrokerConfig
-from kcli.broker.config.group_definitions import GroupConfig, of_group
+from kcli.broker.config.group_definitions import GroupConfig
 from kcli.broker.config.loggers import logger_levels
 from kcli.broker.controller.replication_control import NewTopic, TopicDefaults
 from kcli.broker.handlers.configs import (
@@ -121,7 +121,7 @@ def test_a_topics_configuration_with_all_that_belongs_to_it() -> None:
     )
     assert (entry.config_source, entry.config_type) == (1, 5)
     assert [(each.name, each.value, each.source) for each in entry.synonyms] == [("retention.ms", "5", 1)]
-    assert "-1 is for ever" in entry.documentation
+    assert "-1 keeps them forever" in entry.documentation
 
 
 def test_synonyms_and_documentation_come_when_asked_for() -> None:
@@ -190,7 +190,7 @@ def test_a_group_has_its_own_pace() -> None:
     request = ListConfigResourcesRequest(resource_types=[GROUP])
     (listed,) = list_config_resources(request, node.context(1)).config_resources
     assert (listed.resource_type, listed.resource_name) == (GROUP, "g")
-    assert of_group(GroupConfig(), node.image.config(GROUP, "g")).consumer_session_timeout_ms == 50_000
+    assert GroupConfig().of_group(node.image.config(GROUP, "g")).consumer_session_timeout_ms == 50_000
     assert node.replace(GROUP, "g") == 0
     assert [each.value for each in node.describe(GROUP, "g").configs][1:3] == ["5000", "45000"]
 

@@ -50,7 +50,7 @@ class Harness:
 
 def test_a_topic_that_becomes_compacted_is_told_of_once(caplog: pytest.LogCaptureFixture) -> None:
     harness = Harness(caplog)
-    line = "topic `{}`: `cleanup.policy={}`: kcli does not compact logs yet, all versions of a key stay"
+    line = "topic `{}`: `cleanup.policy={}`: kcli does not compact logs yet and keeps every record of a key"
     assert harness.create("a", cleanup_policy="compact") == [line.format("a", "compact")]
     assert harness.create("b", cleanup_policy="delete") == []
     assert harness.set(TOPIC, "a", "retention.ms", "5") == []

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kcli.spark.export.target.local_target import LocalTarget
 
 from kcli.errors import KcliError
 from kcli.spark.decode.entry import CorruptBatch
 from kcli.spark.engines.local_engine import LocalEngine
 from kcli.spark.export.failures import WorkerLost
+from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
 from tests.spark.export.exporting import Watched, export, offsets_in, temporary_files
 from tests.spark.export.fake_source import FakeReader, FakeSource

@@ -152,9 +152,8 @@ def _run(case: dict[str, Any], writes: int) -> None:
 
 
 def _asked(case: dict[str, Any]) -> dict[str, Any]:
-    from kcli.spark.export.target.layout import Layout
-
     from kcli.spark.export.options import Mode, WriteOptions
+    from kcli.spark.export.target.layout import Layout
 
     layout = Layout(tuple(case.get("layout", ("topic", "partition"))))
     return {"mode": Mode(case.get("mode", "append")), "write": WriteOptions(layout=layout)}

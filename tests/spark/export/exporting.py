@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pyarrow.dataset
 import pyarrow.parquet as pq
-from kcli.spark.export.target.local_target import LocalTarget
-from kcli.spark.export.target.target import Target
 
 from kcli.spark.export.engine import NoProgress, Progress
 from kcli.spark.export.export_run import run_export
@@ -17,6 +15,8 @@ from kcli.spark.export.log.commit import Summary
 from kcli.spark.export.log.export_log import list_export
 from kcli.spark.export.log.receipt import Receipt
 from kcli.spark.export.options import ExportOptions, WriteOptions
+from kcli.spark.export.target.local_target import LocalTarget
+from kcli.spark.export.target.target import Target
 from kcli.spark.export.writing.task import SplitTask, write_split
 from kcli.spark.source.ranges.selection import Subscribe
 from kcli.spark.source.source import Source

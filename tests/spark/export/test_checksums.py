@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-from kcli.spark.export.target.local_target import LocalTarget
 
 from kcli.spark.export.log.export_log import list_export
 from kcli.spark.export.repair import repair_export
+from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
 from tests.spark.export.exporting import export
 from tests.spark.export.fake_source import FakeSource

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kcli.spark.export.target.local_target import LocalTarget
 
+from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
 from tests.spark.export.crash_server import CrashServer, moments
 from tests.spark.export.exporting import offsets_in, offsets_on_disk, temporary_files

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kcli.spark.export.target.local_target import LocalTarget
 
 from kcli.errors import KcliError
 from kcli.spark.export.dry_run import DryRun, PlannedPartition, plan_export
 from kcli.spark.export.options import ExportOptions, Mode
+from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.source.ranges.offset_specs import RangeRules
 from kcli.spark.split import TopicPartition
 from tests.spark.export.exporting import export, files_in, options

@@ -9,8 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from kcli.spark.export.target.layout import Layout
-from kcli.spark.export.target.local_target import LocalTarget
 
 from kcli.client.network.bootstrap import Unreachable
 from kcli.errors import KcliError, UsageError
@@ -21,6 +19,8 @@ from kcli.spark.export.failures import FailureKind, TargetLocked, is_final, is_p
 from kcli.spark.export.log.commit import Gap
 from kcli.spark.export.log.export_log import list_export
 from kcli.spark.export.options import FieldFormat, OnBadValue, WriteOptions
+from kcli.spark.export.target.layout import Layout
+from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
 from kcli.spark.source.data_loss import DataLoss, TopicReset
 from kcli.spark.split import COLUMNS, OnCorrupt, Reading

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from kcli.spark.export.target.local_target import LocalTarget
 
 from kcli.client.network.bootstrap import Unreachable
 from kcli.errors import KcliError, UsageError
@@ -20,6 +19,7 @@ from kcli.spark.export.export_run import follow_export
 from kcli.spark.export.log.commit import Summary
 from kcli.spark.export.log.receipt import Receipt
 from kcli.spark.export.options import ExportOptions, FollowOptions, Mode
+from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.writing.task import SplitTask
 from kcli.spark.source.ranges.trigger_limits import TriggerLimits
 from kcli.spark.split import TopicPartition

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kcli.spark.export.target.local_target import LocalTarget
 
 from kcli.spark.export.failures import TargetRefused
 from kcli.spark.export.log.export_log import list_export
 from kcli.spark.export.options import Mode, WriteOptions
+from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
 from kcli.spark.source.ranges.offset_specs import AtOffsets, RangeRules
 from kcli.spark.split import Reading, TopicPartition

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from kcli.spark.export.target.local_target import LocalTarget
 
 from kcli.errors import KcliError, UsageError
 from kcli.spark.export.options import ExportOptions, FieldFormat, Identity, WriteOptions
 from kcli.spark.export.preparation import prepared
+from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.source.ranges.selection import SubscribePattern
 from tests.spark.export.exporting import options
 from tests.spark.export.fake_source import FakeSource

@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from kcli.spark.export.target.layout import Layout
-from kcli.spark.export.target.local_target import LocalTarget
 
 from kcli.errors import Interrupted, KcliError
 from kcli.spark.export.engine import Progress
 from kcli.spark.export.log.commit import Gap
 from kcli.spark.export.log.receipt import Receipt
 from kcli.spark.export.options import ParquetOptions, TargetMismatch, WriteOptions
+from kcli.spark.export.target.layout import Layout
+from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.verification import verify_export
 from kcli.spark.export.writing.task import SplitTask, write_split
 from kcli.spark.source.data_loss import DataLoss, TopicReset

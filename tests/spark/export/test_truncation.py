@@ -7,11 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from kcli.spark.export.target.local_target import LocalTarget
 
 from kcli.spark.export.dry_run import plan_export
 from kcli.spark.export.engine import Progress
 from kcli.spark.export.log.commit import Commit
+from kcli.spark.export.target.local_target import LocalTarget
 from kcli.spark.export.writing.task import SplitTask
 from kcli.spark.source.data_loss import DataLoss
 from kcli.spark.source.ranges.offset_specs import AtOffsets, OnReset, RangeRules

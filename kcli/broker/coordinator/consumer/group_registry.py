@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from kcli.broker.config.group_definitions import of_group
 from kcli.broker.coordinator.classic.group import ClassicGroup, ClassicGroupState
 from kcli.broker.coordinator.classic.rebalance import dissolve
 from kcli.broker.coordinator.consumer.group import ConsumerGroup
@@ -368,4 +367,4 @@ class ConsumerGroupRegistry:
     def config_of(self, group_id: str) -> GroupConfig:
         """Return the settings of a group, its own among them."""
         own = self.image().config(ConfigResourceType.GROUP, group_id)
-        return of_group(self.config, own) if own else self.config
+        return self.config.of_group(own)

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kcli.spark.export.target.local_target import LocalTarget
-from kcli.spark.export.target.object_target import ObjectTarget
 from pyarrow.fs import LocalFileSystem
 
 from kcli.spark.export.failures import TargetLocked
 from kcli.spark.export.log.lock import STALE_SECONDS, locked, this_process
+from kcli.spark.export.target.local_target import LocalTarget
+from kcli.spark.export.target.object_target import ObjectTarget
 from tests.spark.export.exporting import export, files_in, offsets_in
 from tests.spark.export.fake_source import FakeSource
 from tests.support.waiting import eventually
